@@ -1,0 +1,21 @@
+"""The one door through which everything non-deterministic enters: clock, disk, network, worker threads, randomness.
+
+`real_env()` is the machine; `ottla.sim` makes one from a seed.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk
+from ottla.env.network import Network
+from ottla.env.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    clock: Clock
+    disk: Disk
+    network: Network
+    workers: Workers
+    random: Random

@@ -1,0 +1,69 @@
+"""Streams of bytes between nodes. The real network is in `real_network.py`, the simulated one in `ottla.sim.network`."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.model.region import FileRegion
+
+Part = bytes | bytearray | memoryview | FileRegion
+
+
+class Receiver(Protocol):
+    """What a connection's owner implements. All calls come from the event loop, never from inside `send`."""
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be put; never empty."""
+        ...
+
+    def received(self, count: int) -> None:
+        """`count` bytes were put into the last `buffer()`."""
+        ...
+
+    def drained(self) -> None:
+        """Everything passed to `send` has left; called only after a `send` that returned False."""
+        ...
+
+    def closed(self, error: OSError | None) -> None:
+        """The stream is gone; called exactly once."""
+        ...
+
+
+class Stream(Protocol):
+    """One connection. Bytes go out in the order of `send`."""
+
+    @property
+    def peer(self) -> str:
+        """host:port of the other side, for log lines."""
+        ...
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The address that the other side connected to."""
+        ...
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        """Takes over all of `parts`; True when they have left already, False when `drained` will follow."""
+        ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Closes at once; what has not left is dropped. `closed` follows."""
+        ...
+
+
+class Listener(Protocol):
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    async def listen(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Listener:
+        """Port 0 picks a free one. OSError where the address cannot be had."""
+        ...
+
+    async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> Stream: ...

@@ -1,0 +1,20 @@
+"""A run of bytes in a file that can go to a socket without passing through Python (sendfile)."""
+
+from typing import NamedTuple, Protocol
+
+
+class ReadableFile(Protocol):
+    def fileno(self) -> int: ...
+
+    def read_at(self, position: int, length: int) -> bytes: ...
+
+
+class FileRegion(NamedTuple):
+    """`length` bytes of `file` from `position`. Holding the region keeps the file open."""
+
+    file: ReadableFile
+    position: int
+    length: int
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.length)

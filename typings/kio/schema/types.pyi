@@ -1,0 +1,7 @@
+from typing import TypeAlias
+
+BrokerId: TypeAlias = int
+GroupId: TypeAlias = str
+ProducerId: TypeAlias = int
+TopicName: TypeAlias = str
+TransactionalId: TypeAlias = str
