@@ -1,0 +1,284 @@
+"""What a partition remembers of its producers: the last five batches, the epoch, the open transaction.
+
+This is what makes a retry harmless (KIP-98): a batch that is there already is answered with its offsets, a
+gap or an old epoch is refused. It also knows the first offset whose fate a transaction has not yet decided,
+below which lies all that a read-committed consumer may see.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
+from ottla.records.header import TRANSACTIONAL_MASK, BatchHeader
+
+# A producer has at most five requests in flight, so no retry can reach further back.
+BATCHES_TO_RETAIN = 5
+SEQUENCE_MASK = 0x7FFFFFFF
+NO_COORDINATOR_EPOCH = -1
+
+
+class Duplicate(NamedTuple):
+    """Where the batch that was sent again has been all along."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that ended with the marker at `last_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerEntry(NamedTuple):
+    """One producer as Kafka's `.snapshot` files hold it, and as DescribeProducers shows it.
+
+    Without a data batch the sequence and the offset are -1; so is the transaction's offset when none is open.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+class _AppendedBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+
+class _Producer:
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "next_sequence",
+        "timestamp",
+        "txn_first_offset",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.timestamp = NO_TIMESTAMP
+        self.txn_first_offset = NO_OFFSET
+        self.next_sequence = 0
+        self.batches: deque[_AppendedBatch] = deque(maxlen=BATCHES_TO_RETAIN)
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Sequences start over in each epoch (KIP-360), so no batch of the one before can be retried."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.next_sequence = 0
+            self.batches.clear()
+
+
+class ProducerStateTable:
+    """Checks come before an append and change nothing; `update` and `complete` follow it and never refuse."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+        # First offset -> producer id. Offsets only grow, so the first key is always the smallest.
+        self._ongoing: dict[int, int] = {}
+        # First offset -> offset of the marker, for those whose marker is not yet below the high watermark.
+        self._unreplicated: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, header: BatchHeader) -> Duplicate | None:
+        """Whether a client's batch may be appended; the original's place where it has been already."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            # The producer is new, or expiry has removed all that was known of it: any sequence is good.
+            return None
+        if header.producer_epoch != producer.epoch:
+            _check_producer_epoch(producer, header)
+            if header.base_sequence != 0:
+                raise KafkaError(
+                    ErrorCode.out_of_order_sequence_number,
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence "
+                    f"{header.base_sequence} (last seen epoch: {producer.epoch}); it must begin with sequence 0",
+                )
+        elif header.base_sequence != producer.next_sequence:
+            return _find_duplicate(producer, header)
+        _check_within_transaction(producer, header)
+        return None
+
+    def check_from_coordinator(self, header: BatchHeader) -> None:
+        """A coordinator's batches (offset commits of a transaction) have no sequence; only the epoch counts."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            _check_producer_epoch(producer, header)
+            _check_within_transaction(producer, header)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Whether an end-transaction marker is of the producer's present epoch and from no zombie coordinator."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        _check_producer_epoch(producer, header)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"the end marker of producer {header.producer_id} is from coordinator epoch "
+                f"{coordinator_epoch}, but epoch {producer.coordinator_epoch} has written here already",
+            )
+
+    def update(self, header: BatchHeader) -> None:
+        """Takes in a data batch that is in the log, its offsets final."""
+        producer_id = header.producer_id
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer(header.producer_epoch)
+        elif header.producer_epoch != producer.epoch:
+            producer.move_to_epoch(header.producer_epoch)
+        base_offset, delta, timestamp = header.base_offset, header.last_offset_delta, header.max_timestamp
+        last_sequence = header.base_sequence
+        if last_sequence >= 0:
+            last_sequence = (last_sequence + delta) & SEQUENCE_MASK
+        producer.batches.append(_AppendedBatch(last_sequence, base_offset + delta, delta, timestamp))
+        producer.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        producer.timestamp = timestamp
+        if header.attributes & TRANSACTIONAL_MASK and producer.txn_first_offset < 0:
+            producer.txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+
+    def complete(self, header: BatchHeader, *, commit: bool, coordinator_epoch: int) -> CompletedTxn | None:
+        """Takes in an end-transaction marker that is in the log; None where it ends nothing here."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        producer.move_to_epoch(header.producer_epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.timestamp = header.max_timestamp
+        first_offset, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
+        if first_offset < 0:
+            return None
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = header.base_offset
+        return CompletedTxn(header.producer_id, first_offset, header.base_offset, not commit)
+
+    def last_stable_offset(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` is replicated, as the transaction index records it."""
+        return next(iter(self._ongoing), completed.last_offset + 1)
+
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of any transaction that is open, or decided by a marker not yet replicated."""
+        first_ongoing = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return first_ongoing
+        first_unreplicated = min(self._unreplicated)
+        return first_unreplicated if first_ongoing is None else min(first_ongoing, first_unreplicated)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are decided for good."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: marker for first, marker in self._unreplicated.items() if marker >= high_watermark
+            }
+
+    def truncate_before(self, log_start_offset: int) -> None:
+        """Producers stay known when their records go, so that a retry does not become a second record."""
+        self.on_high_watermark(log_start_offset)
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset >= 0
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers idle for `expiration_ms`, save those in a transaction; answers how many."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.txn_first_offset < 0 and now_ms - producer.timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def entries(self) -> list[ProducerEntry]:
+        nothing = _AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        entries = []
+        for producer_id, producer in self._producers.items():
+            batch = producer.batches[-1] if producer.batches else nothing
+            entries.append(
+                ProducerEntry(
+                    producer_id=producer_id,
+                    producer_epoch=producer.epoch,
+                    last_sequence=batch.last_sequence,
+                    last_offset=batch.last_offset,
+                    offset_delta=batch.offset_delta,
+                    timestamp=producer.timestamp,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_first_offset=producer.txn_first_offset,
+                )
+            )
+        return entries
+
+    def load(self, entries: Iterable[ProducerEntry]) -> None:
+        """Replaces everything by what a snapshot holds."""
+        self.clear()
+        open_transactions: dict[int, int] = {}
+        for entry in entries:
+            producer = self._producers[entry.producer_id] = _Producer(entry.producer_epoch)
+            producer.coordinator_epoch = entry.coordinator_epoch
+            producer.timestamp = entry.timestamp
+            producer.txn_first_offset = entry.current_txn_first_offset
+            if entry.last_offset >= 0:
+                batch = _AppendedBatch(
+                    entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
+                )
+                producer.batches.append(batch)
+                producer.next_sequence = (entry.last_sequence + 1) & SEQUENCE_MASK
+            if entry.current_txn_first_offset >= 0:
+                open_transactions[entry.current_txn_first_offset] = entry.producer_id
+        self._ongoing = dict(sorted(open_transactions.items()))
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+
+def _check_producer_epoch(producer: _Producer, header: BatchHeader) -> None:
+    # INVALID_PRODUCER_EPOCH and not PRODUCER_FENCED: the client may abort and go on (KIP-588).
+    if header.producer_epoch < producer.epoch:
+        raise KafkaError(
+            ErrorCode.invalid_producer_epoch,
+            f"epoch {header.producer_epoch} of producer {header.producer_id} is older than the last seen "
+            f"epoch {producer.epoch}: a newer instance of this producer has taken over",
+        )
+
+
+def _check_within_transaction(producer: _Producer, header: BatchHeader) -> None:
+    if producer.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_MASK:
+        raise KafkaError(
+            ErrorCode.invalid_txn_state,
+            f"producer {header.producer_id} sent a batch outside its transaction, which is open since offset "
+            f"{producer.txn_first_offset}; end the transaction first",
+        )
+
+
+def _find_duplicate(producer: _Producer, header: BatchHeader) -> Duplicate:
+    last_sequence, delta = header.last_sequence, header.last_offset_delta
+    for batch in producer.batches:
+        if batch.last_sequence == last_sequence and batch.offset_delta == delta:
+            return Duplicate(batch.last_offset - batch.offset_delta, batch.last_offset, batch.timestamp)
+    raise KafkaError(
+        ErrorCode.out_of_order_sequence_number,
+        f"producer {header.producer_id} (epoch {header.producer_epoch}) sent sequence {header.base_sequence} "
+        f"where {producer.next_sequence} was expected",
+    )
