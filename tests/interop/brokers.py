@@ -1,0 +1,224 @@
+"""Brokers as processes, Ottla and Apache Kafka behind one interface, so that the same test or benchmark runs on both.
+
+Each broker's output goes to a file beside its data and stands in the error when it does not start. Processes are
+ended by their pid.
+"""
+
+import base64
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.interop.kafka_jars import ensure_jars, java_command, why_no_jars
+from tests.interop.wire import answers_metadata
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.002
+
+
+@dataclass
+class RunningBroker:
+    """A broker process. `restart` brings it up again on the same port with the same data."""
+
+    name: str
+    data_dir: Path
+    log_path: Path
+    command_for: Callable[[int], Sequence[str]] = field(repr=False)
+    find_bootstrap: Callable[[str, int], str | None] = field(repr=False)
+    port: int
+    bootstrap: str = ""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    start_seconds: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        if self.process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self.process.pid
+
+    def start(self) -> None:
+        """Returns when the broker can serve; `start_seconds` is how long that took."""
+        began = time.monotonic()
+        with self.log_path.open("ab") as log:
+            log_from = log.tell()
+            self.process = subprocess.Popen(
+                self.command_for(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        while time.monotonic() < began + START_TIMEOUT_S:
+            bootstrap = self.find_bootstrap(self._log_since(log_from), self.port)
+            if bootstrap is not None:
+                self.start_seconds = time.monotonic() - began
+                self.bootstrap, self.port = bootstrap, int(bootstrap.rpartition(":")[2])
+                return
+            if self.process.poll() is not None:
+                code, self.process = self.process.returncode, None
+                raise RuntimeError(
+                    f"{self.name} ended with code {code} before it was ready:\n{self.log_tail()}"
+                )
+            time.sleep(POLL_S)
+        self.kill()
+        raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """kill -9, and wait until the process is gone."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM: a clean shutdown. Returns the exit code."""
+        if self.process is None:
+            return 0
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(
+                f"{self.name} did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM:\n{self.log_tail()}"
+            ) from None
+        self.process = None
+        return code
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def memory_kb(self, what: str = "VmRSS") -> int:
+        """From the kernel's account of the process: VmRSS is what it holds now, VmHWM the most it ever held."""
+        return memory_kb(self.pid, what)
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def _log_since(self, position: int) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace")
+
+
+def memory_kb(pid: int, what: str = "VmRSS") -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{what}:\s+(\d+) kB$", status, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"process {pid} has no {what}: it has ended")
+    return int(found[1])
+
+
+@contextlib.contextmanager
+def run_ottla(
+    data_dir: Path,
+    *,
+    set: Mapping[str, str] | None = None,
+    port: int = 0,
+    command: Sequence[str] = (sys.executable, "-m", "ottla.cli.main"),
+) -> Iterator[RunningBroker]:
+    """Ottla with its data in `data_dir`, ready to serve; `set` are broker properties over the defaults."""
+    overrides = [part for name, value in (set or {}).items() for part in ("--set", f"{name}={value}")]
+
+    def command_for(port: int) -> list[str]:
+        listen = f"127.0.0.1:{port}"
+        return [*command, "serve", "--data", str(data_dir), "--listen", listen, *overrides]
+
+    def find_bootstrap(log: str, port: int) -> str | None:
+        ready = re.search(r"^ready (\S+:\d+)$", log, re.MULTILINE)
+        return ready[1] if ready else None
+
+    with _running(
+        RunningBroker("ottla", data_dir, _log_path(data_dir), command_for, find_bootstrap, port)
+    ) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def run_kafka(
+    data_dir: Path, *, set: Mapping[str, str] | None = None, port: int = 0, heap: str = "1g"
+) -> Iterator[RunningBroker]:
+    """Apache Kafka, one node in KRaft mode, with the same interface. RuntimeError where its jars cannot be had."""
+    libs = ensure_jars()
+    if libs is None:
+        raise RuntimeError(f"Apache Kafka cannot run here: {why_no_jars()}")
+    port, controller_port = (port or _free_port()), _free_port()
+    config = Path(f"{data_dir}.server.properties")
+    properties = _kafka_properties(data_dir, port, controller_port) | dict(set or {})
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    if not (data_dir / "meta.properties").exists():
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        format_storage = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+        subprocess.run(java_command(libs, *format_storage), check=True, capture_output=True)
+
+    def command_for(_: int) -> list[str]:
+        # The collector settings of Kafka's own start script.
+        jvm = (f"-Xms{heap}", f"-Xmx{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+        tuning = ("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
+        return java_command(libs, "kafka.Kafka", str(config), jvm=(*jvm, *tuning, "-Djava.awt.headless=true"))
+
+    def find_bootstrap(_: str, port: int) -> str | None:
+        bootstrap = f"127.0.0.1:{port}"
+        return bootstrap if answers_metadata(bootstrap) else None
+
+    with _running(
+        RunningBroker("kafka", data_dir, _log_path(data_dir), command_for, find_bootstrap, port)
+    ) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def _running(broker: RunningBroker) -> Iterator[RunningBroker]:
+    broker.log_path.parent.mkdir(parents=True, exist_ok=True)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
+def _log_path(data_dir: Path) -> Path:
+    return Path(f"{data_dir}.log")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _kafka_properties(data_dir: Path, port: int, controller_port: int) -> dict[str, str]:
+    """One node that is broker and controller, on loopback, with everything replicated once."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(data_dir),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }

@@ -1,0 +1,110 @@
+"""Brokers for the interop tests: one Ottla that most tests share, and with `--oracle` Apache Kafka beside it.
+
+A test marked `contract` states what any Kafka broker does. With `--oracle` it runs on Apache Kafka too, which
+proves the test itself.
+"""
+
+import contextlib
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# `tests` and `bench` are imported by their path from the root of the repository, however pytest was started.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
+from tests.interop.kafka_jars import ensure_jars, why_no_jars
+
+BrokerStarter = Callable[..., contextlib.AbstractContextManager[RunningBroker]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--oracle", action="store_true", help="run contract tests on Apache Kafka as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "contract: states what any Kafka broker does; also run on Kafka with --oracle"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker_kind" in metafunc.fixturenames:
+        oracle = metafunc.config.getoption("--oracle", default=False)
+        is_contract = metafunc.definition.get_closest_marker("contract") is not None
+        metafunc.parametrize("broker_kind", ["ottla", "kafka"] if oracle and is_contract else ["ottla"])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("java") is not None:
+            item.add_marker(pytest.mark.usefixtures("kafka_libs"))
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> Path:
+    """The folder of Apache Kafka's jars; skips the test, with the reason, where they cannot be had."""
+    libs = ensure_jars()
+    if libs is None:
+        pytest.skip(why_no_jars())
+    return libs
+
+
+@pytest.fixture(scope="session")
+def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RunningBroker]]:
+    """Starts a broker of each kind when it is first asked for, and keeps it for the whole session."""
+    running: dict[str, RunningBroker] = {}
+    with contextlib.ExitStack() as stack:
+
+        def get(kind: str) -> RunningBroker:
+            if kind not in running or not running[kind].is_alive():
+                data_dir = tmp_path_factory.mktemp(kind) / "data"
+                running[kind] = stack.enter_context(starter_of(kind)(data_dir))
+            return running[kind]
+
+        yield get
+
+
+@pytest.fixture
+def broker(broker_kind: str, shared_brokers: Callable[[str], RunningBroker]) -> RunningBroker:
+    """The shared broker: a test makes topics of its own and leaves the broker's settings as they are."""
+    return shared_brokers(broker_kind)
+
+
+@pytest.fixture
+def own_broker(broker_kind: str, tmp_path: Path) -> Iterator[Callable[..., RunningBroker]]:
+    """Starts a broker for this test alone: `own_broker(set={...})`."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**options: object) -> RunningBroker:
+            return stack.enter_context(
+                starter_of(broker_kind)(tmp_path / f"data-{uuid.uuid4().hex[:6]}", **options)
+            )
+
+        yield start
+
+
+@pytest.fixture
+def topic_name() -> str:
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+def starter_of(kind: str) -> BrokerStarter:
+    if kind == "kafka":
+        if ensure_jars() is None:
+            pytest.skip(why_no_jars())
+        return run_kafka
+    return run_ottla
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failed test shows what its broker said."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    broker = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and isinstance(broker, RunningBroker):
+        report.sections.append((f"output of {broker.name}", broker.log_tail()))
