@@ -15,6 +15,8 @@ Bytes = bytes | bytearray | memoryview
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
+PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that an append changes
+CRC = Struct(">I")
 LOG_OVERHEAD = 12  # base offset and length: what a batch's own length field does not count
 MAGIC_POSITION = 16
 CRC_POSITION = 17
@@ -26,6 +28,8 @@ TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
+FORBIDDEN_FOR_CLIENTS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+MAX_COMPRESSION = 4
 
 
 class BatchHeader(NamedTuple):
@@ -90,38 +94,130 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: Bytes, position: int, header: BatchHeader) -> bool:
-    with memoryview(buffer) as view:
-        return crc32c(view[position + CRC_START : position + header.size]) == header.crc
+    view = memoryview(buffer)
+    return crc32c(view[position + CRC_START : position + header.size]) == header.crc
 
 
 def scan_batches(buffer: Bytes) -> list[BatchHeader]:
     """The headers of all batches that `buffer` is made of; each whole, of magic 2, its checksum right.
 
     Raises KafkaError as Kafka answers it: CORRUPT_MESSAGE for bytes that are no whole batch or fail the
-    checksum, UNSUPPORTED_FOR_MESSAGE_FORMAT for an older magic.
+    checksum, INVALID_RECORD for the formats before batches (magic 0 and 1).
     """
-    end = len(buffer)
+    view = memoryview(buffer)
+    end = len(view)
     position = 0
     headers: list[BatchHeader] = []
     while position < end:
         if end - position < HEADER_SIZE:
-            raise KafkaError(
-                ErrorCode.corrupt_message,
-                f"{end - position} bytes after the last whole batch are too few for a batch header ({HEADER_SIZE})",
-            )
-        header = read_header(buffer, position)
+            raise _no_header(view[position:])
+        header = BatchHeader._make(HEADER.unpack_from(view, position))
         if header.magic != MAGIC:
-            raise KafkaError(
-                ErrorCode.unsupported_for_message_format,
-                f"record batches of magic {header.magic} are not accepted, only magic {MAGIC}",
-            )
-        if not HEADER_SIZE - LOG_OVERHEAD <= header.batch_length <= end - position - LOG_OVERHEAD:
+            raise _wrong_magic(header.magic)
+        batch_end = position + LOG_OVERHEAD + header.batch_length
+        if not position + HEADER_SIZE <= batch_end <= end:
             raise KafkaError(
                 ErrorCode.corrupt_message,
                 f"a batch claims {header.batch_length} bytes where {end - position - LOG_OVERHEAD} are left",
             )
-        if not crc_matches(buffer, position, header):
+        if crc32c(view[position + CRC_START : batch_end]) != header.crc:
             raise KafkaError(ErrorCode.corrupt_message, "a batch's CRC32C does not match its bytes")
         headers.append(header)
-        position += header.size
+        position = batch_end
     return headers
+
+
+def _no_header(tail: memoryview) -> KafkaError:
+    # A message of magic 0 or 1 can be shorter than our header, but has its magic at the same place.
+    if len(tail) > MAGIC_POSITION and tail[MAGIC_POSITION] < MAGIC:
+        return _wrong_magic(tail[MAGIC_POSITION])
+    return KafkaError(
+        ErrorCode.corrupt_message,
+        f"{len(tail)} bytes after the last whole batch are too few for a batch header ({HEADER_SIZE})",
+    )
+
+
+def _wrong_magic(magic: int) -> KafkaError:
+    known = 0 <= magic < MAGIC
+    return KafkaError(
+        ErrorCode.invalid_record if known else ErrorCode.corrupt_message,
+        f"record batches of magic {magic} are not accepted, only magic {MAGIC}",
+    )
+
+
+def check_client_batch(header: BatchHeader) -> None:
+    """What Kafka refuses in a client's batch on the header's word alone; raises KafkaError."""
+    attributes = header.attributes
+    if (
+        header.last_offset_delta + 1 == header.records_count > 0
+        and not attributes & FORBIDDEN_FOR_CLIENTS
+        and attributes & COMPRESSION_MASK <= MAX_COMPRESSION
+        and (
+            (header.producer_epoch >= 0 and header.base_sequence >= 0)
+            if header.producer_id >= 0
+            else not attributes & TRANSACTIONAL_MASK
+        )
+    ):
+        return
+    raise _refusal(header)
+
+
+def _refusal(header: BatchHeader) -> KafkaError:
+    if header.records_count <= 0:
+        return KafkaError(
+            ErrorCode.invalid_record, f"a batch must have records, this one counts {header.records_count}"
+        )
+    if header.last_offset_delta + 1 != header.records_count:
+        return KafkaError(
+            ErrorCode.invalid_record,
+            f"a batch of {header.records_count} records has the last offset delta "
+            f"{header.last_offset_delta}, not {header.records_count - 1}",
+        )
+    if header.is_control:
+        return KafkaError(ErrorCode.invalid_record, "clients are not allowed to write control records")
+    if header.is_log_append_time:
+        return KafkaError(
+            ErrorCode.invalid_timestamp, "a producer must not set the timestamp type to LogAppendTime"
+        )
+    if header.compression > MAX_COMPRESSION:
+        return KafkaError(
+            ErrorCode.unsupported_compression_type, f"no compression type has the id {header.compression}"
+        )
+    if header.producer_id < 0:
+        return KafkaError(ErrorCode.invalid_record, "a transactional batch must carry a producer id")
+    return KafkaError(
+        ErrorCode.invalid_record,
+        f"a batch of producer id {header.producer_id} has epoch {header.producer_epoch} and "
+        f"base sequence {header.base_sequence}: neither may be negative",
+    )
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    """The 61 bytes as they stand in `header`, its checksum included as it is."""
+    return HEADER.pack(*header)
+
+
+def planned_parts(buffer: Bytes, position: int, header: BatchHeader) -> list[Bytes]:
+    """What to write for the batch at `position` once `header` has its final base offset and leader epoch.
+
+    Both stand before the checksum, so the producer's bytes follow as they are, uncopied.
+    """
+    return [
+        PREFIX.pack(header.base_offset, header.batch_length, header.partition_leader_epoch),
+        memoryview(buffer)[position + MAGIC_POSITION : position + header.size],
+    ]
+
+
+def rewrite_header(buffer: Bytes, position: int, header: BatchHeader) -> list[Bytes]:
+    """What to write when bits under the checksum changed (LogAppendTime: attributes, max timestamp).
+
+    The checksum is made anew over the new header and the old records, which are not copied.
+    """
+    return sealed_parts(header, memoryview(buffer)[position + HEADER_SIZE : position + header.size])
+
+
+def sealed_parts(header: BatchHeader, payload: Bytes) -> list[Bytes]:
+    """`header` with the checksum that goes with `payload`, and `payload`."""
+    head = bytearray(HEADER.pack(*header))
+    CRC.pack_into(head, CRC_POSITION, crc32c(payload, crc32c(memoryview(head)[CRC_START:])))
+    return [head, payload]

@@ -1,0 +1,203 @@
+"""Kafka's five codecs in Kafka's framings, with a limit on what a batch may unpack to.
+
+Framings: gzip as it is; snappy in the blocks of the xerial library (raw snappy is read too, as librdkafka and
+others write it); LZ4 frames of independent 64 KB blocks, as the Java client needs them; zstd frames.
+"""
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+from typing import Literal
+
+from ottla.model.errors import ErrorCode, KafkaError
+
+Bytes = bytes | bytearray | memoryview
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+# `compression.type` of a topic; None keeps what the producer chose.
+CODEC_OF_TYPE: dict[str, int | None] = {
+    "producer": None,
+    "uncompressed": NONE,
+    "none": NONE,
+    "gzip": GZIP,
+    "snappy": SNAPPY,
+    "lz4": LZ4,
+    "zstd": ZSTD,
+}
+
+# What one batch may unpack to unless the caller says otherwise: far above what clients send, far below harm.
+UNPACKED_BYTES_MAX = 128 * 1024 * 1024
+
+GZIP_WINDOW_BITS = 31  # zlib's way to ask for gzip's header and trailer
+GZIP_LEVEL = -1
+LZ4_LEVEL = 9  # Kafka's default, which stands for the fast compressor; any other level is the strong one
+ZSTD_LEVEL = 3
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_SIZE = 32 * 1024
+XERIAL_LENGTH = Struct(">i")
+# Three bytes of snappy stand for at most 64 unpacked ones, so a larger claim is a lie to make us allocate.
+SNAPPY_RATIO_MAX = 22
+
+# Magic, version 1 with independent blocks, blocks of at most 64 KB, and the descriptor's checksum (xxHash32).
+LZ4_HEADER = bytes.fromhex("04224d18604082")
+LZ4_BLOCK_SIZE = 64 * 1024
+LZ4_LENGTH = Struct("<I")
+LZ4_STORED = 0x80000000
+LZ4_END = b"\x00\x00\x00\x00"
+
+# Rust's own words where an output buffer is too small; the only failure that a larger one can cure.
+TOO_SMALL = "failed to write whole buffer"
+GROWTH = 4
+FIRST_BUFFER_MIN = 16 * 1024
+
+
+def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
+    """`data` in `codec`; `level` as in Kafka's `compression.<codec>.level`."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return zlib.compress(data, GZIP_LEVEL if level is None else level, GZIP_WINDOW_BITS)
+    if codec == SNAPPY:
+        return _compress_snappy(data)
+    if codec == LZ4:
+        return _compress_lz4(data, LZ4_LEVEL if level is None else level)
+    if codec == ZSTD:
+        import cramjam
+
+        return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
+    raise _unknown(codec)
+
+
+def decompress(codec: int, data: Bytes, limit: int = UNPACKED_BYTES_MAX) -> bytes:
+    """Raises KafkaError(CORRUPT_MESSAGE) for bytes not of `codec`, or that unpack to more than `limit`."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return _decompress_gzip(data, limit)
+    if codec == SNAPPY:
+        return _decompress_snappy(data, limit)
+    if codec in (LZ4, ZSTD):
+        import cramjam
+
+        module = cramjam.lz4 if codec == LZ4 else cramjam.zstd
+        return _decompress_growing(codec, module.decompress_into, data, limit)
+    raise _unknown(codec)
+
+
+def _compress_snappy(data: Bytes) -> bytes:
+    import cramjam
+
+    view = memoryview(data)
+    parts: list[bytes] = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_SIZE]))
+        parts += (XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(data: Bytes, level: int) -> bytes:
+    import cramjam
+
+    mode: Literal["default", "high_compression"] = "default" if level == LZ4_LEVEL else "high_compression"
+    view = memoryview(data)
+    parts: list[Bytes] = [LZ4_HEADER]
+    for start in range(0, len(view), LZ4_BLOCK_SIZE):
+        block = view[start : start + LZ4_BLOCK_SIZE]
+        packed = bytes(cramjam.lz4.compress_block(block, mode=mode, compression=level, store_size=False))
+        if len(packed) < len(block):
+            parts += (LZ4_LENGTH.pack(len(packed)), packed)
+        else:
+            parts += (LZ4_LENGTH.pack(len(block) | LZ4_STORED), block)
+    parts.append(LZ4_END)
+    return b"".join(parts)
+
+
+def _decompress_gzip(data: Bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj(GZIP_WINDOW_BITS)
+    try:
+        unpacked = stream.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise _corrupt(GZIP, str(error)) from error
+    if len(unpacked) > limit:
+        raise _too_large(GZIP, limit)
+    if not stream.eof:
+        raise _corrupt(GZIP, "the stream ends early")
+    if stream.unused_data:
+        raise _corrupt(GZIP, f"{len(stream.unused_data)} bytes follow the stream")
+    return unpacked
+
+
+def _decompress_snappy(data: Bytes, limit: int) -> bytes:
+    view = memoryview(data)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_snappy_block(view, limit, limit)
+    parts: list[bytes] = []
+    left = limit
+    position = len(XERIAL_HEADER)
+    while position < len(view):
+        if len(view) - position < XERIAL_LENGTH.size:
+            raise _corrupt(SNAPPY, "a block's length is cut off")
+        (length,) = XERIAL_LENGTH.unpack_from(view, position)
+        position += XERIAL_LENGTH.size
+        if not 0 <= length <= len(view) - position:
+            raise _corrupt(SNAPPY, f"a block claims {length} bytes where {len(view) - position} are left")
+        block = _decompress_snappy_block(view[position : position + length], left, limit)
+        parts.append(block)
+        left -= len(block)
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, left: int, limit: int) -> bytes:
+    import cramjam
+
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > left:
+            raise _too_large(SNAPPY, limit)
+        if size > SNAPPY_RATIO_MAX * len(block):
+            raise _corrupt(SNAPPY, f"{len(block)} bytes claim to unpack to {size}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _corrupt(SNAPPY, str(error)) from error
+
+
+def _decompress_growing(
+    codec: int, decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int
+) -> bytes:
+    """Unpacks into a buffer that starts small: neither codec has to say its unpacked size in advance."""
+    import cramjam
+
+    capacity = min(limit, max(FIRST_BUFFER_MIN, GROWTH * len(data)))
+    while True:
+        output = bytearray(capacity)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if TOO_SMALL not in str(error):
+                raise _corrupt(codec, str(error)) from error
+            if capacity == limit:
+                raise _too_large(codec, limit) from error
+            capacity = min(limit, GROWTH * capacity)
+        else:
+            return bytes(memoryview(output)[:size])
+
+
+def _corrupt(codec: int, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.corrupt_message, f"a batch's records are not valid {CODEC_NAMES[codec]}: {reason}"
+    )
+
+
+def _too_large(codec: int, limit: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.corrupt_message,
+        f"a batch's {CODEC_NAMES[codec]} records unpack to more than the limit of {limit} bytes",
+    )
+
+
+def _unknown(codec: int) -> KafkaError:
+    return KafkaError(ErrorCode.unsupported_compression_type, f"no compression type has the id {codec}")

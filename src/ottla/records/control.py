@@ -1,0 +1,153 @@
+"""Control batches: what brokers tell each other, and consumers, inside a log.
+
+The key of a control record is two numbers, version and type (KIP-98). The values are Kafka's schemas: the end
+of a transaction (KIP-98), a change of the quorum's leader (KIP-595), both ends of a snapshot (KIP-630), the
+quorum's version and voters (KIP-853).
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from io import BytesIO
+from struct import Struct
+from typing import Any, NamedTuple
+
+from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage as LeaderChangeMessageV0
+from kio.schema.leader_change_message.v1.data import LeaderChangeMessage
+from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
+from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
+from kio.schema.voters_record.v0.data import VotersRecord
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.records.records import Record, build_batch
+
+KEY = Struct(">hh")
+KEY_VERSION = 0
+END_TRANSACTION = Struct(">hi")
+END_TRANSACTION_VERSION = 0
+VERSION = Struct(">h")
+
+
+class ControlType(IntEnum):
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTransaction(NamedTuple):
+    """A transaction's marker: its writes of this producer in this partition are committed, or aborted."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+ControlMessage = (
+    EndTransaction
+    | LeaderChangeMessage
+    | LeaderChangeMessageV0
+    | SnapshotHeaderRecord
+    | SnapshotFooterRecord
+    | KRaftVersionRecord
+    | VotersRecord
+)
+
+# The quorum's messages start with their own version, by which a reader picks the schema.
+SCHEMAS: dict[ControlType, tuple[type[Any], ...]] = {
+    ControlType.LEADER_CHANGE: (LeaderChangeMessageV0, LeaderChangeMessage),
+    ControlType.SNAPSHOT_HEADER: (SnapshotHeaderRecord,),
+    ControlType.SNAPSHOT_FOOTER: (SnapshotFooterRecord,),
+    ControlType.KRAFT_VERSION: (KRaftVersionRecord,),
+    ControlType.KRAFT_VOTERS: (VotersRecord,),
+}
+TYPES = {schema: control_type for control_type, schemas in SCHEMAS.items() for schema in schemas}
+
+
+def build_control_batch(
+    messages: Iterable[ControlMessage],
+    *,
+    base_offset: int,
+    timestamp: int,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytes:
+    """A batch with one record per message. The end of a transaction names its producer and stands alone."""
+    return build_batch(
+        (Record(base_offset + index, timestamp, *_encode(message)) for index, message in enumerate(messages)),
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=producer_id >= 0,
+        control=True,
+    )
+
+
+def read_control_record(record: Record) -> ControlMessage | None:
+    """What a record of a control batch says; None for a type of a newer Kafka, which readers are to skip.
+
+    Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no control record.
+    """
+    number = control_type(record)
+    value = record.value or b""
+    if number in (ControlType.ABORT, ControlType.COMMIT):
+        if len(value) < END_TRANSACTION.size:
+            raise _corrupt(
+                record, f"the end of a transaction has {len(value)} bytes, not {END_TRANSACTION.size}"
+            )
+        version, coordinator_epoch = END_TRANSACTION.unpack_from(value)
+        if version < 0:
+            raise _corrupt(record, f"the end of a transaction has the version {version}")
+        return EndTransaction(number == ControlType.COMMIT, coordinator_epoch)
+    if number not in ControlType.__members__.values():
+        return None
+    return _decode(record, ControlType(number), value)
+
+
+def control_type(record: Record) -> int:
+    """The number in a control record's key, which may be one that `ControlType` does not know."""
+    key = record.key or b""
+    if len(key) < KEY.size:
+        raise _corrupt(record, f"its key has {len(key)} bytes, not {KEY.size}")
+    version, number = KEY.unpack_from(key)
+    if version < 0:
+        raise _corrupt(record, f"its key has the version {version}")
+    return int(number)
+
+
+def _encode(message: ControlMessage) -> tuple[bytes, bytes]:
+    if isinstance(message, EndTransaction):
+        outcome = ControlType.COMMIT if message.commit else ControlType.ABORT
+        return (
+            KEY.pack(KEY_VERSION, outcome),
+            END_TRANSACTION.pack(END_TRANSACTION_VERSION, message.coordinator_epoch),
+        )
+    value = BytesIO()
+    entity_writer(type(message))(value, message)
+    return KEY.pack(KEY_VERSION, TYPES[type(message)]), value.getvalue()
+
+
+def _decode(record: Record, control_type: ControlType, value: bytes) -> ControlMessage:
+    if len(value) < VERSION.size:
+        raise _corrupt(record, f"its value has {len(value)} bytes")
+    (version,) = VERSION.unpack_from(value)
+    if version < 0:
+        raise _corrupt(record, f"its value has the version {version}")
+    # A newer version only adds to the newest that we know.
+    schemas = SCHEMAS[control_type]
+    schema = schemas[min(version, len(schemas) - 1)]
+    try:
+        message, _ = entity_reader(schema)(value, 0)
+    except SerialError as error:
+        raise _corrupt(record, f"its value cannot be read: {error!r}") from error
+    return message  # type: ignore[no-any-return]
+
+
+def _corrupt(record: Record, reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.corrupt_message, f"the control record at offset {record.offset}: {reason}")
