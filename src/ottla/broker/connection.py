@@ -1,0 +1,135 @@
+"""One client connection: frames in, responses out, in the order of the requests.
+
+As in Kafka, a connection has one request at work at a time: the next starts when the response of the one before has
+been handed to the stream. That gives the order that idempotent producers rely on, and it is the back-pressure: while
+a response is still on its way to a slow client, or a request waits in purgatory with others behind it, nothing more is
+read, so a client can hold one request, one response and one read of the socket in memory, never more.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.broker.pending import Pending
+from ottla.env.network import Part, Stream
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.framing import Frame, FrameAssembler
+
+logger = logging.getLogger("ottla.network")
+
+# None: no response is due (acks=0).
+Answer = Sequence[Part] | None
+
+
+class Dispatch(Protocol):
+    def __call__(self, connection: "ClientConnection", frame: Frame) -> "Answer | Pending[Answer]":
+        """Raises MalformedRequest where the connection cannot go on."""
+        ...
+
+
+class ClientConnection:
+    """A Receiver (see ottla.env.network) for the broker's side of a stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        assembler: FrameAssembler,
+        dispatch: Dispatch,
+        now_ms: Callable[[], int],
+        on_closed: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.stream = stream
+        self.last_active_ms = now_ms()
+        self.client_software = ("unknown", "unknown")  # KIP-511, told by ApiVersions v3
+        self.is_closed = False
+        self._assembler = assembler
+        self._dispatch = dispatch
+        self._now_ms = now_ms
+        self._on_closed = on_closed
+        self._frames: deque[Frame] = deque()
+        self._out: list[Part] = []
+        self._busy = False  # a request waits for its answer
+        self._blocked = False  # a response waits for the socket
+        self._processing = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._busy or self._blocked or self._frames)
+
+    def buffer(self) -> memoryview:
+        return self._assembler.buffer()
+
+    def received(self, count: int) -> None:
+        try:
+            frames = self._assembler.received(count)
+        except MalformedRequest as error:
+            self.fail(error)
+            return
+        if frames:
+            self._frames.extend(frames)
+            self._process()
+
+    def drained(self) -> None:
+        self._blocked = False
+        self._process()
+
+    def closed(self, error: OSError | None) -> None:
+        self.is_closed = True
+        self._frames.clear()
+        self._on_closed(self)
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def fail(self, error: Exception) -> None:
+        logger.warning("closing %s: %s", self.stream.peer, error)
+        self._frames.clear()
+        self.stream.close()
+
+    def _process(self) -> None:
+        if self._processing:  # a Pending that completes inside the loop below: the loop goes on by itself
+            return
+        self._processing = True
+        try:
+            while self._frames and not self._busy and not self._blocked:
+                self._start(self._frames.popleft())
+                if self._out and (self._busy or not self._frames or len(self._out) > 64):
+                    self._flush()
+            if self._out:
+                self._flush()
+        except MalformedRequest as error:
+            self.fail(error)
+        except Exception as error:
+            logger.exception("an unexpected error while serving %s", self.stream.peer)
+            self.fail(error)
+        finally:
+            self._processing = False
+        self.last_active_ms = self._now_ms()
+        if self.is_closed:
+            return
+        if self._frames:
+            self.stream.pause_reading()
+        else:
+            self.stream.resume_reading()
+
+    def _start(self, frame: Frame) -> None:
+        answer = self._dispatch(self, frame)
+        if isinstance(answer, Pending):
+            self._busy = True
+            answer.subscribe(self._on_answer)
+        elif answer is not None:
+            self._out.extend(answer)
+
+    def _on_answer(self, answer: Answer) -> None:
+        self._busy = False
+        if self.is_closed:
+            return
+        if answer is not None:
+            self._out.extend(answer)
+        self._process()
+
+    def _flush(self) -> None:
+        parts, self._out = self._out, []
+        if not self.stream.send(parts):
+            self._blocked = True

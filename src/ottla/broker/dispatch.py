@@ -1,0 +1,150 @@
+"""From a frame to the handler of its API, and from the handler's message to the parts of a response.
+
+Handlers live in `broker/handlers`, one module per API key, imported when the first request of their kind comes.
+A module has either
+- `handle(broker, context, request)`, plain or async: takes and returns the newest version of kio's messages; where
+  versions differ in shape also `lift(request, as_sent, version)` and `lower(response, version)`; or
+- `handle_body(broker, context, body)`: for Produce and Fetch, which have codecs of their own.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.connection import Answer, ClientConnection
+from ottla.broker.pending import Pending
+from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
+from ottla.protocol.messages import decode_request, encode_response
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+logger = logging.getLogger("ottla.requests")
+
+_FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
+_SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
+
+
+class RequestContext(NamedTuple):
+    header: RequestHeader
+    connection: ClientConnection
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+    def respond(self, body: bytes) -> list[bytes]:
+        """The parts of a response with this body."""
+        flexible = self.header.api_version >= _FIRST_FLEXIBLE[self.header.api_key]
+        return [response_prefix(self.header.correlation_id, len(body), flexible) + body]
+
+
+BodyHandler = Callable[["Broker", RequestContext, memoryview], "Answer | Pending[Answer]"]
+
+
+class Dispatcher:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._handlers: dict[int, BodyHandler] = {}
+        self._tasks: set[asyncio.Task[Answer]] = set()
+
+    def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+        header = read_request_header(frame, _FIRST_FLEXIBLE)
+        known = _SPECS.get(header.api_key)
+        if known is None:
+            raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
+        key, spec = known
+        if not spec.min_version <= header.api_version <= spec.max_version:
+            if key is ApiKey.API_VERSIONS:
+                return self._newer_api_versions(header)
+            raise MalformedRequest(
+                f"{key.name} v{header.api_version} is not supported: this broker speaks "
+                f"v{spec.min_version} to v{spec.max_version}"
+            )
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            handler = self._load(key)
+        return handler(
+            self._broker, RequestContext(header, connection), memoryview(frame)[header.body_position :]
+        )
+
+    def _newer_api_versions(self, header: RequestHeader) -> Answer:
+        # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION, so that the client can choose.
+        from ottla.broker.handlers.k18_api_versions import unsupported_version
+
+        body = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(self._broker))
+        return [response_prefix(header.correlation_id, len(body), False) + body]
+
+    def _load(self, key: ApiKey) -> BodyHandler:
+        module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
+        handler: BodyHandler = (
+            module.handle_body if hasattr(module, "handle_body") else self._message_handler(key, module)
+        )
+        self._handlers[key.value] = handler
+        return handler
+
+    def _message_handler(self, key: ApiKey, module: Any) -> BodyHandler:
+        handle, lift, lower = module.handle, getattr(module, "lift", None), getattr(module, "lower", None)
+        # KAFKA-5859: the response header of ApiVersions is always v0: the client cannot know yet what we speak.
+        always_v0 = key is ApiKey.API_VERSIONS
+
+        def encode(context: RequestContext, response: Any) -> Answer:
+            version = context.version
+            if lower is not None:
+                response = lower(response, version)
+            body = encode_response(key, version, response)
+            flexible = not always_v0 and version >= _FIRST_FLEXIBLE[key.value]
+            return [response_prefix(context.header.correlation_id, len(body), flexible) + body]
+
+        def handle_body(
+            broker: "Broker", context: RequestContext, body: memoryview
+        ) -> "Answer | Pending[Answer]":
+            as_sent, request = decode_request(key, context.version, body)
+            if lift is not None:
+                request = lift(request, as_sent, context.version)
+            result = handle(broker, context, request)
+            if inspect.isawaitable(result):
+                return self._await(context, result, encode)
+            return encode(context, result)
+
+        return handle_body
+
+    def _await(
+        self, context: RequestContext, result: Any, encode: Callable[[RequestContext, Any], Answer]
+    ) -> Pending[Answer]:
+        pending: Pending[Answer] = Pending()
+
+        async def run() -> Answer:
+            return encode(context, await result)
+
+        def finished(task: asyncio.Task[Answer]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                context.connection.close()
+            elif (error := task.exception()) is not None:
+                logger.error(
+                    "request %s of %s failed", context.header, context.connection.stream.peer, exc_info=error
+                )
+                context.connection.close()
+            else:
+                pending.complete(task.result())
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(finished)
+        return pending
+
+    async def close(self) -> None:
+        """Requests at work are given up: their connections close."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

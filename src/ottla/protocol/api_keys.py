@@ -1,0 +1,66 @@
+"""The API keys of Kafka 4.3 with the versions that are answered, and from which version each is flexible (KIP-482)."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class ApiKey(IntEnum):
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class ApiSpec(NamedTuple):
+    min_version: int
+    max_version: int
+    first_flexible: int
+
+
+# min, max, first flexible version: of Kafka 4.3 (KIP-896 removed the versions below `min`).
+APIS: dict[ApiKey, ApiSpec] = {
+    ApiKey.PRODUCE: ApiSpec(3, 13, 9),
+    ApiKey.FETCH: ApiSpec(4, 18, 12),
+    ApiKey.LIST_OFFSETS: ApiSpec(1, 11, 6),
+    ApiKey.METADATA: ApiSpec(0, 13, 9),
+    ApiKey.API_VERSIONS: ApiSpec(0, 4, 3),
+    ApiKey.CREATE_TOPICS: ApiSpec(2, 7, 5),
+    ApiKey.DELETE_TOPICS: ApiSpec(1, 6, 4),
+    ApiKey.DELETE_RECORDS: ApiSpec(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 6, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: ApiSpec(1, 5, 2),
+    ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, 1),
+    ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, 0),
+    ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, 0),
+    ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, 0),
+    ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, 0),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, 0),
+    ApiKey.PUSH_TELEMETRY: ApiSpec(0, 0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiSpec(0, 0, 0),
+}

@@ -1,0 +1,148 @@
+"""Frames and headers, sans-IO: bytes as they come from a stream to whole requests, and responses to bytes.
+
+A frame is a 4-byte length and that many bytes. Small frames are cut out of a buffer that all connections share;
+a frame that is larger than what has arrived gets a buffer of its own that grows as the bytes come, so that a
+client that announces 100 MB and sends ten bytes costs ten bytes.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.protocol.errors import MalformedRequest
+
+Frame = bytes | bytearray
+
+_INT32 = Struct(">i")
+_HEADER = Struct(">hhih")
+_RESPONSE_V0 = Struct(">ii")
+_RESPONSE_V1 = Struct(">iib")
+_FIRST_ALLOCATION = 1 << 20
+
+
+class FrameTooLarge(MalformedRequest):
+    pass
+
+
+class FrameAssembler:
+    """`buffer()` says where the next bytes go, `received(n)` returns the frames that are whole now."""
+
+    def __init__(self, shared: bytearray, max_frame_bytes: int) -> None:
+        self._shared = memoryview(shared)
+        self._max_frame_bytes = max_frame_bytes
+        self._head = b""  # a length prefix of which fewer than four bytes have come
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._filled = 0
+        self._view: memoryview | None = None
+
+    def buffer(self) -> memoryview:
+        if self._frame is None:
+            return self._shared
+        view = memoryview(self._frame)
+        self._view = view[self._filled :]
+        view.release()
+        return self._view
+
+    def received(self, count: int) -> list[Frame]:
+        if self._frame is None:
+            return self._cut_frames(count)
+        if self._view is not None:
+            self._view.release()
+            self._view = None
+        self._filled += count
+        if self._filled == self._frame_size:
+            frame, self._frame = self._frame, None
+            return [frame]
+        if self._filled == len(self._frame):
+            self._frame.extend(bytes(min(self._frame_size, 2 * self._filled) - self._filled))
+        return []
+
+    def _cut_frames(self, count: int) -> list[Frame]:
+        data: memoryview | bytes = self._shared[:count]
+        if self._head:
+            data = self._head + bytes(data)
+            count = len(data)
+            self._head = b""
+        frames: list[Frame] = []
+        position = 0
+        while count - position >= 4:
+            (size,) = _INT32.unpack_from(data, position)
+            if not 0 <= size <= self._max_frame_bytes:
+                raise FrameTooLarge(
+                    f"a frame of {size} bytes was announced; allowed are 0 to {self._max_frame_bytes} "
+                    "(socket.request.max.bytes)"
+                )
+            position += 4
+            if count - position < size:
+                self._start_frame(size, data[position:])
+                return frames
+            frames.append(bytes(data[position : position + size]))
+            position += size
+        self._head = bytes(data[position:])
+        return frames
+
+    def _start_frame(self, size: int, begin: memoryview | bytes) -> None:
+        self._frame = bytearray(min(size, max(_FIRST_ALLOCATION, len(begin) + 1)))
+        self._frame[: len(begin)] = begin
+        self._frame_size = size
+        self._filled = len(begin)
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> RequestHeader:
+    """The header of a request (v1, or v2 with its tagged fields where the API version is flexible)."""
+    if len(frame) < _HEADER.size:
+        raise MalformedRequest(f"a request of {len(frame)} bytes is too short for a request header")
+    api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
+    position = _HEADER.size
+    client_id = None
+    if length >= 0:
+        if position + length > len(frame):
+            raise MalformedRequest("the client id is longer than the request")
+        try:
+            client_id = str(frame[position : position + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequest("the client id is not UTF-8") from error
+        position += length
+    if version >= first_flexible.get(api_key, 1 << 15):
+        position = _skip_tagged_fields(frame, position)
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def _skip_tagged_fields(frame: Frame, position: int) -> int:
+    if position < len(frame) and frame[position] == 0:  # nobody sends header tags so far
+        return position + 1
+    count, position = _read_unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = _read_unsigned_varint(frame, position)
+        size, position = _read_unsigned_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise MalformedRequest("a tagged field of the request header is longer than the request")
+    return position
+
+
+def _read_unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(frame) and shift < 35:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise MalformedRequest("a tagged field of the request header is cut off")
+
+
+def response_prefix(correlation_id: int, body_size: int, flexible_header: bool) -> bytes:
+    """Length and response header (v0, or v1 with no tags) for a body of `body_size` bytes."""
+    if flexible_header:
+        return _RESPONSE_V1.pack(body_size + 5, correlation_id, 0)
+    return _RESPONSE_V0.pack(body_size + 4, correlation_id)

@@ -1,0 +1,83 @@
+"""kio, adapted: requests of any version come out as the newest, responses of the newest go out as any version.
+
+Fields keep their names through all versions of a message, so the general case is mechanical: what both sides have
+is carried over, what only the target has gets its default. Where a message changed its shape (a field replaced by
+another) the handler's module gives a `lift` or `lower` of its own that runs on the result.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_writer
+
+from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.decoder import entity_reader
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.schema import default_of, entity_in, is_array, is_optional
+
+Converter = Callable[[Any], Any]
+
+
+def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any, Any]:
+    """The request as it was sent, and the same in the newest version (the same object where it is the newest)."""
+    schema = load_request_schema(api_key, version)
+    try:
+        request, size = entity_reader(schema)(body, 0)
+    except MalformedRequest as error:
+        raise MalformedRequest(f"{api_key.name} v{version} cannot be read: {error}") from error
+    if size != len(body):
+        raise MalformedRequest(f"{api_key.name} v{version} has {len(body) - size} bytes after its end")
+    newest = load_request_schema(api_key, APIS[api_key].max_version)
+    return request, converter(schema, newest)(request)
+
+
+def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
+    """`response` is of the newest version, or already of `version`."""
+    schema = load_response_schema(api_key, version)
+    if type(response) is not schema:
+        response = converter(type(response), schema)(response)
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, response)
+    return buffer.getvalue()
+
+
+@cache
+def converter(source: type, target: type) -> Converter:
+    """A function from instances of `source` to instances of `target`, both kio classes of one message."""
+    if source is target:
+        return lambda value: value
+    source_fields = {field.name: field for field in fields(source)}
+    carried: list[tuple[str, Converter | None]] = []
+    defaults: dict[str, object] = {}
+    for field in fields(target):
+        if field.name in source_fields:
+            carried.append((field.name, _field_converter(source_fields[field.name], field)))
+        else:
+            defaults[field.name] = default_of(field)
+
+    def convert(value: Any) -> Any:
+        arguments = dict(defaults)
+        for name, convert_field in carried:
+            item = getattr(value, name)
+            arguments[name] = item if convert_field is None else convert_field(item)
+        return target(**arguments)
+
+    return convert
+
+
+def _field_converter(source: Field[Any], target: Field[Any]) -> Converter | None:
+    inner_source, inner_target = entity_in(source.type), entity_in(target.type)
+    if inner_source is not None and inner_target is not None:
+        convert = converter(inner_source, inner_target)
+        if is_array(target.type):
+            missing = None if is_optional(target.type) else ()
+            return lambda items: missing if items is None else tuple(convert(item) for item in items)
+        return lambda item: None if item is None else convert(item)
+    if is_optional(source.type) and not is_optional(target.type):
+        default = default_of(target)
+        return lambda item: default if item is None else item
+    return None

@@ -1,0 +1,40 @@
+"""Our reader of client messages agrees with kio's, and survives what kio's does not."""
+
+from io import BytesIO
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema
+from kio.serial import entity_reader as kio_reader
+from kio.serial import entity_writer
+
+from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.decoder import entity_reader
+from ottla.protocol.errors import MalformedRequest
+
+
+@pytest.mark.parametrize("key", [key for key in APIS if key is not ApiKey.PRODUCE], ids=lambda key: key.name)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_version_reads_as_kio_reads_it(key: ApiKey, data: st.DataObject) -> None:
+    version = data.draw(st.integers(APIS[key].min_version, APIS[key].max_version))
+    schema = load_request_schema(key, version)
+    message = data.draw(st.from_type(schema))
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, message)
+    raw = buffer.getvalue()
+    assert entity_reader(schema)(memoryview(raw), 0) == kio_reader(schema)(raw, 0)
+
+
+def test_an_array_that_claims_more_than_is_there_is_malformed_not_an_allocation() -> None:
+    schema = load_request_schema(ApiKey.DELETE_RECORDS, 2)
+    with pytest.raises(MalformedRequest, match="claims"):
+        entity_reader(schema)(memoryview(b"\xff\xff\xff\xff\x07"), 0)
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    schema = load_request_schema(ApiKey.DESCRIBE_CLUSTER, 1)
+    message, end = entity_reader(schema)(memoryview(bytes([1, 2, 1, 99, 3]) + b"abc"), 0)
+    assert end == 8
+    assert message.include_cluster_authorized_operations is True

@@ -1,0 +1,63 @@
+"""Every request of every version lifts to the newest, every newest response lowers to every version."""
+
+from io import BytesIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.messages import converter, decode_request, encode_response
+from ottla.protocol.schema import default_of
+
+VERSIONS = [
+    (key, version) for key, spec in APIS.items() for version in range(spec.min_version, spec.max_version + 1)
+]
+
+
+def blank(schema: type) -> object:
+    from dataclasses import fields
+
+    return schema(**{field.name: default_of(field) for field in fields(schema)})
+
+
+def written(message: object) -> bytes:
+    buffer = BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
+def test_a_request_of_any_version_lifts_to_the_newest(key: ApiKey, version: int) -> None:
+    request = blank(load_request_schema(key, version))
+    as_sent, newest = decode_request(key, version, memoryview(written(request)))
+    assert as_sent == request
+    assert type(newest) is load_request_schema(key, APIS[key].max_version)
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
+def test_a_newest_response_lowers_to_any_version(key: ApiKey, version: int) -> None:
+    newest = blank(load_response_schema(key, APIS[key].max_version))
+    body = encode_response(key, version, newest)
+    message, size = entity_reader(load_response_schema(key, version))(body, 0)
+    assert size == len(body)
+    assert message == converter(type(newest), type(message))(newest)
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
+def test_flexible_versions_are_those_of_the_schema(key: ApiKey, version: int) -> None:
+    assert load_request_schema(key, version).__flexible__ == (version >= APIS[key].first_flexible)
+
+
+@pytest.mark.parametrize("key", list(APIS), ids=lambda key: key.name)
+@settings(max_examples=30, deadline=None)
+@given(data=st.binary(max_size=200))
+def test_any_body_is_a_request_or_malformed(key: ApiKey, data: bytes) -> None:
+    for version in (APIS[key].min_version, APIS[key].max_version):
+        try:
+            decode_request(key, version, memoryview(data))
+        except MalformedRequest:
+            pass
