@@ -110,7 +110,7 @@ class ProducerStateTable:
                 raise KafkaError(
                     ErrorCode.out_of_order_sequence_number,
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence "
-                    f"{header.base_sequence} (last seen epoch: {producer.epoch}); it must begin with sequence 0",
+                    f"{header.base_sequence} (last seen epoch: {producer.epoch}); it must begin with 0",
                 )
         elif header.base_sequence != producer.next_sequence:
             return _find_duplicate(producer, header)
@@ -118,14 +118,14 @@ class ProducerStateTable:
         return None
 
     def check_from_coordinator(self, header: BatchHeader) -> None:
-        """A coordinator's batches (offset commits of a transaction) have no sequence; only the epoch counts."""
+        """A coordinator's data (offsets of a transaction) has no sequence: only the epoch counts."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
             _check_producer_epoch(producer, header)
             _check_within_transaction(producer, header)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Whether an end-transaction marker is of the producer's present epoch and from no zombie coordinator."""
+        """Whether an end-transaction marker is of no old producer epoch and from no zombie coordinator."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return

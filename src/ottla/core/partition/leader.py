@@ -1,0 +1,380 @@
+"""The rules of a partition's leader: what may be appended and where, what is committed, what may be read.
+
+The leader plans an append; the shell writes the plan to the log, which takes the batches into the producer
+states and leader epochs that it shares with this machine; `appended` then moves the high watermark.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, NoReturn
+
+from ottla.core.partition.epochs import LeaderEpochCache
+from ottla.core.partition.in_sync_replicas import InSyncReplicas
+from ottla.core.partition.producers import NO_COORDINATOR_EPOCH, Duplicate, ProducerStateTable
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from ottla.records.header import CONTROL_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
+
+ACKS_ALL = -1
+READ_COMMITTED = 1
+# In a DeleteRecords request: everything up to the high watermark.
+DELETE_TO_HIGH_WATERMARK = -1
+
+
+class AppendOrigin(Enum):
+    """Who appends decides what is checked: coordinators write several batches, without sequence numbers."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """The topic and broker configs that a leader's decisions depend on."""
+
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    log_append_time: bool = False
+    timestamp_after_max_ms: int = 3_600_000
+    min_insync_replicas: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    deletes_records: bool = True  # "delete" is in cleanup.policy
+
+
+class PlannedBatch(NamedTuple):
+    """`header` is final, save for the checksum where `rewritten` says that bytes under it change."""
+
+    header: BatchHeader
+    position: int
+    rewritten: bool
+
+
+class AppendPlan(NamedTuple):
+    """Where the batches go. A duplicate has no batches, and the offsets of what is there already."""
+
+    batches: list[PlannedBatch]
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class Effects(NamedTuple):
+    """What an event changed for others: waiting requests to look at, an ISR to propose to the controller."""
+
+    high_watermark_moved: bool = False
+    low_watermark_moved: bool = False
+    proposed_isr: tuple[int, ...] | None = None
+
+
+NO_EFFECTS = Effects()
+HIGH_WATERMARK_MOVED = Effects(high_watermark_moved=True)
+
+
+class PartitionLeader:
+    def __init__(
+        self,
+        producers: ProducerStateTable,
+        epochs: LeaderEpochCache,
+        *,
+        leader_epoch: int,
+        log_start_offset: int,
+        log_end_offset: int,
+        high_watermark: int,
+        local_id: int,
+        replica_ids: Sequence[int],
+        isr: Iterable[int],
+        settings: LeaderSettings,
+        now_ms: int,
+    ) -> None:
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self.replicas = InSyncReplicas(local_id=local_id, replica_ids=replica_ids, isr=isr, now_ms=now_ms)
+        self._producers = producers
+        self._epochs = epochs
+        self._epoch_start_offset = log_end_offset
+        # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
+        epochs.assign(leader_epoch, log_end_offset)
+        self._advance_high_watermark(now_ms)
+
+    # -- appends
+
+    def append(
+        self,
+        headers: Sequence[BatchHeader],
+        now_ms: int,
+        *,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+    ) -> AppendPlan:
+        """Where these batches go, or KafkaError. Nothing changes before `appended`."""
+        if required_acks == ACKS_ALL and self.is_under_min_isr:
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"only the replicas {list(self.isr)} are in sync where min.insync.replicas asks for "
+                f"{self._effective_min_isr()}; nothing was written",
+            )
+        if origin is AppendOrigin.CLIENT and len(headers) != 1:
+            raise KafkaError(
+                ErrorCode.invalid_record,
+                f"a produce request must have one record batch for each partition, not {len(headers)}",
+            )
+        position = 0
+        for header in headers:
+            self._check_batch(header, now_ms)
+            if header.producer_id >= 0:
+                duplicate = self._check_producer(header, origin, coordinator_epoch)
+                if duplicate is not None:
+                    return AppendPlan([], *duplicate, duplicate=True)
+            position += header.batch_length + LOG_OVERHEAD
+        if position > self.settings.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large,
+                f"{position} bytes in one append are more than a segment holds "
+                f"(segment.bytes={self.settings.segment_bytes})",
+            )
+        return self._plan(headers, now_ms)
+
+    def _plan(self, headers: Sequence[BatchHeader], now_ms: int) -> AppendPlan:
+        log_append_time = self.settings.log_append_time
+        epoch = self.leader_epoch
+        offset = self.log_end_offset
+        position = 0
+        batches: list[PlannedBatch] = []
+        for header in headers:
+            attributes, max_timestamp = header.attributes, header.max_timestamp
+            if log_append_time:
+                attributes, max_timestamp = attributes | TIMESTAMP_TYPE_MASK, now_ms
+            else:
+                attributes &= ~TIMESTAMP_TYPE_MASK
+            rewritten = log_append_time or attributes != header.attributes
+            # Not _replace: it takes several times as long, and this runs for every batch.
+            final = BatchHeader._make(
+                (
+                    offset,
+                    header.batch_length,
+                    epoch,
+                    header.magic,
+                    header.crc,
+                    attributes,
+                    header.last_offset_delta,
+                    header.base_timestamp,
+                    max_timestamp,
+                    *header[9:],
+                )
+            )
+            batches.append(PlannedBatch(final, position, rewritten))
+            offset += header.last_offset_delta + 1
+            position += header.batch_length + LOG_OVERHEAD
+        log_append_time_ms = now_ms if log_append_time else NO_TIMESTAMP
+        return AppendPlan(batches, self.log_end_offset, offset - 1, log_append_time_ms, False)
+
+    def appended(self, plan: AppendPlan, now_ms: int) -> Effects:
+        """The log has the bytes of `plan`, and its producers and epochs know them."""
+        if plan.duplicate:
+            return NO_EFFECTS
+        self.log_end_offset = plan.last_offset + 1
+        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+
+    def is_acknowledged(self, required_offset: int) -> bool:
+        """Whether a produce with acks=all up to `required_offset` (exclusive) can be answered.
+
+        Raises NOT_ENOUGH_REPLICAS_AFTER_APPEND where it is committed but the ISR has become too small since.
+        """
+        if self.high_watermark < required_offset:
+            return False
+        isr = self.replicas.maximal
+        if len(isr) < self._effective_min_isr():
+            raise KafkaError(
+                ErrorCode.not_enough_replicas_after_append,
+                f"the records are written, but only the replicas {list(isr)} are in sync where "
+                f"min.insync.replicas asks for {self._effective_min_isr()}; a retry may write them again",
+            )
+        return True
+
+    def _check_batch(self, header: BatchHeader, now_ms: int) -> None:
+        settings = self.settings
+        size = header.batch_length + LOG_OVERHEAD
+        if size > settings.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"the record batch has {size} bytes, more than max.message.bytes={settings.max_message_bytes}",
+            )
+        timestamp = header.max_timestamp
+        if header.attributes & TIMESTAMP_TYPE_MASK and (
+            settings.log_append_time or timestamp == NO_TIMESTAMP
+        ):
+            raise KafkaError(
+                ErrorCode.invalid_timestamp,
+                "the batch is marked LogAppendTime, which only a broker may set; send it with CreateTime",
+            )
+        if not settings.log_append_time and timestamp > now_ms + settings.timestamp_after_max_ms:
+            raise KafkaError(
+                ErrorCode.invalid_timestamp,
+                f"timestamp {timestamp} is {timestamp - now_ms} ms ahead of the broker's clock, more than "
+                f"message.timestamp.after.max.ms={settings.timestamp_after_max_ms}",
+            )
+
+    def _check_producer(
+        self, header: BatchHeader, origin: AppendOrigin, coordinator_epoch: int
+    ) -> Duplicate | None:
+        if origin is AppendOrigin.CLIENT:
+            return self._producers.check(header)
+        if header.attributes & CONTROL_MASK:
+            self._producers.check_marker(header, coordinator_epoch)
+        else:
+            self._producers.check_from_coordinator(header)
+        return None
+
+    # -- replication
+
+    def on_fetch(
+        self, replica_id: int, fetch_offset: int, leader_epoch: int, now_ms: int, *, log_start_offset: int
+    ) -> Effects:
+        """A follower fetches from `fetch_offset`: it has everything before."""
+        self.check_epoch(leader_epoch)
+        follower = self.replicas.followers.get(replica_id)
+        if follower is None:
+            self._refuse_unknown_follower(replica_id, leader_epoch)
+        low_watermark = self.low_watermark
+        follower.on_fetch(fetch_offset, log_start_offset, self.log_end_offset, now_ms)
+        proposed = self.replicas.propose_expansion(replica_id, self.high_watermark, self._epoch_start_offset)
+        return Effects(self._advance_high_watermark(now_ms), self.low_watermark > low_watermark, proposed)
+
+    def tick(self, now_ms: int) -> Effects:
+        """Called a few times in each `replica.lag.time.max.ms`: who fell behind is to leave the ISR."""
+        proposed = self.replicas.propose_shrink(
+            self.log_end_offset, now_ms, self.settings.replica_lag_time_max_ms
+        )
+        return NO_EFFECTS if proposed is None else Effects(proposed_isr=proposed)
+
+    def isr_committed(self, isr: Iterable[int], now_ms: int) -> Effects:
+        """The controller has set the ISR; a smaller one may commit what a lagging follower held back."""
+        self.replicas.commit(isr)
+        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.replicas.committed
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        in_sync = len(self.replicas.committed)
+        # min.insync.replicas above the replication factor means all replicas.
+        return in_sync < self.settings.min_insync_replicas and in_sync <= len(self.replicas.followers)
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no replica keeps records: where a DeleteRecords request waits for it."""
+        followers = self.replicas.followers
+        if not followers:
+            return self.log_start_offset
+        return min(self.log_start_offset, *(follower.log_start_offset for follower in followers.values()))
+
+    def _advance_high_watermark(self, now_ms: int) -> bool:
+        # KIP-966: what fewer than min.insync.replicas have is not committed.
+        if self.is_under_min_isr:
+            return False
+        replicated = self.replicas.replicated_offset(
+            self.log_end_offset, now_ms, self.settings.replica_lag_time_max_ms
+        )
+        if replicated <= self.high_watermark:
+            return False
+        self.high_watermark = replicated
+        self._producers.on_high_watermark(replicated)
+        return True
+
+    def _effective_min_isr(self) -> int:
+        return min(self.settings.min_insync_replicas, len(self.replicas.followers) + 1)
+
+    def _refuse_unknown_follower(self, replica_id: int, leader_epoch: int) -> NoReturn:
+        # The follower may know of an assignment that has not come here yet: with an epoch it is to retry.
+        code = (
+            ErrorCode.not_leader_or_follower
+            if leader_epoch == NO_LEADER_EPOCH
+            else ErrorCode.unknown_leader_epoch
+        )
+        raise KafkaError(
+            code, f"broker {replica_id} is not a replica of this partition as its leader knows it"
+        )
+
+    # -- reads
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where every transaction is decided; never beyond the high watermark."""
+        first_unstable = self._producers.first_unstable_offset()
+        if first_unstable is None:
+            return self.high_watermark
+        return min(max(first_unstable, self.log_start_offset), self.high_watermark)
+
+    def fetch_limit(self, isolation_level: int, *, is_follower: bool) -> int:
+        """The offset before which a fetch must end."""
+        if is_follower:
+            return self.log_end_offset
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: whether the client knows the leader as it is; -1 where it does not care."""
+        if current_leader_epoch == self.leader_epoch or current_leader_epoch == NO_LEADER_EPOCH:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.fenced_leader_epoch,
+                f"the request is for leader epoch {current_leader_epoch}, the present one is "
+                f"{self.leader_epoch}: refresh the metadata",
+            )
+        raise KafkaError(
+            ErrorCode.unknown_leader_epoch,
+            f"the request is for leader epoch {current_leader_epoch}, newer than {self.leader_epoch}, "
+            "the newest that this broker knows of: retry",
+        )
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """(epoch, end offset) to truncate to, where the fetcher's log has parted from this one (KIP-595)."""
+        if last_fetched_epoch == NO_LEADER_EPOCH:
+            return None
+        epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self.log_end_offset)
+        if end_offset == NO_OFFSET:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"the end of the last fetched epoch {last_fetched_epoch} is not known here",
+            )
+        if fetch_offset < self.log_start_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {fetch_offset} is before the log, which has {self.log_start_offset} to "
+                f"{self.log_end_offset}",
+            )
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+    # -- the start of the log
+
+    def delete_records(self, offset: int) -> int:
+        """Moves the log start offset for a DeleteRecords request; answers where records are deleted to."""
+        if not self.settings.deletes_records:
+            raise KafkaError(
+                ErrorCode.policy_violation,
+                "records of this partition cannot be deleted: its cleanup.policy does not include delete",
+            )
+        if offset == DELETE_TO_HIGH_WATERMARK:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"records cannot be deleted to offset {offset}: it must be between 0 and the high watermark "
+                f"{self.high_watermark}",
+            )
+        self.move_log_start_offset(offset)
+        return offset
+
+    def move_log_start_offset(self, offset: int) -> None:
+        """The log starts at `offset` now, by retention or DeleteRecords; it never moves back."""
+        self.log_start_offset = max(self.log_start_offset, offset)
