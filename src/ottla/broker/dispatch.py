@@ -78,7 +78,7 @@ class Dispatcher:
         )
 
     def _newer_api_versions(self, header: RequestHeader) -> Answer:
-        # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION, so that the client can choose.
+        # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
         from ottla.broker.handlers.k18_api_versions import unsupported_version
 
         body = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(self._broker))

@@ -77,7 +77,7 @@ class Server:
         limit = self.limits.max_connections_per_ip_overrides.get(ip, self.limits.max_connections_per_ip)
         if len(self.connections) >= self.limits.max_connections or self._per_ip[ip] >= limit:
             logger.warning(
-                "refusing %s: %d connections are open, %d of them from %s (max.connections=%d, max.connections.per.ip=%d)",
+                "refusing %s: %d connections are open, %d from %s (max.connections=%d, max.connections.per.ip=%d)",
                 stream.peer, len(self.connections), self._per_ip[ip], ip, self.limits.max_connections, limit,
             )  # fmt: skip
             asyncio.get_running_loop().call_soon(stream.close)

@@ -1,4 +1,4 @@
-"""Streams of bytes between nodes. The real network is in `real_network.py`, the simulated one in `ottla.sim.network`."""
+"""Streams of bytes between nodes. `real_network.py` has the real ones, `ottla.sim.network` the simulated."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -31,7 +31,7 @@ class SocketStream:
         self._writing = False
         self._closed = False
         self._peer = _format_address(sock.getpeername())
-        self._local = sock.getsockname()[:2]
+        self._local: tuple[str, int] = sock.getsockname()[:2]
         self._receiver: Receiver
 
     def attach(self, receiver: Receiver) -> None:

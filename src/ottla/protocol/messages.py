@@ -37,9 +37,10 @@ def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any
 
 def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
     """`response` is of the newest version, or already of `version`."""
-    schema = load_response_schema(api_key, version)
+    schema: Any = load_response_schema(api_key, version)
     if type(response) is not schema:
-        response = converter(type(response), schema)(response)
+        source: Any = type(response)
+        response = converter(source, schema)(response)
     buffer = BytesIO()
     entity_writer(schema)(buffer, response)
     return buffer.getvalue()
