@@ -1,0 +1,290 @@
+"""The records of the metadata log: one plain dataclass per type, at the newest version of Kafka 4.3.
+
+The field metadata is kio's, so that kio reads and writes them. A UUID of zeros is None, as in kio's own messages.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kio.static.constants import EntityType
+from kio.static.primitive import i8, i16, i32, i64, u16
+
+BOOL = {"kafka_type": "bool"}
+INT8 = {"kafka_type": "int8"}
+INT16 = {"kafka_type": "int16"}
+INT32 = {"kafka_type": "int32"}
+INT64 = {"kafka_type": "int64"}
+UINT16 = {"kafka_type": "uint16"}
+STRING = {"kafka_type": "string"}
+UUID = {"kafka_type": "uuid"}
+
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2
+
+FENCE = 1
+UNFENCE = -1
+
+
+class _Schema:
+    """What kio reads from a class: all records of the metadata log are flexible since their version 0."""
+
+    __slots__ = ()
+    __type__: ClassVar[EntityType] = EntityType.data
+    __flexible__: ClassVar[bool] = True
+    __version__: ClassVar[int] = 0
+    __api_key__: ClassVar[int]
+
+
+class _Nested(_Schema):
+    __slots__ = ()
+    __type__: ClassVar[EntityType] = EntityType.nested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint(_Nested):
+    name: str = field(metadata=STRING)
+    host: str = field(metadata=STRING)
+    port: u16 = field(metadata=UINT16)
+    security_protocol: i16 = field(metadata=INT16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureRange(_Nested):
+    name: str = field(metadata=STRING)
+    min_supported_version: i16 = field(metadata=INT16)
+    max_supported_version: i16 = field(metadata=INT16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord(_Schema):
+    """A broker's process announces itself; its epoch fences whatever an earlier process of it still says."""
+
+    __api_key__: ClassVar[int] = 0
+    __version__: ClassVar[int] = 4
+    broker_id: i32 = field(metadata=INT32)
+    is_migrating_zk_broker: bool = field(metadata=BOOL, default=False)
+    incarnation_id: uuid.UUID = field(metadata=UUID)
+    broker_epoch: i64 = field(metadata=INT64)
+    end_points: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None = field(metadata=STRING)
+    fenced: bool = field(metadata=BOOL, default=True)
+    in_controlled_shutdown: bool = field(metadata=BOOL, default=False)
+    log_dirs: tuple[uuid.UUID | None, ...] = field(metadata={**UUID, "tag": 0}, default=())
+    cordoned_log_dirs: tuple[uuid.UUID | None, ...] | None = field(metadata={**UUID, "tag": 1}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord(_Schema):
+    __api_key__: ClassVar[int] = 1
+    broker_id: i32 = field(metadata=INT32)
+    broker_epoch: i64 = field(metadata=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord(_Schema):
+    __api_key__: ClassVar[int] = 2
+    name: str = field(metadata=STRING)
+    topic_id: uuid.UUID = field(metadata=UUID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord(_Schema):
+    """A partition as it is; `directories` stand in the order of `replicas` (KIP-858)."""
+
+    __api_key__: ClassVar[int] = 3
+    __version__: ClassVar[int] = 2
+    partition_id: i32 = field(metadata=INT32)
+    topic_id: uuid.UUID = field(metadata=UUID)
+    replicas: tuple[i32, ...] = field(metadata=INT32)
+    isr: tuple[i32, ...] = field(metadata=INT32)
+    removing_replicas: tuple[i32, ...] = field(metadata=INT32, default=())
+    adding_replicas: tuple[i32, ...] = field(metadata=INT32, default=())
+    leader: i32 = field(metadata=INT32, default=i32(NO_LEADER))
+    leader_recovery_state: i8 = field(metadata={**INT8, "tag": 0}, default=i8(0))
+    leader_epoch: i32 = field(metadata=INT32)
+    partition_epoch: i32 = field(metadata=INT32)
+    directories: tuple[uuid.UUID | None, ...] = field(metadata=UUID, default=())
+    eligible_leader_replicas: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 1}, default=None)
+    last_known_elr: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 2}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord(_Schema):
+    """A dynamic config; without a value it is deleted."""
+
+    __api_key__: ClassVar[int] = 4
+    resource_type: i8 = field(metadata=INT8)
+    resource_name: str = field(metadata=STRING)
+    name: str = field(metadata=STRING)
+    value: str | None = field(metadata=STRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord(_Schema):
+    """What changed in a partition: None (and -2 for the leader, -1 for the recovery state) is no change."""
+
+    __api_key__: ClassVar[int] = 5
+    __version__: ClassVar[int] = 2
+    partition_id: i32 = field(metadata=INT32)
+    topic_id: uuid.UUID = field(metadata=UUID)
+    isr: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 0}, default=None)
+    leader: i32 = field(metadata={**INT32, "tag": 1}, default=i32(NO_LEADER_CHANGE))
+    replicas: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 2}, default=None)
+    removing_replicas: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 3}, default=None)
+    adding_replicas: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 4}, default=None)
+    leader_recovery_state: i8 = field(metadata={**INT8, "tag": 5}, default=i8(-1))
+    eligible_leader_replicas: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 6}, default=None)
+    last_known_elr: tuple[i32, ...] | None = field(metadata={**INT32, "tag": 7}, default=None)
+    directories: tuple[uuid.UUID | None, ...] | None = field(metadata={**UUID, "tag": 8}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBrokerRecord(_Schema):
+    __api_key__: ClassVar[int] = 7
+    id: i32 = field(metadata=INT32)
+    epoch: i64 = field(metadata=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfenceBrokerRecord(_Schema):
+    __api_key__: ClassVar[int] = 8
+    id: i32 = field(metadata=INT32)
+    epoch: i64 = field(metadata=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord(_Schema):
+    __api_key__: ClassVar[int] = 9
+    topic_id: uuid.UUID = field(metadata=UUID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord(_Schema):
+    """The level of a feature for the whole cluster; 0 takes it out of use (KIP-584)."""
+
+    __api_key__: ClassVar[int] = 12
+    name: str = field(metadata=STRING)
+    feature_level: i16 = field(metadata=INT16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord(_Schema):
+    __api_key__: ClassVar[int] = 15
+    broker_id: i32 = field(metadata=INT32)
+    broker_epoch: i64 = field(metadata=INT64, default=i64(-1))
+    next_producer_id: i64 = field(metadata=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord(_Schema):
+    """`fenced` is 1 for fenced, -1 for unfenced, 0 for no change (KIP-841)."""
+
+    __api_key__: ClassVar[int] = 17
+    __version__: ClassVar[int] = 3
+    broker_id: i32 = field(metadata=INT32)
+    broker_epoch: i64 = field(metadata=INT64)
+    fenced: i8 = field(metadata={**INT8, "tag": 0}, default=i8(0))
+    in_controlled_shutdown: i8 = field(metadata={**INT8, "tag": 1}, default=i8(0))
+    log_dirs: tuple[uuid.UUID | None, ...] = field(metadata={**UUID, "tag": 2}, default=())
+    cordoned_log_dirs: tuple[uuid.UUID | None, ...] | None = field(metadata={**UUID, "tag": 3}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord(_Schema):
+    """Moves the end of the log, so that a quorum without changes still shows progress (KIP-835)."""
+
+    __api_key__: ClassVar[int] = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord(_Schema):
+    """From here to the end of the transaction all records count, or none (KIP-868)."""
+
+    __api_key__: ClassVar[int] = 23
+    name: str | None = field(metadata={**STRING, "tag": 0}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord(_Schema):
+    __api_key__: ClassVar[int] = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord(_Schema):
+    __api_key__: ClassVar[int] = 25
+    reason: str | None = field(metadata={**STRING, "tag": 0}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRecord(_Schema):
+    """A controller's process announces where it is reached and what it supports (KIP-919)."""
+
+    __api_key__: ClassVar[int] = 27
+    controller_id: i32 = field(metadata=INT32)
+    incarnation_id: uuid.UUID = field(metadata=UUID)
+    zk_migration_ready: bool = field(metadata=BOOL, default=False)
+    end_points: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord(_Schema):
+    """Takes the eligible leader replicas from one topic, or from all where the name is empty (KIP-966)."""
+
+    __api_key__: ClassVar[int] = 28
+    topic_name: str = field(metadata=STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueRecord:
+    """A record of a type that Ottla does not act on yet (quotas, ACLs, tokens): kept whole, in its order."""
+
+    api_key: int
+    version: int
+    body: bytes
+
+
+RECORD_TYPES: tuple[type[Any], ...] = (
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    TopicRecord,
+    PartitionRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    RemoveTopicRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    RegisterControllerRecord,
+    ClearElrRecord,
+)
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | RegisterControllerRecord
+    | ClearElrRecord
+    | OpaqueRecord
+)
