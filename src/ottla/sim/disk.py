@@ -1,0 +1,316 @@
+"""A disk in memory that forgets on a power loss what was not synced, and fails where a test wants it to.
+
+A `SimDisk` is one process's view of a `Volume`. `kill()` ends the process: the page cache stays. `crash()` is
+a power loss. After either, every handle of the view is dead and its locks are free; `reopen()` gives the next
+process's view.
+"""
+
+import errno
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.env.disk import Bytes
+from ottla.sim.volume import Inode, Volume
+
+CAPACITY_BYTES = 1 << 40
+WRITES = frozenset({"open", "write", "truncate", "map", "reserve", "rename", "remove", "make_dirs"})
+
+
+@dataclass(slots=True)
+class DiskStats:
+    """How often each operation was asked for, and how many bytes went each way."""
+
+    operations: dict[str, int] = field(default_factory=dict)
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(slots=True)
+class Fault:
+    path: str
+    error: int
+    operations: frozenset[str] | None
+    times: int | None
+
+    def strikes(self, operation: str, path: str) -> bool:
+        if self.times == 0 or (self.operations is not None and operation not in self.operations):
+            return False
+        return path == self.path or path.startswith(self.path.rstrip("/") + "/")
+
+
+class SimDisk:
+    def __init__(
+        self,
+        random: Random,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        mounts: tuple[str, ...] = ("/data",),
+        volume: Volume | None = None,
+        note: Callable[[str], None] = lambda text: None,
+        cold_reads: float = 0.1,
+    ) -> None:
+        self.stats = DiskStats()
+        self._random = random
+        self._now_ms = now_ms
+        self._volume = Volume(now_ms(), mounts) if volume is None else volume
+        self._note = note
+        self._cold_reads = cold_reads
+        self._alive = True
+        self._operations_left: int | None = None
+        self._faults: list[Fault] = []
+
+    # What a test does to the disk.
+
+    def fail(
+        self,
+        path: str,
+        error: int = errno.EIO,
+        *,
+        operations: frozenset[str] | None = None,
+        times: int | None = None,
+    ) -> None:
+        """Operations on `path` and below raise OSError: all, or `operations` only, or the next `times`."""
+        self._faults.append(Fault(path, error, operations, times))
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+    def crash_after(self, operations: int) -> None:
+        """The power goes in the midst of the program: at the operation after the next `operations`."""
+        self._operations_left = operations
+
+    def crash(self) -> None:
+        """A power loss: what was not synced is lost, kept or torn, as the seed has it."""
+        if self._alive:
+            self.kill()
+            for fate in self._volume.lose_power(self._random):
+                self._note(f"disk after power loss: {fate}")
+
+    def kill(self) -> None:
+        """The end of the process: its handles and locks go, the page cache stays."""
+        self._alive = False
+        self._volume.detach()
+        self._volume.locks = {path: owner for path, owner in self._volume.locks.items() if owner is not self}
+
+    def reopen(self) -> "SimDisk":
+        return SimDisk(
+            self._random,
+            self._now_ms,
+            volume=self._volume,
+            note=self._note,
+            cold_reads=self._cold_reads,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._alive
+
+    # ottla.env.disk.Disk
+
+    def open(self, path: str, *, create: bool = False) -> "SimFile":
+        self.enter("open", path)
+        if create and self._volume.find(path) is None:
+            self._note(f"disk create {path}")
+            return SimFile(self, path, self._volume.create(path, self._now_ms()))
+        return SimFile(self, path, self._volume.inode(path))
+
+    def map(self, path: str, size: int | None = None) -> "SimMappedFile":
+        self.enter("map", path)
+        if size is not None and self._volume.find(path) is None:
+            self._volume.create(path, self._now_ms())
+        inode = self._volume.inode(path)
+        if size is not None and size > len(inode.data):
+            inode.resize(size)
+        return SimMappedFile(self, path, inode)
+
+    def read_bytes(self, path: str) -> bytes:
+        self.enter("read", path)
+        data = bytes(self._volume.inode(path).data)
+        self.stats.bytes_read += len(data)
+        return data
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.write_at(0, [data])
+        file.sync()
+        file.close()
+        self.rename(temporary, path)
+        self.sync_dir(path.rpartition("/")[0] or "/")
+
+    def exists(self, path: str) -> bool:
+        self.enter("stat", path)
+        return self._volume.find(path) is not None
+
+    def file_size(self, path: str) -> int:
+        self.enter("stat", path)
+        return len(self._volume.inode(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        self.enter("stat", path)
+        return self._volume.node(path).modified_ms
+
+    def list_dir(self, path: str) -> list[str]:
+        self.enter("list_dir", path)
+        return sorted(self._volume.directory(path).entries)
+
+    def make_dirs(self, path: str) -> None:
+        self.enter("make_dirs", path)
+        self._note(f"disk make_dirs {path}")
+        self._volume.make_dirs(path, self._now_ms())
+
+    def rename(self, source: str, target: str) -> None:
+        self.enter("rename", source)
+        self._note(f"disk rename {source} {target}")
+        self._volume.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self.enter("remove", path)
+        self._note(f"disk remove {path}")
+        self._volume.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self.enter("remove", path)
+        self._note(f"disk remove_tree {path}")
+        self._volume.remove_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        self.enter("sync_dir", path)
+        self._note(f"disk sync_dir {path}")
+        self._volume.sync_dir(path)
+
+    def lock(self, path: str) -> "SimLock":
+        self.enter("lock", path)
+        if path in self._volume.locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        if self._volume.find(path) is None:
+            self._volume.create(path, self._now_ms())
+        self._volume.locks[path] = self
+        return SimLock(self._volume, path, self)
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.enter("stat", path)
+        return CAPACITY_BYTES, CAPACITY_BYTES - self._volume.used_bytes()
+
+    # What files ask of their disk.
+
+    def enter(self, operation: str, path: str) -> None:
+        """Counts an operation, and raises where the process is dead or a fault strikes."""
+        if self._operations_left is not None and self._alive:
+            self._operations_left -= 1
+            if self._operations_left < 0:
+                self._note(f"disk power loss at {operation} {path}")
+                self.crash()
+        if not self._alive:
+            raise OSError(errno.EIO, "the simulated process that opened this is dead", path)
+        counts = self.stats.operations
+        counts[operation] = counts.get(operation, 0) + 1
+        for fault in self._faults:
+            if fault.strikes(operation, path):
+                if fault.times is not None:
+                    fault.times -= 1
+                self._note(f"disk fault at {operation} {path}")
+                raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def note(self, text: str) -> None:
+        self._note(text)
+
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    def is_cold(self) -> bool:
+        return self._random.random() < self._cold_reads
+
+
+class SimFile:
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+        self._open = True
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        self._enter("stat")
+        return len(self._inode.data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        self._enter("read")
+        data = bytes(self._inode.data[position : position + length])
+        self._disk.stats.bytes_read += len(data)
+        return data
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        self._enter("write")
+        data = b"".join(buffers)
+        self._disk.note(f"disk write {self.path} {position}+{len(data)} crc {zlib.crc32(data):08x}")
+        self._inode.write(position, data)
+        self._inode.modified_ms = self._disk.now_ms()
+        self._disk.stats.bytes_written += len(data)
+
+    def is_cached(self, position: int, length: int) -> bool:
+        self._enter("stat")
+        return not self._disk.is_cold()
+
+    def truncate(self, size: int) -> None:
+        self._enter("truncate")
+        self._disk.note(f"disk truncate {self.path} {size}")
+        self._inode.resize(size)
+        self._inode.modified_ms = self._disk.now_ms()
+
+    def sync(self) -> None:
+        self._enter("sync")
+        self._disk.note(f"disk sync {self.path}")
+        self._inode.sync()
+
+    def close(self) -> None:
+        self._open = False
+
+    def _enter(self, operation: str) -> None:
+        if not self._open:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        self._disk.enter(operation, self.path)
+
+
+class SimMappedFile:
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+        self.path = path
+        self.buffer = inode.map()
+        self._open = True
+        self._disk = disk
+        self._inode = inode
+
+    def reserve(self, end: int) -> None:
+        self._disk.enter("reserve", self.path)
+
+    def sync(self) -> None:
+        self._disk.enter("sync", self.path)
+        self._disk.note(f"disk sync {self.path}")
+        self._inode.sync()
+
+    def close(self, size: int | None = None) -> None:
+        self.buffer.release()
+        if not self._open:
+            return
+        self._open = False
+        if self._disk.is_alive:
+            self._inode.mappings -= 1
+            if size is not None:
+                self._disk.open(self.path).truncate(size)
+
+
+class SimLock:
+    def __init__(self, volume: Volume, path: str, owner: SimDisk) -> None:
+        self._volume = volume
+        self._path = path
+        self._owner = owner
+
+    def release(self) -> None:
+        if self._volume.locks.get(self._path) is self._owner:
+            del self._volume.locks[self._path]

@@ -1,0 +1,179 @@
+"""An event loop whose time is a number: when nothing is ready it jumps to the next timer.
+
+It has no sockets and no threads, so what runs on it is a function of its inputs. Tasks and futures hash by
+their number, not by their address, so that asyncio's own sets keep one order from run to run.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+STEP_LIMIT = 20_000_000
+# Which simulated process a task or a callback belongs to; "" is the simulation itself.
+NODE: ContextVar[str] = ContextVar("ottla_sim_node", default="")
+
+
+class SimulationError(Exception):
+    """The simulated program broke a rule of the simulation or of its own."""
+
+
+class Deadlock(SimulationError):
+    """Nothing is ready, no timer is set, and yet the main task is not done."""
+
+
+class StepLimitReached(SimulationError):
+    """The program went on for longer than any sane run does."""
+
+
+class _NumberedFuture(asyncio.Future[T]):
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _NumberedTask(asyncio.Task[T]):
+    number: int = 0
+    node: str = ""
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _TimeJump:
+    """Stands where a selector stands: asked to wait, it moves the loop's time instead."""
+
+    def __init__(self, loop: "VirtualTimeLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        self._loop.step(timeout)
+        return []
+
+
+class VirtualTimeLoop(asyncio.BaseEventLoop):
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, step_limit: int = STEP_LIMIT) -> None:
+        super().__init__()
+        self._selector = _TimeJump(self)
+        self._clock_resolution = 1e-9
+        self._now = 0.0
+        self._steps_left = step_limit
+        self._step_limit = step_limit
+        self._numbers = 0
+        self._tasks: dict[int, _NumberedTask[Any]] = {}
+        self._dead: set[str] = set()
+        self.failures: list[str] = []
+        self.set_task_factory(_make_task)
+        self.set_exception_handler(_note_failure)
+
+    def time(self) -> float:
+        return self._now
+
+    def step(self, timeout: float | None) -> None:
+        """One turn of the loop; `timeout` is how far away the next timer is, None where there is none."""
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise StepLimitReached(
+                f"{self._step_limit} turns of the event loop were not enough; now at {self._now:.3f} s. "
+                f"Waiting: {self._pending()}"
+            )
+        if timeout is None:
+            raise Deadlock(
+                f"at {self._now:.3f} s nothing is ready and no timer is set. Waiting: {self._pending()}"
+            )
+        self._now += timeout
+
+    def kill(self, node: str) -> list[asyncio.Task[Any]]:
+        """Cancels what `node` has set in motion: its tasks (returned, to be awaited) and its timers."""
+        self._dead.add(node)
+        tasks: list[asyncio.Task[Any]] = [task for task in self._tasks.values() if task.node == node]
+        for handle in list(self._scheduled):
+            if _node_of(handle) == node:
+                handle.cancel()
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def adopt(self, task: _NumberedTask[Any], node: str) -> None:
+        task.number = self.number()
+        task.node = node
+        self._tasks[task.number] = task
+        task.add_done_callback(self._forget, context=Context())
+
+    def note_failure(self, context: dict[str, Any]) -> None:
+        """An exception that nobody handled; a dead node's are of no interest."""
+        source = context.get("handle") or context.get("task") or context.get("future")
+        if _node_of(source) not in self._dead:
+            self.failures.append(f"at {self._now:.3f} s: {context['message']}: {context.get('exception')!r}")
+
+    def _forget(self, task: asyncio.Future[Any]) -> None:
+        del self._tasks[hash(task)]
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future: _NumberedFuture[Any] = _NumberedFuture(loop=self)
+        future.number = self.number()
+        return future
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
+        raise SimulationError(f"{func!r} asks for a thread; in simulation work goes through env.workers")
+
+    def _pending(self) -> str:
+        waiting = [f"{task.get_name()} ({_where(task)})" for task in self._tasks.values() if not task.done()]
+        return "; ".join(waiting[:20]) or "no task"
+
+    def _process_events(self, events: list[object]) -> None:
+        """There are none: `_TimeJump` never reports one."""
+
+    def _write_to_self(self) -> None:
+        """Wakes a loop that waits in another thread; here there is only one."""
+
+
+def run(main: Coroutine[Any, Any, T], *, step_limit: int = STEP_LIMIT) -> T:
+    """Runs `main` to its end in virtual time; raises also where a callback or a forgotten task failed."""
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(step_limit)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        result = runner.run(main)
+    if loop.failures:
+        raise SimulationError("\n".join(loop.failures))
+    return result
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **options: Any
+) -> asyncio.Future[T]:
+    assert isinstance(loop, VirtualTimeLoop)
+    context: Context | None = options.get("context")
+    node = NODE.get() if context is None else context.get(NODE, "")
+    task: _NumberedTask[T] = _NumberedTask(coro, loop=loop, **options)
+    loop.adopt(task, node)
+    return task
+
+
+def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.note_failure(context)
+
+
+def _node_of(source: object) -> str:
+    """The node of a task or of a handle."""
+    if isinstance(source, _NumberedTask):
+        return source.node
+    context: Context | None = getattr(source, "_context", None)
+    return "" if context is None else context.get(NODE, "")
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    stack = task.get_stack(limit=1)
+    if not stack:
+        return "not started"
+    return f"{stack[0].f_code.co_qualname}, line {stack[0].f_lineno}"

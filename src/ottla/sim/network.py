@@ -1,0 +1,333 @@
+"""A network in memory: streams with latency, cut anywhere, in a bounded window; partitions, resets, refusals.
+
+`SimNetwork` is the fabric; `host(name)` is one machine's door to it, which is an `ottla.env.network.Network`.
+Bytes of a stream arrive in order, as with TCP; a partition delays them until it heals.
+"""
+
+import asyncio
+import errno
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from random import Random
+
+from ottla.env.network import Part, Receiver, Stream
+from ottla.model.region import FileRegion
+
+CONNECT_TIMEOUT_S = 30.0
+_FIRST_EPHEMERAL_PORT = 49_152
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProfile:
+    """How the network behaves; probabilities are per chunk and per connect."""
+
+    latency_ms_min: float = 0.05
+    latency_ms_max: float = 3.0
+    window_bytes: int = 64 * 1024
+    chunk_bytes_max: int = 8 * 1024
+    reset_probability: float = 0.0
+    refuse_probability: float = 0.0
+
+
+class SimNetwork:
+    def __init__(
+        self,
+        random: Random,
+        profile: NetworkProfile | None = None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.profile = NetworkProfile() if profile is None else profile
+        self.random = random
+        self.note = note
+        self.listeners: dict[tuple[str, int], SimListener] = {}
+        self.streams: dict[str, SimStream] = {}
+        self._cut: set[tuple[str, str]] = set()
+        self._healed = asyncio.Event()
+        self._last_port = _FIRST_EPHEMERAL_PORT - 1
+
+    def host(self, name: str) -> "SimHost":
+        return SimHost(self, name)
+
+    def partition(self, one: str, other: str) -> None:
+        """Nothing passes between the two hosts until `heal`; streams stay open, as TCP's do."""
+        self.note(f"network partition {one} {other}")
+        self._cut |= {(one, other), (other, one)}
+
+    def heal(self) -> None:
+        self.note("network heal")
+        self._cut.clear()
+        self._healed.set()
+        self._healed = asyncio.Event()
+        for stream in list(self.streams.values()):
+            stream.wake()
+
+    def reset_streams(self, host: str) -> None:
+        """Every connection of `host` is reset, as by a middlebox that forgot them."""
+        for stream in list(self.streams.values()):
+            if stream.host == host:
+                stream.reset("the simulated network reset the connection")
+
+    def crash(self, host: str, *, silent: bool) -> None:
+        """The machine or process is gone. Its peers hear it (a reset), or not (`silent`: the power went)."""
+        self.listeners = {key: listener for key, listener in self.listeners.items() if key[0] != host}
+        for stream in [stream for stream in self.streams.values() if stream.host == host]:
+            stream.vanish(silent=silent)
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cut
+
+    def latency_s(self) -> float:
+        return self.random.uniform(self.profile.latency_ms_min, self.profile.latency_ms_max) / 1000
+
+    def free_port(self) -> int:
+        self._last_port += 1
+        return self._last_port
+
+    async def reach(self, source: str, target: str) -> None:
+        """One way through the network, or TimeoutError where the way stays cut."""
+        await asyncio.sleep(self.latency_s())
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                while self.is_cut(source, target):
+                    await self._healed.wait()
+        except TimeoutError:
+            raise TimeoutError(errno.ETIMEDOUT, f"{source} cannot reach {target}") from None
+
+
+class SimHost:
+    """One process's door to the network. A process that was killed finds it shut."""
+
+    def __init__(self, network: SimNetwork, name: str) -> None:
+        self.network = network
+        self.name = name
+        self._alive = True
+
+    def kill(self, *, silent: bool) -> None:
+        self._alive = False
+        self.network.crash(self.name, silent=silent)
+
+    async def listen(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> "SimListener":
+        self._check_alive()
+        if host not in (*_WILDCARDS, self.name):
+            raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of the simulated host {self.name}")
+        port = port or self.network.free_port()
+        if (self.name, port) in self.network.listeners:
+            raise OSError(errno.EADDRINUSE, f"port {port} of {self.name} is in use")
+        listener = SimListener(self.network, self.name, port, accept)
+        self.network.listeners[self.name, port] = listener
+        return listener
+
+    async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> "SimStream":
+        self._check_alive()
+        network = self.network
+        await network.reach(self.name, host)
+        listener = network.listeners.get((host, port))
+        if listener is None or network.random.random() < network.profile.refuse_probability:
+            network.note(f"network refused {self.name} -> {host}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing listens on {host}:{port}")
+        here = f"{self.name}:{network.free_port()}"
+        client = SimStream(network, here, f"{host}:{port}", (host, port), copy_context())
+        server = SimStream(network, f"{host}:{port}/{here}", here, (host, port), listener.context)
+        client.other, server.other = server, client
+        network.note(f"network connect {here} -> {host}:{port}")
+        server.attach(listener.context.run(listener.accept, server))
+        client.attach(make(client))
+        return client
+
+    def _check_alive(self) -> None:
+        if not self._alive:
+            raise OSError(errno.ENETDOWN, f"the simulated process on {self.name} is dead")
+
+
+class SimListener:
+    def __init__(
+        self, network: SimNetwork, host: str, port: int, accept: Callable[[Stream], Receiver]
+    ) -> None:
+        self.accept = accept
+        self.context = copy_context()
+        self._network = network
+        self._host = host
+        self._port = port
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._host, self._port
+
+    def close(self) -> None:
+        if self._network.listeners.get(self.address) is self:
+            del self._network.listeners[self.address]
+
+
+class SimStream:
+    """One side of a connection. What it sends waits in `_backlog`, travels, lies in the other's `_inbox`."""
+
+    other: "SimStream"
+
+    def __init__(
+        self, network: SimNetwork, name: str, peer: str, local_address: tuple[str, int], context: Context
+    ) -> None:
+        self.name = name
+        self.host = name.partition(":")[0]
+        self.is_open = True
+        self._network = network
+        self._peer = peer
+        self._local_address = local_address
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._receiver: Receiver | None = None
+        self._reading = True
+        self._waits_for_drain = False
+        self._heard = True  # False: the other side is gone and will never answer
+        self._backlog: deque[memoryview] = deque()
+        self._window_left = network.profile.window_bytes
+        self._last_arrival = 0.0
+        self._travelling: deque[memoryview | None] = deque()  # towards this side; None: the other has closed
+        self._inbox: deque[memoryview | None] = deque()
+        network.streams[name] = self
+
+    def attach(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self._local_address
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        if not self.is_open:
+            return True
+        try:
+            data = b"".join(_read(part) for part in parts)
+        except OSError as error:
+            self._finish_soon(error)
+            return True
+        self._network.note(f"network send {self.name} {len(data)} crc {zlib.crc32(data):08x}")
+        self._backlog.append(memoryview(data))
+        self._pump()
+        self._waits_for_drain = bool(self._backlog)  # a reset has emptied it
+        return not self._waits_for_drain
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.wake()
+
+    def close(self) -> None:
+        if self.is_open:
+            self._finish_soon(None)
+
+    def wake(self) -> None:
+        """Something that held bytes back may have gone: look again."""
+        if self.is_open:
+            self._loop.call_soon(self._deliver, context=self._context)
+
+    def reset(self, reason: str) -> None:
+        self._network.note(f"network reset {self.name}")
+        for side in (self, self.other):
+            side._inbox.clear()
+            side._finish_soon(ConnectionResetError(errno.ECONNRESET, reason))
+
+    def vanish(self, *, silent: bool) -> None:
+        """The process that owned this side is gone: it hears nothing more."""
+        self._forget()
+        self.other._heard = not silent
+        if not silent and self.other.is_open:
+            error = ConnectionResetError(errno.ECONNRESET, f"{self.host} is gone")
+            self._loop.call_later(
+                self._network.latency_s(), self.other._finish_soon, error, context=self.other._context
+            )
+
+    def _pump(self) -> None:
+        """Lets as much of the backlog leave as the window has room for, in chunks cut anywhere."""
+        network, profile = self._network, self._network.profile
+        while self._backlog and self._window_left > 0:
+            if network.random.random() < profile.reset_probability:
+                self.reset("the simulated network reset the connection")
+                return
+            data = self._backlog[0]
+            size = min(len(data), self._window_left, network.random.randint(1, profile.chunk_bytes_max))
+            self._window_left -= size
+            self._transmit(data[:size])
+            if size == len(data):
+                self._backlog.popleft()
+            else:
+                self._backlog[0] = data[size:]
+        if self._waits_for_drain and not self._backlog:
+            self._waits_for_drain = False
+            self._loop.call_soon(self._drained, context=self._context)
+
+    def _transmit(self, chunk: memoryview | None) -> None:
+        if self._heard:
+            self._last_arrival = max(self._last_arrival, self._loop.time() + self._network.latency_s())
+            self.other._travelling.append(
+                chunk
+            )  # timers of one moment fire in any order, so the order is kept here
+            self._loop.call_at(self._last_arrival, self.other._arrive, context=self.other._context)
+
+    def _arrive(self) -> None:
+        chunk = self._travelling.popleft()
+        if self.is_open:
+            self._inbox.append(chunk)
+            self._deliver()
+        elif chunk is not None and self.other.is_open:
+            # Bytes for a side that has closed: TCP answers them with a reset.
+            self.other._finish_soon(ConnectionResetError(errno.ECONNRESET, f"{self.host} has closed"))
+
+    def _deliver(self) -> None:
+        receiver = self._receiver
+        while self._inbox and self.is_open and self._reading and not self._is_held_back():
+            chunk = self._inbox[0]
+            if chunk is None:
+                self._finish_soon(None)
+                return
+            assert receiver is not None, "bytes arrived before the connection was accepted"
+            buffer = receiver.buffer()
+            count = min(len(buffer), len(chunk))
+            buffer[:count] = chunk[:count]
+            self._inbox[0] = chunk[count:]
+            if count == len(chunk):
+                self._inbox.popleft()
+            receiver.received(count)
+            self.other._window_left += count
+            self.other._pump()
+
+    def _is_held_back(self) -> bool:
+        return self._network.is_cut(self.other.host, self.host)
+
+    def _drained(self) -> None:
+        if self.is_open and self._receiver is not None:
+            self._receiver.drained()
+
+    def _finish_soon(self, error: OSError | None) -> None:
+        """Ends this side; its owner hears of it from the loop, the other side after what is under way."""
+        if self.is_open:
+            self._network.note(f"network close {self.name} {error or ''}")
+            self._forget()
+            self._transmit(None)
+            if self._receiver is not None:
+                self._loop.call_soon(self._receiver.closed, error, context=self._context)
+
+    def _forget(self) -> None:
+        self.is_open = False
+        self._backlog.clear()
+        self._inbox.clear()
+        del self._network.streams[self.name]
+
+
+def _read(part: Part) -> bytes | bytearray | memoryview:
+    if not isinstance(part, FileRegion):
+        return part
+    data = part.read()
+    if len(data) != part.length:
+        raise OSError(errno.EIO, "a file ended before the end of a region that was being sent")
+    return data

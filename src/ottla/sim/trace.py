@@ -1,0 +1,27 @@
+"""What happened in a run, in order: a digest to compare runs by, and the last lines for a person to read."""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+
+TAIL_LINES = 2_000
+
+
+class Trace:
+    def __init__(self, time_s: Callable[[], float], tail_lines: int = TAIL_LINES) -> None:
+        self._time_s = time_s
+        self._tail: deque[str] = deque(maxlen=tail_lines)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.lines = 0
+
+    def note(self, text: str) -> None:
+        line = f"{self._time_s():12.6f} {text}"
+        self._digest.update(line.encode())
+        self._tail.append(line)
+        self.lines += 1
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def tail(self, lines: int) -> list[str]:
+        return list(self._tail)[-lines:]

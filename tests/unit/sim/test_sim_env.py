@@ -1,0 +1,147 @@
+import asyncio
+import os
+import subprocess
+import sys
+from typing import NoReturn
+
+import pytest
+
+from ottla.env import Env
+from ottla.env.network import Stream
+from ottla.sim.env import ProcessKilled, World, sim_env, simulate
+from ottla.sim.loop import run
+
+# Sets of strings are iterated on purpose: their order must not reach the trace unless the program lets it.
+SCENARIO = """
+import asyncio
+from ottla.sim.env import World, simulate
+
+class Echo:
+    def __init__(self, stream):
+        self.stream, self.data = stream, bytearray(100)
+    def buffer(self):
+        return memoryview(self.data)
+    def received(self, count):
+        self.stream.send([bytes(self.data[:count])])
+    def drained(self): ...
+    def closed(self, error): ...
+
+class Quiet(Echo):
+    def received(self, count): ...
+
+async def main(world):
+    disk = world.new_disk()
+    process = world.process("server", disk)
+    async def serve(env):
+        await env.network.listen("server", 1, Echo)
+        async def write(name):
+            file = env.disk.open(f"/data/{name}", create=True)
+            file.write_at(0, [env.random.randbytes(9000)])
+            await env.workers.run(file.sync)
+        await asyncio.gather(*(write(name) for name in "abcdef"))
+        tasks = {asyncio.create_task(write(name)) for name in "ghij"}
+        await asyncio.wait(tasks)
+    await process.run(serve)
+    stream = await world.network.host("client").connect("server", 1, Quiet)
+    stream.send([bytes(5000)])
+    await asyncio.sleep(1)
+    await process.lose_power()
+    return world.trace.digest()
+
+print(simulate(main, SEED))
+"""
+
+
+def digest(seed: int, hash_seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    script = SCENARIO.replace("SEED", str(seed))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.strip()
+
+
+def test_a_seed_gives_the_same_trace_under_two_hash_seeds_and_another_seed_another() -> None:
+    first = digest(1, "1")
+    assert first == digest(1, "2")
+    assert first != digest(2, "1")
+
+
+def test_a_killed_process_stops_whatever_it_was_doing() -> None:
+    ticks: list[float] = []
+
+    async def serve(env: Env) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tick() -> None:
+            ticks.append(loop.time())
+            loop.call_later(1, tick)
+
+        tick()
+        asyncio.create_task(asyncio.sleep(1e9))  # noqa: RUF006
+        await asyncio.sleep(1e9)
+
+    async def main(world: World) -> None:
+        process = world.process("server", world.new_disk())
+        running = asyncio.create_task(process.run(serve))
+        await asyncio.sleep(10.5)
+        await process.kill()
+        with pytest.raises(ProcessKilled, match="server"):
+            await running
+        await asyncio.sleep(10)
+
+    simulate(main, 1)
+    assert len(ticks) == 11
+
+
+def test_a_process_that_clings_to_life_finds_its_disk_and_network_gone() -> None:
+    errors: list[OSError] = []
+
+    async def serve(env: Env) -> None:
+        try:
+            await asyncio.sleep(1e9)
+        finally:
+            await asyncio.sleep(1)
+            try:
+                env.disk.open("/data/clean-shutdown", create=True)
+            except OSError as error:
+                errors.append(error)
+            try:
+                await env.network.connect("elsewhere", 1, _never)
+            except OSError as error:
+                errors.append(error)
+
+    async def main(world: World) -> None:
+        disk = world.new_disk()
+        process = world.process("server", disk)
+        running = asyncio.create_task(process.run(serve))
+        await asyncio.sleep(1)
+        await process.kill()
+        await asyncio.gather(running, return_exceptions=True)
+        assert disk.reopen().list_dir("/data") == []
+
+    simulate(main, 1)
+    assert len(errors) == 2
+
+
+def test_work_is_done_later_and_its_result_or_exception_comes_back() -> None:
+    async def main() -> None:
+        env = sim_env(3)
+        before = env.clock.now_ms(), asyncio.get_running_loop().time()
+        assert await env.workers.run(lambda: 42) == 42
+        assert asyncio.get_running_loop().time() > before[1]
+        with pytest.raises(ZeroDivisionError):
+            await env.workers.run(lambda: 1 // 0)
+        await asyncio.sleep(10)
+        assert env.clock.now_ms() >= before[0] + 10_000
+
+    run(main())
+
+
+def _never(stream: Stream) -> NoReturn:
+    raise AssertionError("a dead process got a connection")
