@@ -1,0 +1,102 @@
+"""What must hold between the values of several configs; each alone is checked by its validator."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.model.config.listeners import duplicates
+from ottla.model.config.topic import topic_default
+
+if TYPE_CHECKING:
+    from ottla.model.config.broker import BrokerConfig
+
+MIB = 1 << 20
+_SESSION_TIMEOUTS = ("group", "group.consumer", "group.share", "group.streams")
+_MODERN_GROUPS = ("group.consumer", "group.share", "group.streams")
+
+
+def problems_between(config: "BrokerConfig") -> list[str]:
+    """Empty when the values go together."""
+    return [
+        *_log_problems(config),
+        *_listener_problems(config),
+        *_range_problems(config),
+        *_node_problems(config),
+    ]
+
+
+def _log_problems(config: "BrokerConfig") -> Iterator[str]:
+    if _topic_ms(config, "segment.ms") < 1:
+        yield "log.roll.ms must be greater than or equal to 1"
+    if _topic_ms(config, "segment.jitter.ms") < 0:
+        yield "log.roll.jitter.ms must be greater than or equal to 0"
+    if _topic_ms(config, "retention.ms") == 0:
+        yield "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+    least = config.get_int("log.cleaner.min.compaction.lag.ms")
+    most = config.get_int("log.cleaner.max.compaction.lag.ms")
+    if least > most:
+        yield (
+            f"log.cleaner.min.compaction.lag.ms ({least}) must not be greater than "
+            f"log.cleaner.max.compaction.lag.ms ({most})"
+        )
+    threads = config.get_int("log.cleaner.threads")
+    if config.get_int("log.cleaner.dedupe.buffer.size") <= MIB * threads:
+        yield "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+
+
+def _topic_ms(config: "BrokerConfig", name: str) -> int:
+    value = topic_default(name, config)
+    return value if isinstance(value, int) else 0
+
+
+def _listener_problems(config: "BrokerConfig") -> Iterator[str]:
+    try:
+        listeners, advertised = config.listeners, config.advertised_listeners
+    except ValueError as error:
+        yield str(error)
+        return
+    yield from duplicates(listeners)
+    names = {endpoint.name for endpoint in listeners}
+    for endpoint in advertised:
+        if endpoint.host in ("0.0.0.0", "::", ""):
+            yield f"advertised.listeners has {endpoint}, an address that no client can connect to; name a host"
+        if endpoint.name not in names:
+            yield f"advertised.listeners has {endpoint}, but listeners has no {endpoint.name}; add it or remove this"
+    if "broker" in config.get_list("process.roles") and not config.broker_listeners:
+        yield "listeners has only controller listeners: a broker needs one for its clients, e.g. PLAINTEXT://:9092"
+    inter_broker = config.get_str("inter.broker.listener.name").upper()
+    if inter_broker and inter_broker not in names:
+        yield f"inter.broker.listener.name is {inter_broker}, but listeners has no such name"
+
+
+def _range_problems(config: "BrokerConfig") -> Iterator[str]:
+    for low, high in _ordered_pairs():
+        if config.get_int(low) > config.get_int(high):
+            yield f"{low} ({config[low]}) must not be greater than {high} ({config[high]})"
+    queued, request = config.get_int("queued.max.request.bytes"), config.get_int("socket.request.max.bytes")
+    if 0 < queued < request:
+        yield f"queued.max.request.bytes ({queued}) must be at least socket.request.max.bytes ({request}), or -1"
+    idle = config.get_int("connections.max.idle.ms")
+    if 0 <= idle <= config.get_int("connection.failed.authentication.delay.ms"):
+        yield f"connection.failed.authentication.delay.ms must be less than connections.max.idle.ms ({idle})"
+
+
+def _ordered_pairs() -> Iterator[tuple[str, str]]:
+    yield "replica.fetch.wait.max.ms", "replica.socket.timeout.ms"
+    yield "replica.fetch.wait.max.ms", "replica.lag.time.max.ms"
+    for group in _SESSION_TIMEOUTS:
+        yield f"{group}.min.session.timeout.ms", f"{group}.max.session.timeout.ms"
+    for group in _MODERN_GROUPS:
+        for setting in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            yield f"{group}.min.{setting}", f"{group}.{setting}"
+            yield f"{group}.{setting}", f"{group}.max.{setting}"
+    for setting in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"):
+        yield f"group.share.min.{setting}", f"group.share.{setting}"
+        yield f"group.share.{setting}", f"group.share.max.{setting}"
+
+
+def _node_problems(config: "BrokerConfig") -> Iterator[str]:
+    if config.get_int("broker.id") not in (-1, config.node_id):
+        yield f"broker.id ({config['broker.id']}) and node.id ({config.node_id}) are set and differ; set node.id only"
+    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        if not 0 <= config.get_int(name) <= 4:
+            yield f"Invalid value {config[name]} for configuration {name}: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"

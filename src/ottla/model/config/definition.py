@@ -1,0 +1,171 @@
+"""What a config is: its name, type, default, allowed values and who may change it while the broker runs.
+
+Values have two forms: the text that stands in files, requests and metadata records, and the Python value
+that code uses. `parse_value` and `format_value` go between them exactly as Kafka does.
+"""
+
+import re
+from enum import Enum, IntEnum
+from typing import NamedTuple, Protocol
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """Numbered as DescribeConfigs names them on the wire (KIP-569)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs names it on the wire (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ResourceType(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Scope(Enum):
+    """Who a broker config may be changed for while it runs; the text is the update mode that Kafka documents."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+BOOLEAN, STRING, INT, SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
+LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
+CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = Scope.READ_ONLY, Scope.PER_BROKER, Scope.CLUSTER_WIDE
+
+
+class Validator(Protocol):
+    def problem(self, name: str, value: ConfigValue) -> str | None:
+        """What is wrong with `value`, in a whole sentence that names it; None when it may be set."""
+        ...
+
+    def allowed(self) -> str:
+        """The allowed values, as documentation writes them."""
+        ...
+
+
+class ConfigDef(NamedTuple):
+    name: str
+    type: ConfigType
+    default: ConfigValue
+    valid: Validator | None = None
+    scope: Scope = READ_ONLY
+    # Kafka keeps these out of DescribeConfigs and of its documentation unless they are set.
+    internal: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is PASSWORD
+
+    def parse(self, text: str | None) -> ConfigValue:
+        """The value that `text` means. ValueError, with Kafka's sentence, where it may not be set."""
+        value = parse_value(self.name, text, self.type)
+        problem = self.valid.problem(self.name, value) if self.valid else None
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    def default_text(self) -> str | None:
+        return format_value(self.default)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?\Z", re.ASCII)
+_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+_BITS = {SHORT: 16, INT: 32, LONG: 64}
+
+
+def parse_value(name: str, text: str | None, type_: ConfigType) -> ConfigValue:
+    """Raises ValueError where `text` is not of the type; whether the value is allowed, the validator says."""
+    if text is None:
+        return None
+    trimmed = text.strip()
+    if type_ in _BITS:
+        return _parse_integer(name, trimmed, type_)
+    if type_ is BOOLEAN:
+        if trimmed.lower() not in ("true", "false"):
+            raise ValueError(invalid_value(name, text, "Expected value to be either true or false"))
+        return trimmed.lower() == "true"
+    if type_ is DOUBLE:
+        if not _DOUBLE.match(trimmed):
+            raise ValueError(invalid_value(name, trimmed, "Not a number of type DOUBLE"))
+        return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
+    if type_ is LIST:
+        return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
+    return text if type_ is PASSWORD else trimmed
+
+
+def _parse_integer(name: str, text: str, type_: ConfigType) -> int:
+    if _INTEGER.match(text):
+        value = int(text)
+        limit = 1 << (_BITS[type_] - 1)
+        if -limit <= value < limit:
+            return value
+    raise ValueError(invalid_value(name, text, f"Not a number of type {type_.name}"))
+
+
+def format_value(value: ConfigValue) -> str | None:
+    """The text of a value as Kafka prints it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return format_double(value)
+    return str(value)
+
+
+def format_double(value: float) -> str:
+    """Java writes 1.0E7 where Python writes 10000000.0 or 1e+16."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    text = repr(abs(value))
+    sign = "-" if str(value).startswith("-") else ""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return sign + text
+    mantissa, _, exponent = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    power = int(exponent or 0) + (len(whole) if whole != "0" else len(digits) - len(fraction)) - 1
+    digits = digits.rstrip("0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+
+
+def invalid_value(name: str, value: object, reason: str) -> str:
+    return f"Invalid value {value} for configuration {name}: {reason}"

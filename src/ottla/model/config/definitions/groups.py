@@ -1,0 +1,61 @@
+"""Broker configs of the group coordinator: classic groups, consumer groups (KIP-848) and committed offsets."""
+
+from ottla.model.config.definition import (
+    CLUSTER_WIDE,
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    SHORT,
+    STRING,
+    ConfigDef,
+)
+from ottla.model.config.validators import (
+    AtLeast,
+    ListOf,
+    OneOf,
+)
+
+CONFIGS = (
+    ConfigDef("group.consumer.assignment.interval.ms", INT, 1000, AtLeast(0), CLUSTER_WIDE),
+    ConfigDef("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(may_be_empty=False)),
+    ConfigDef("group.consumer.heartbeat.interval.ms", INT, 5000, AtLeast(1)),
+    ConfigDef("group.consumer.max.assignment.interval.ms", INT, 15000, AtLeast(0)),
+    ConfigDef("group.consumer.max.heartbeat.interval.ms", INT, 15000, AtLeast(1)),
+    ConfigDef("group.consumer.max.session.timeout.ms", INT, 60000, AtLeast(1)),
+    ConfigDef("group.consumer.max.size", INT, INT_MAX, AtLeast(1)),
+    ConfigDef(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
+    ),
+    ConfigDef("group.consumer.min.assignment.interval.ms", INT, 0, AtLeast(0)),
+    ConfigDef("group.consumer.min.heartbeat.interval.ms", INT, 5000, AtLeast(1)),
+    ConfigDef("group.consumer.min.session.timeout.ms", INT, 45000, AtLeast(1)),
+    ConfigDef("group.consumer.regex.refresh.interval.ms", INT, 600_000, AtLeast(10000), internal=True),
+    ConfigDef("group.consumer.session.timeout.ms", INT, 45000, AtLeast(1)),
+    ConfigDef("group.coordinator.append.linger.ms", INT, -1, AtLeast(-1)),
+    ConfigDef("group.coordinator.background.threads", INT, 2, AtLeast(1)),
+    ConfigDef("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, AtLeast(524_288), CLUSTER_WIDE),
+    ConfigDef(
+        "group.coordinator.rebalance.protocols",
+        LIST,
+        ("classic", "consumer", "streams"),
+        ListOf(("consumer", "classic", "share", "streams"), may_be_empty=False),
+    ),
+    ConfigDef("group.coordinator.threads", INT, 4, AtLeast(1)),
+    ConfigDef("group.initial.rebalance.delay.ms", INT, 3000),
+    ConfigDef("group.max.session.timeout.ms", INT, 1_800_000),
+    ConfigDef("group.max.size", INT, INT_MAX, AtLeast(1)),
+    ConfigDef("group.min.session.timeout.ms", INT, 6000),
+    ConfigDef("offset.metadata.max.bytes", INT, 4096),
+    ConfigDef("offsets.commit.timeout.ms", INT, 5000, AtLeast(1)),
+    ConfigDef("offsets.load.buffer.size", INT, 5_242_880, AtLeast(1)),
+    ConfigDef("offsets.retention.check.interval.ms", LONG, 600_000, AtLeast(1)),
+    ConfigDef("offsets.retention.minutes", INT, 10080, AtLeast(1)),
+    ConfigDef("offsets.topic.compression.codec", INT, 0),
+    ConfigDef("offsets.topic.num.partitions", INT, 50, AtLeast(1)),
+    ConfigDef("offsets.topic.replication.factor", SHORT, 3, AtLeast(1)),
+    ConfigDef("offsets.topic.segment.bytes", INT, 104_857_600, AtLeast(1)),
+)

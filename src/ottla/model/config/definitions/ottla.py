@@ -1,0 +1,9 @@
+"""The names that only Ottla has. They carry the prefix `ottla.`, so that they never meet one of Kafka's."""
+
+from ottla.model.config.definition import STRING, ConfigDef
+from ottla.model.config.validators import OneOf
+
+CONFIGS = (
+    ConfigDef("ottla.log.format", STRING, "text", OneOf(("text", "json"))),
+    ConfigDef("ottla.log.level", STRING, "info", OneOf(("debug", "info", "warning", "error"))),
+)

@@ -1,0 +1,61 @@
+"""Broker configs of identity, the KRaft quorum (KIP-595), the controller and the metadata log (KIP-630)."""
+
+from ottla.model.config.definition import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STRING,
+    ConfigDef,
+)
+from ottla.model.config.validators import (
+    BOOTSTRAP_SERVERS,
+    QUORUM_VOTERS,
+    AtLeast,
+    ListOf,
+)
+
+CONFIGS = (
+    ConfigDef("broker.heartbeat.interval.ms", INT, 2000),
+    ConfigDef("broker.id", INT, -1),
+    ConfigDef("broker.rack", STRING, None),
+    ConfigDef("broker.session.timeout.ms", INT, 9000),
+    ConfigDef("controller.listener.names", LIST, ("CONTROLLER",), ListOf(may_be_empty=False)),
+    ConfigDef("controller.performance.always.log.threshold.ms", LONG, 2000, AtLeast(0), internal=True),
+    ConfigDef("controller.performance.sample.period.ms", LONG, 60000, AtLeast(100), internal=True),
+    ConfigDef("controller.quorum.append.linger.ms", INT, 25, AtLeast(0)),
+    ConfigDef("controller.quorum.auto.join.enable", BOOLEAN, False),
+    ConfigDef("controller.quorum.bootstrap.servers", LIST, (), BOOTSTRAP_SERVERS),
+    ConfigDef("controller.quorum.election.backoff.max.ms", INT, 1000, AtLeast(0)),
+    ConfigDef("controller.quorum.election.timeout.ms", INT, 1000, AtLeast(0)),
+    ConfigDef("controller.quorum.fetch.max.bytes", INT, 1_048_576, AtLeast(1)),
+    ConfigDef("controller.quorum.fetch.snapshot.max.bytes", INT, 1_048_576, AtLeast(1)),
+    ConfigDef("controller.quorum.fetch.timeout.ms", INT, 2000, AtLeast(0)),
+    ConfigDef("controller.quorum.request.timeout.ms", INT, 2000, AtLeast(0)),
+    ConfigDef("controller.quorum.retry.backoff.ms", INT, 20, AtLeast(0)),
+    ConfigDef("controller.quorum.voters", LIST, (), QUORUM_VOTERS),
+    ConfigDef("controller.quota.window.num", INT, 11, AtLeast(1)),
+    ConfigDef("controller.quota.window.size.seconds", INT, 1, AtLeast(1)),
+    ConfigDef("controller.socket.timeout.ms", INT, 30000),
+    ConfigDef("early.start.listeners", LIST, None, ListOf(may_be_null=True)),
+    ConfigDef("initial.broker.registration.timeout.ms", INT, 60000),
+    ConfigDef("internal.metadata.delete.delay.millis", LONG, 60000, internal=True),
+    ConfigDef("internal.metadata.log.segment.bytes", INT, None, internal=True),
+    ConfigDef("internal.metadata.max.batch.size.in.bytes", INT, 8_388_608, internal=True),
+    ConfigDef("metadata.log.dir", STRING, None),
+    ConfigDef("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, AtLeast(1)),
+    ConfigDef("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, AtLeast(0)),
+    ConfigDef("metadata.log.segment.bytes", INT, 1_073_741_824, AtLeast(8_388_608)),
+    ConfigDef("metadata.log.segment.ms", LONG, 604_800_000),
+    ConfigDef("metadata.max.idle.interval.ms", INT, 500, AtLeast(0)),
+    ConfigDef("metadata.max.retention.bytes", LONG, 104_857_600),
+    ConfigDef("metadata.max.retention.ms", LONG, 604_800_000),
+    ConfigDef("node.id", INT, 1, AtLeast(0)),
+    ConfigDef(
+        "process.roles", LIST, ("broker", "controller"), ListOf(("broker", "controller"), may_be_empty=False)
+    ),
+    ConfigDef("server.max.startup.time.ms", LONG, LONG_MAX, AtLeast(0), internal=True),
+    ConfigDef("unstable.api.versions.enable", BOOLEAN, False, internal=True),
+    ConfigDef("unstable.feature.versions.enable", BOOLEAN, False, internal=True),
+)

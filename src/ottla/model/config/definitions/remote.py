@@ -1,0 +1,57 @@
+"""Broker configs of tiered storage (KIP-405)."""
+
+from ottla.model.config.definition import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    LONG,
+    LONG_MAX,
+    STRING,
+    ConfigDef,
+)
+from ottla.model.config.validators import (
+    AtLeast,
+    Between,
+    NotEmpty,
+)
+
+CONFIGS = (
+    ConfigDef("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, scope=CLUSTER_WIDE),
+    ConfigDef("log.local.retention.bytes", LONG, -2, AtLeast(-2), CLUSTER_WIDE),
+    ConfigDef("log.local.retention.ms", LONG, -2, AtLeast(-2), CLUSTER_WIDE),
+    ConfigDef("remote.fetch.max.wait.ms", INT, 500, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.list.offsets.request.timeout.ms", LONG, 30000, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.index.file.cache.ttl.ms", LONG, 900_000, AtLeast(-1), internal=True),
+    ConfigDef("remote.log.manager.copier.thread.pool.size", INT, 10, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.manager.copy.quota.window.num", INT, 11, AtLeast(1)),
+    ConfigDef("remote.log.manager.copy.quota.window.size.seconds", INT, 1, AtLeast(1)),
+    ConfigDef("remote.log.manager.expiration.thread.pool.size", INT, 10, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.manager.fetch.quota.window.num", INT, 11, AtLeast(1)),
+    ConfigDef("remote.log.manager.fetch.quota.window.size.seconds", INT, 1, AtLeast(1)),
+    ConfigDef("remote.log.manager.follower.thread.pool.size", INT, 2, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.manager.task.interval.ms", LONG, 30000, AtLeast(1)),
+    ConfigDef("remote.log.manager.task.retry.backoff.max.ms", LONG, 30000, AtLeast(1), internal=True),
+    ConfigDef("remote.log.manager.task.retry.backoff.ms", LONG, 500, AtLeast(1), internal=True),
+    ConfigDef("remote.log.manager.task.retry.jitter", DOUBLE, 0.2, Between(0, 0.5), internal=True),
+    ConfigDef("remote.log.manager.thread.pool.size", INT, 2, AtLeast(1)),
+    ConfigDef("remote.log.metadata.custom.metadata.max.bytes", INT, 128, AtLeast(0)),
+    ConfigDef(
+        "remote.log.metadata.manager.class.name",
+        STRING,
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        NotEmpty(),
+    ),
+    ConfigDef("remote.log.metadata.manager.class.path", STRING, None),
+    ConfigDef("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", NotEmpty()),
+    ConfigDef("remote.log.metadata.manager.listener.name", STRING, None, NotEmpty()),
+    ConfigDef("remote.log.reader.max.pending.tasks", INT, 100, AtLeast(1)),
+    ConfigDef("remote.log.reader.threads", INT, 10, AtLeast(1), CLUSTER_WIDE),
+    ConfigDef("remote.log.storage.manager.class.name", STRING, None, NotEmpty()),
+    ConfigDef("remote.log.storage.manager.class.path", STRING, None),
+    ConfigDef("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", NotEmpty()),
+    ConfigDef("remote.log.storage.system.enable", BOOLEAN, False),
+)
