@@ -1,0 +1,188 @@
+"""The test runner behind `make check` and `make test`: every step in one line, all steps even where one fails.
+
+The last line of the output is `N passed, N failed, N skipped`: the sums over the pytest runs, where a step that failed
+without a failing test (a linter, a crash, no tests found) counts as one failure.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+SEEDS_IN_CHECK = 5
+SEEDS_IN_ALL = 50
+FUZZ_SECONDS = 60
+OPTIONAL_TOOLS = {
+    "java": "Apache Kafka's own client, tools and file formats are not tested against",
+    "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
+    "node": "kafkajs is not tested",
+    "npm": "kafkajs cannot be installed",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    command: Sequence[str | Path]
+    timeout_s: int = 300
+    is_pytest: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Result:
+    step: Step
+    exit_code: int
+    seconds: float
+    output: str
+    passed: int = 0
+    failed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_good(self) -> bool:
+        return self.exit_code == 0 and self.failed == 0
+
+    def line(self) -> str:
+        verdict = "ok" if self.is_good else "FAILED"
+        counts = f"  {self.passed} passed, {self.failed} failed" if self.step.is_pytest else ""
+        if self.skipped:
+            counts += f", {self.skipped.total()} skipped"
+        return f"{self.step.name:<28} {verdict:<7} {self.seconds:7.1f} s{counts}"
+
+
+def checks() -> list[Step]:
+    return [
+        Step("format", [BIN / "ruff", "format", "--check", "."]),
+        Step("lint", [BIN / "ruff", "check", "."]),
+        Step("types", [BIN / "mypy"]),
+        Step("contracts", [BIN / "lint-imports", "--no-logo"]),
+    ]
+
+
+def tests(*, everything: bool) -> list[Step]:
+    seeds = SEEDS_IN_ALL if everything else SEEDS_IN_CHECK
+    quick = () if everything else ("-m", "not slow")
+    steps = [
+        pytest_step("unit and tidy tests", "tests/unit", "tests/tidy", *quick, timeout_s=300),
+        pytest_step(
+            f"simulation, {seeds} seeds",
+            "tests/simulation",
+            timeout_s=420,
+            environment={"OTTLA_SIM_SEEDS": str(seeds)},
+        ),
+    ]
+    if everything:
+        steps.append(pytest_step("interop tests", "tests/interop", "--dist", "loadfile", timeout_s=1080))
+        steps.append(
+            pytest_step(
+                f"fuzz, {FUZZ_SECONDS} s",
+                "tests/fuzz",
+                timeout_s=FUZZ_SECONDS * 4,
+                environment={"OTTLA_FUZZ_SECONDS": str(FUZZ_SECONDS)},
+            )
+        )
+    return steps
+
+
+def pytest_step(name: str, *args: str, timeout_s: int, environment: dict[str, str] | None = None) -> Step:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *args]
+    return Step(name, command, timeout_s, is_pytest=True, environment=environment or {})
+
+
+def run(step: Step) -> Result:
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [*step.command, f"--junitxml={report}"] if step.is_pytest else step.command
+        started = time.monotonic()
+        exit_code, output = execute(command, step)
+        result = Result(step, exit_code, time.monotonic() - started, output)
+        if step.is_pytest:
+            count(report, result)
+        if result.exit_code and not result.failed:
+            result.failed = 1
+        return result
+
+
+def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
+    """The exit code and all output. A step out of time is ended together with the processes that it started."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **step.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=step.timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return 124, f"{output}\n{step.name}: not done after {step.timeout_s} s, ended"
+    return process.returncode, output
+
+
+def count(report: Path, result: Result) -> None:
+    """Reads pytest's report; without one the run has crashed, which its exit code says."""
+    if not report.exists():
+        return
+    for case in ElementTree.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            result.failed += 1
+        elif skipped is not None:
+            result.skipped[skipped.get("message", "no reason given")] += 1
+        else:
+            result.passed += 1
+
+
+def report_on(result: Result) -> Result:
+    print(result.line(), flush=True)
+    if not result.is_good:
+        print(f"--- {' '.join(map(str, result.step.command))}\n{result.output.rstrip()}\n---", flush=True)
+    return result
+
+
+def summary(results: list[Result], seconds: float) -> None:
+    print(f"\nsummary ({seconds:.0f} s)")
+    for result in results:
+        print(f"  {result.line()}")
+    for tool, loss in OPTIONAL_TOOLS.items():
+        if shutil.which(tool) is None:
+            print(f"  missing: {tool}: {loss}")
+    for reason, times in sum((result.skipped for result in results), Counter[str]()).items():
+        print(f"  skipped {times}: {reason}")
+    passed, failed = (sum(getattr(result, name) for result in results) for name in ("passed", "failed"))
+    print(f"{passed} passed, {failed} failed, {sum(result.skipped.total() for result in results)} skipped")
+
+
+def main(arguments: Sequence[str]) -> int:
+    if list(arguments) not in (["check"], ["all"]):
+        print("usage: python -m tests.run check|all", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = [report_on(result) for result in pool.map(run, checks())]
+    results += [report_on(run(step)) for step in tests(everything=list(arguments) == ["all"])]
+    summary(results, time.monotonic() - started)
+    return 0 if all(result.is_good for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
