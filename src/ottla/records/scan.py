@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ottla.records.header import BatchHeader
 from ottla.records.records import corrupt_records
-from ottla.records.varint import read_varint
+from ottla.records.varint import ONE_BYTE_VARINTS, read_varint
 
 
 class RecordPositions(NamedTuple):
@@ -24,23 +24,35 @@ def scan_records(data: bytes, header: BatchHeader) -> RecordPositions:
 
 
 def _scan(data: bytes, header: BatchHeader) -> RecordPositions:
-    columns = RecordPositions([], [], [])
+    columns = timestamps, offset_deltas, key_lengths = RecordPositions([], [], [])
+    size = len(data)
     append_time = header.max_timestamp if header.is_log_append_time else None
     base_timestamp = header.base_timestamp
     position = 0
     for _ in range(header.records_count):
         length, position = read_varint(data, position)
         end = position + length
-        if length < 0 or end > len(data):
-            raise ValueError(f"a record claims {length} bytes where {len(data) - position} are left")
-        timestamp_delta, position = read_varint(data, position + 1)
-        offset_delta, position = read_varint(data, position)
-        key_length, position = read_varint(data, position)
-        if position + max(key_length, 0) > end:
+        if length < 0 or end > size:
+            raise ValueError(f"a record claims {length} bytes where {size - position} are left")
+        # Varints of one byte are read here, without a call: most are, and this runs for each record.
+        position += 1
+        if (delta := ONE_BYTE_VARINTS[data[position]]) is not None:
+            position += 1
+        else:
+            delta, position = read_varint(data, position)
+        timestamps.append(base_timestamp + delta if append_time is None else append_time)
+        if (delta := ONE_BYTE_VARINTS[data[position]]) is not None:
+            position += 1
+        else:
+            delta, position = read_varint(data, position)
+        offset_deltas.append(delta)
+        if (key_length := ONE_BYTE_VARINTS[data[position]]) is not None:
+            position += 1
+        else:
+            key_length, position = read_varint(data, position)
+        if position > end or position + key_length > end:
             raise ValueError(f"a key claims {key_length} bytes where its record has {end - position} left")
-        columns.timestamps.append(base_timestamp + timestamp_delta if append_time is None else append_time)
-        columns.offset_deltas.append(offset_delta)
-        columns.key_lengths.append(key_length)
+        key_lengths.append(key_length)
         position = end
     if position != len(data):
         raise ValueError(f"{len(data) - position} bytes follow the last of {header.records_count} records")
