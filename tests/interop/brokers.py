@@ -1,7 +1,7 @@
-"""Brokers as processes, Ottla and Apache Kafka behind one interface, so that the same test or benchmark runs on both.
+"""Brokers as processes, Ottla and Apache Kafka behind one interface: one test or benchmark runs on both.
 
-Each broker's output goes to a file beside its data and stands in the error when it does not start. Processes are
-ended by their pid.
+Each broker's output goes to a file beside its data and stands in the error when it does not start.
+Processes are ended by their pid.
 """
 
 import base64
@@ -98,7 +98,7 @@ class RunningBroker:
         return self.process is not None and self.process.poll() is None
 
     def memory_kb(self, what: str = "VmRSS") -> int:
-        """From the kernel's account of the process: VmRSS is what it holds now, VmHWM the most it ever held."""
+        """From the kernel's account: VmRSS is what the process holds now, VmHWM the most it ever held."""
         return memory_kb(self.pid, what)
 
     def log_text(self) -> str:
@@ -150,7 +150,7 @@ def run_ottla(
 def run_kafka(
     data_dir: Path, *, set: Mapping[str, str] | None = None, port: int = 0, heap: str = "1g"
 ) -> Iterator[RunningBroker]:
-    """Apache Kafka, one node in KRaft mode, with the same interface. RuntimeError where its jars cannot be had."""
+    """Apache Kafka, one node in KRaft mode, likewise. RuntimeError where its jars cannot be had."""
     libs = ensure_jars()
     if libs is None:
         raise RuntimeError(f"Apache Kafka cannot run here: {why_no_jars()}")
@@ -161,7 +161,13 @@ def run_kafka(
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_storage = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+        format_storage = (
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(config),
+        )
         subprocess.run(java_command(libs, *format_storage), check=True, capture_output=True)
 
     def command_for(_: int) -> list[str]:

@@ -5,16 +5,11 @@ proves the test itself.
 """
 
 import contextlib
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-# `tests` and `bench` are imported by their path from the root of the repository, however pytest was started.
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
 
@@ -29,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "contract: states what any Kafka broker does; also run on Kafka with --oracle"
     )
+    # kafka-python reads its schemas with an old call of the standard library, when it is imported.
+    config.addinivalue_line("filterwarnings", r"ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,4 +1,4 @@
-"""Apache Kafka's own jars, found or fetched by their Maven coordinates, so that tests and benchmarks can run the original.
+"""Apache Kafka's own jars, found or fetched by their Maven coordinates, to run the original beside Ottla.
 
 `OTTLA_KAFKA_LIBS` names a folder that has them already. Otherwise Maven puts them once into `.cache/kafka`.
 """
@@ -54,7 +54,7 @@ def _look() -> Path | str:
     if given:
         if _is_complete(Path(given)):
             return Path(given)
-        return f"OTTLA_KAFKA_LIBS={given} does not hold kafka_2.13-{KAFKA_VERSION}.jar and kafka-tools-{KAFKA_VERSION}.jar"
+        return f"OTTLA_KAFKA_LIBS={given} does not hold the jars of Apache Kafka {KAFKA_VERSION}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         # Two test workers may come here at once: the second waits for the first and finds the jars.
@@ -68,8 +68,10 @@ def _why_java_does_not_serve() -> str:
     shown = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < JAVA_VERSION_MIN:
-        first_line = shown.partition("\n")[0] or "nothing"
-        return f"Apache Kafka {KAFKA_VERSION} needs Java {JAVA_VERSION_MIN} or newer; `java -version` says {first_line}"
+        said = shown.partition("\n")[0] or "nothing"
+        return (
+            f"Apache Kafka {KAFKA_VERSION} needs Java {JAVA_VERSION_MIN} or newer; java -version says {said}"
+        )
     return ""
 
 
@@ -81,7 +83,7 @@ def _fetch_once(libs: Path) -> Path | str:
     if _is_complete(libs):
         return libs
     if shutil.which("mvn") is None:
-        return "no `mvn` on the PATH: Apache Kafka's jars come by their Maven coordinates (or set OTTLA_KAFKA_LIBS)"
+        return "no `mvn` on the PATH: Apache Kafka's jars come from Maven (or set OTTLA_KAFKA_LIBS)"
     partial = CACHE / "partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -102,7 +104,9 @@ def _fetch_once(libs: Path) -> Path | str:
         return f"Maven did not bring Apache Kafka {KAFKA_VERSION}'s jars within {FETCH_TIMEOUT_S} s"
     if fetched.returncode != 0 or not _is_complete(partial / "libs"):
         said = (fetched.stdout + fetched.stderr).strip().splitlines()
-        return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}'s jars: {said[0] if said else 'it said nothing'}"
+        return (
+            f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {said[0] if said else 'it gave no reason'}"
+        )
     (partial / "libs").rename(libs)
     shutil.rmtree(partial)
     return libs

@@ -1,4 +1,4 @@
-"""Kafka's wire format at its barest: frames and a few requests as bytes on a plain socket, with no client in between."""
+"""Kafka's wire format at its barest: frames as bytes on a plain socket, with no client in between."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ PRODUCE = 0
 def request(
     api_key: int, api_version: int, body: bytes = b"", *, correlation_id: int = 7, flexible: bool = False
 ) -> bytes:
-    """One framed request. `flexible` says that the version's request header carries tagged fields (header v2)."""
+    """One framed request. `flexible`: the version's request header carries tagged fields (header v2)."""
     header = (
         struct.pack(">hhih", api_key, api_version, correlation_id, 4) + b"wire" + (b"\0" if flexible else b"")
     )
