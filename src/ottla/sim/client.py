@@ -1,0 +1,186 @@
+"""A small Kafka client for simulation: kio's messages over an `ottla.env.network.Network`, in virtual time.
+
+It shares nothing with the broker but the batch builder: requests are encoded and responses decoded by kio.
+Every failure of the way there and back (refused, reset, no answer in time) is an OSError.
+"""
+
+import asyncio
+import datetime
+from io import BytesIO
+from itertools import count
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+from kio.index import load_response_schema
+from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v17.response import PartitionData
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.produce.v13.request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kio.schema.produce.v13.response import PartitionProduceResponse
+from kio.serial import entity_reader, entity_writer
+
+from ottla.env.network import Network, Stream
+
+_INT32 = Struct(">i")
+_MAX_BYTES = 1 << 20
+
+
+class _Connection:
+    """A Receiver that cuts responses out of the stream and hands them to whoever waits for them."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.is_open = True
+        self.waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._space = bytearray(4096)
+        self._data = bytearray()
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._space)
+
+    def received(self, count: int) -> None:
+        self._data += self._space[:count]
+        while len(self._data) >= 4:
+            end = 4 + _INT32.unpack_from(self._data)[0]
+            if len(self._data) < end:
+                return
+            frame = bytes(self._data[4:end])
+            del self._data[:end]
+            future = self.waiting.pop(_INT32.unpack_from(frame)[0])
+            if not future.done():
+                future.set_result(frame)
+
+    def drained(self) -> None:
+        """Nothing waits for it: the client sends little."""
+
+    def closed(self, error: OSError | None) -> None:
+        self.is_open = False
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(error or ConnectionResetError("the broker closed the connection"))
+        self.waiting.clear()
+
+
+class SimClient:
+    def __init__(
+        self, network: Network, address: tuple[str, int], client_id: str, timeout_s: float = 10.0
+    ) -> None:
+        self._network = network
+        self._address = address
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._correlation_ids = count(1)
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def request(self, message: Any) -> Any:
+        """Sends one request of kio's and returns kio's response; several may be under way at once."""
+        connection = await self._connected()
+        correlation_id = next(self._correlation_ids)
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        connection.waiting[correlation_id] = future
+        connection.stream.send([self._frame(message, correlation_id)])
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                frame = await future
+        except TimeoutError:
+            connection.is_open = False
+            connection.stream.close()
+            raise TimeoutError(f"no response to {type(message).__name__} in {self._timeout_s} s") from None
+        schema = load_response_schema(message.__api_key__, message.__version__)
+        _, position = entity_reader(schema.__header_schema__)(frame, 0)
+        response, size = entity_reader(schema)(frame, position)
+        if position + size != len(frame):
+            raise AssertionError(f"{len(frame) - position - size} bytes follow a {schema.__name__}")
+        return response
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.stream.close()
+
+    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            assignments=(),
+            configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
+        )
+        response = await self.request(CreateTopicsRequest(topics=(topic,)))
+        error: ErrorCode = response.topics[0].error_code
+        return error
+
+    async def metadata(self, *topics: str) -> MetadataResponse:
+        wanted = tuple(MetadataRequestTopic(topic_id=None, name=name) for name in topics)
+        response: MetadataResponse = await self.request(
+            MetadataRequest(
+                topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+            )
+        )
+        return response
+
+    async def init_producer_id(self) -> tuple[ErrorCode, int, int]:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout=datetime.timedelta(minutes=1)
+        )
+        response = await self.request(request)
+        return response.error_code, response.producer_id, response.producer_epoch
+
+    async def produce(
+        self, topic_id: UUID, partition: int, batch: bytes, acks: int = -1
+    ) -> PartitionProduceResponse:
+        data = PartitionProduceData(index=partition, records=batch)
+        request = ProduceRequest(
+            acks=acks,
+            timeout=datetime.timedelta(seconds=self._timeout_s),
+            topic_data=(TopicProduceData(topic_id=topic_id, partition_data=(data,)),),
+        )
+        response = await self.request(request)
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        return answer
+
+    async def fetch(
+        self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 500
+    ) -> PartitionData:
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
+        request = FetchRequest(
+            max_wait=datetime.timedelta(milliseconds=max_wait_ms),
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),),
+            forgotten_topics_data=(),
+        )
+        response = await self.request(request)
+        answer: PartitionData = response.responses[0].partitions[0]
+        return answer
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None or not self._connection.is_open:
+                self._connection = None
+                await self._network.connect(*self._address, self._make)
+            assert self._connection is not None
+            return self._connection
+
+    def _make(self, stream: Stream) -> _Connection:
+        self._connection = _Connection(stream)
+        return self._connection
+
+    def _frame(self, message: Any, correlation_id: int) -> bytes:
+        buffer = BytesIO()
+        schema = message.__header_schema__
+        header = schema(
+            request_api_key=message.__api_key__,
+            request_api_version=message.__version__,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        entity_writer(schema)(buffer, header)
+        entity_writer(type(message))(buffer, message)
+        frame = buffer.getvalue()
+        return _INT32.pack(len(frame)) + frame

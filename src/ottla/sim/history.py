@@ -1,0 +1,99 @@
+"""What clients saw in a run, and whether a log could have given it: the checkers.
+
+Written for idempotent producers: every record is there at most once, each producer's in its order, every
+acknowledged one where it was acknowledged, and whatever a consumer has seen stays seen.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Violation(AssertionError):
+    """The broker broke a promise; the message says which, and with which records."""
+
+
+class Value(NamedTuple):
+    """What stands in a record: who wrote it, and as which of its records for that partition."""
+
+    producer: str
+    number: int
+
+    def encode(self) -> bytes:
+        return f"{self.producer}/{self.number}".encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Value":
+        producer, _, number = data.decode().rpartition("/")
+        return cls(producer, int(number))
+
+
+@dataclass
+class PartitionHistory:
+    """One partition. `acknowledged` maps a value to the offset that the producer was told."""
+
+    acknowledged: dict[Value, int] = field(default_factory=dict)
+    attempted: set[Value] = field(default_factory=set)
+    seen: dict[int, Value] = field(default_factory=dict)
+    high_watermark: int = 0
+
+    def acknowledge(self, value: Value, offset: int) -> None:
+        known = self.acknowledged.setdefault(value, offset)
+        if known != offset:
+            raise Violation(f"{value} was acknowledged at offset {known} and again at {offset}")
+        other = self.seen.get(offset)
+        if other not in (None, value):
+            raise Violation(f"{value} is acknowledged at offset {offset}, where a consumer saw {other}")
+
+    def see(self, offset: int, value: Value) -> None:
+        """A consumer got this record."""
+        if value not in self.attempted:
+            raise Violation(f"offset {offset} holds {value}, which nobody wrote")
+        known = self.seen.setdefault(offset, value)
+        if known != value:
+            raise Violation(f"offset {offset} held {known} and now holds {value}")
+
+    def see_high_watermark(self, high_watermark: int) -> None:
+        if high_watermark < self.high_watermark:
+            raise Violation(f"the high watermark went back from {self.high_watermark} to {high_watermark}")
+        self.high_watermark = high_watermark
+
+    def check_log(self, log: list[tuple[int, Value]]) -> None:
+        """`log` is all that the partition holds at the end, from its start to its high watermark."""
+        self._check_offsets(log)
+        self._check_order(log)
+        there = dict(log)
+        for value, offset in self.acknowledged.items():
+            if there.get(offset) != value:
+                raise Violation(
+                    f"{value} was acknowledged at offset {offset}, which holds {there.get(offset)}"
+                )
+        for offset, value in self.seen.items():
+            if there.get(offset) != value:
+                raise Violation(f"a consumer saw {value} at offset {offset}, which holds {there.get(offset)}")
+
+    def _check_offsets(self, log: list[tuple[int, Value]]) -> None:
+        offsets = [offset for offset, _ in log]
+        if offsets != list(range(len(offsets))):
+            first = next(index for index, offset in enumerate(offsets) if offset != index)
+            raise Violation(f"offsets are not dense: after {first - 1} comes {offsets[first]}")
+
+    def _check_order(self, log: list[tuple[int, Value]]) -> None:
+        """Each producer's numbers are 0, 1, 2...: nothing twice, nothing left out, nothing overtaken."""
+        following: dict[str, int] = {}
+        for offset, value in log:
+            expected = following.get(value.producer, 0)
+            if value.number != expected:
+                raise Violation(
+                    f"offset {offset} holds number {value.number} of {value.producer} where {expected} is due"
+                )
+            following[value.producer] = expected + 1
+            if value not in self.attempted:
+                raise Violation(f"offset {offset} holds {value}, which nobody wrote")
+
+
+class History:
+    def __init__(self) -> None:
+        self.partitions: dict[int, PartitionHistory] = {}
+
+    def __getitem__(self, partition: int) -> PartitionHistory:
+        return self.partitions.setdefault(partition, PartitionHistory())
