@@ -44,6 +44,13 @@ class MappedFile(Protocol):
 
     buffer: memoryview
 
+    def reserve(self, end: int) -> None:
+        """Makes sure that there is room on the disk for the bytes below `end`: OSError where it is full.
+
+        Without it, storing into a hole of a full disk would end the process (SIGBUS) instead of raising.
+        """
+        ...
+
     def sync(self) -> None: ...
 
     def close(self, size: int | None = None) -> None:

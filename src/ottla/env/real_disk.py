@@ -1,0 +1,226 @@
+"""The machine's own disk: positioned vectored writes, memory maps, file locks."""
+
+import contextlib
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.env.disk import Bytes
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+# Reserving an index in steps keeps small partitions small and makes the system call rare in large ones.
+RESERVE_STEP = 64 * 1024
+FIRST_RESERVE = 4 * 1024
+_RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+
+
+class RealFile:
+    """A descriptor that closes with the last reference: a region on its way to a socket outlives its segment."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        # A signal or a limit of the system call (2 GiB) may cut a read short before the end of the file.
+        parts, done = [data], len(data)
+        while done < length and (data := os.pread(self._descriptor, length - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        remaining = sum(map(_size, buffers))
+        while remaining:
+            written = os.pwritev(self._descriptor, buffers[:IOV_MAX], position)
+            position += written
+            remaining -= written
+            if remaining:
+                buffers = _without_first(buffers, written)
+
+    def is_cached(self, position: int, length: int) -> bool:
+        """Probes the first and the last page: those between were read with one of them, or ahead of it."""
+        if _RWF_NOWAIT is None or length <= 0:
+            return True
+        return self._probe(position) and self._probe(position + length - 1)
+
+    def _probe(self, position: int) -> bool:
+        try:
+            os.preadv(self._descriptor, [bytearray(1)], position, _RWF_NOWAIT or 0)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # A file system that cannot tell (EOPNOTSUPP) is taken for memory, as most that cannot are.
+            return True
+        return True
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+def _size(buffer: Bytes) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def _without_first(buffers: Sequence[Bytes], count: int) -> list[Bytes]:
+    """What is left of `buffers` after `count` bytes of them were written."""
+    for index, buffer in enumerate(buffers):
+        size = _size(buffer)
+        if count < size:
+            return [memoryview(buffer).cast("B")[count:], *buffers[index + 1 :]]
+        count -= size
+    return []
+
+
+class RealMappedFile:
+    def __init__(self, path: str, size: int | None) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if size is not None else 0), 0o644)
+        try:
+            present = os.fstat(descriptor).st_size
+            if size is not None and size > present:
+                os.ftruncate(descriptor, size)
+                present = size
+            # An empty file cannot be mapped, and has nothing to read.
+            self._map = mmap.mmap(descriptor, present) if present else None
+        finally:
+            os.close(descriptor)
+        self._reserved = 0
+        self.buffer = memoryview(self._map) if self._map is not None else memoryview(bytearray())
+
+    def reserve(self, end: int) -> None:
+        if end <= self._reserved:
+            return
+        step = RESERVE_STEP if end > FIRST_RESERVE else FIRST_RESERVE
+        wanted = min(-(-end // step) * step, len(self.buffer))
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            descriptor = os.open(self.path, os.O_RDWR)
+            try:
+                os.posix_fallocate(descriptor, self._reserved, wanted - self._reserved)
+            finally:
+                os.close(descriptor)
+        self._reserved = wanted
+
+    def sync(self) -> None:
+        """By fsync of the file, which writes its mapped pages too, and lets other threads run meanwhile."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            return  # renamed for deletion since: nobody will read it again
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self, size: int | None = None) -> None:
+        self.buffer.release()
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        if size is not None:
+            os.truncate(self.path, size)
+
+
+class RealDirectoryLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)  # which gives the lock back
+
+
+class RealDisk:
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def map(self, path: str, size: int | None = None) -> RealMappedFile:
+        return RealMappedFile(path, size)
+
+    def read_bytes(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        file = RealFile(temporary, descriptor)
+        try:
+            file.write_at(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> RealDirectoryLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # flock and not fcntl locks: two brokers in one process must exclude each other too.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return RealDirectoryLock(descriptor)
+
+    def space(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail

@@ -1,0 +1,35 @@
+"""A flush in three steps, so that the slow one can run beside the event loop: prepare, sync, completed."""
+
+import contextlib
+from dataclasses import dataclass
+
+from ottla.env.disk import Disk, File
+from ottla.storage.checkpoints import encode_epoch_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class FlushWork:
+    """What must reach the disk before the recovery point may move to `offset`."""
+
+    disk: Disk
+    offset: int
+    generation: int  # of the log; a truncation meanwhile makes the work void
+    files: tuple[File, ...]  # open for appends
+    paths: tuple[str, ...]  # sealed
+    epoch_checkpoint: str
+    epochs: list[tuple[int, int]] | None  # to write there, where they have changed
+    directories: tuple[str, ...]
+
+    def sync(self) -> None:
+        """Safe in any thread, beside appends and reads. Raises OSError."""
+        for file in self.files:
+            file.sync()
+        for path in self.paths:
+            # Retention may have removed it meanwhile: then there is nothing to keep.
+            with contextlib.suppress(FileNotFoundError):
+                self.disk.open(path).sync()
+        with contextlib.suppress(FileNotFoundError):  # the whole log may have been deleted
+            if self.epochs is not None:
+                self.disk.write_atomically(self.epoch_checkpoint, encode_epoch_checkpoint(self.epochs))
+            for directory in self.directories:
+                self.disk.sync_dir(directory)

@@ -1,0 +1,443 @@
+"""A partition's log: appends, reads, and what is kept of it. One thread uses it; only `FlushWork.sync` may leave it.
+
+Every failure of the disk is an OSError that leaves the log as it was before the call.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.env.disk import Bytes, Disk
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.records.header import BatchHeader
+from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
+from ottla.storage.deletion import Deletion
+from ottla.storage.file_names import (
+    DELETE_DIR_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    marked_dir_name,
+)
+from ottla.storage.flush import FlushWork
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_state import load_producers, replay_batch
+from ottla.storage.recovery import LoadedLog, LogLoader
+from ottla.storage.segment import Segment
+from ottla.storage.segments import EMPTY_REGION, LogSlice
+from ottla.storage.txn_index import AbortedTxn
+
+logger = logging.getLogger("ottla.storage")
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Log:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        topic_id: uuid.UUID | None,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = loaded.segments
+        self.producers = loaded.producers
+        self.epochs = loaded.epochs
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.deletions: list[Deletion] = []
+        self._disk = disk
+        self._snapshots = loaded.snapshots
+        self._checkpointed_epochs = loaded.checkpointed_epochs
+        self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
+        self._unsynced_directories: list[str] = []
+        self._generation = 0  # counts truncations
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        clean_shutdown: bool,
+        now_ms: int,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        topic_id: uuid.UUID | None = None,
+    ) -> "Log":
+        """Opens what is there, or starts an empty log; `topic_id` is written where none is recorded yet.
+
+        After a clean shutdown no log data is read. The offsets are what the checkpoints of the folder above say.
+        """
+        is_new = not disk.exists(directory)
+        if is_new:
+            disk.make_dirs(directory)
+        loaded = LogLoader(
+            disk,
+            directory,
+            config,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean_shutdown=clean_shutdown and not is_new,
+            now_ms=now_ms,
+        ).load()
+        recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
+        log = cls(disk, directory, topic_partition, config, loaded, recorded)
+        if is_new:
+            log._unsynced_directories = [_parent(directory), directory]
+        if recorded is None and topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def assign_topic_id(self, topic_id: uuid.UUID) -> None:
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        data = encode_partition_metadata(topic_id)
+        file = self._disk.open(path, create=True)
+        file.write_at(0, [data])
+        file.truncate(len(data))
+        self.topic_id = topic_id
+        self._unsynced_paths.append(path)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # Appending
+
+    def append(self, batches: Sequence[tuple[BatchHeader, Sequence[Bytes]]], now_ms: int) -> None:
+        """Writes batches whose headers are final, in one write. An OSError leaves the log as it was."""
+        if len(batches) == 1:
+            header, buffers = batches[0]
+            headers: Sequence[BatchHeader] = (header,)
+            size, max_timestamp = header.size, header.max_timestamp
+        else:
+            headers = [header for header, _ in batches]
+            buffers = [part for _, parts in batches for part in parts]
+            size = sum(header.size for header in headers)
+            max_timestamp = max(header.max_timestamp for header in headers)
+        first, last_offset = headers[0], headers[-1].last_offset
+        if first.base_offset < self.log_end_offset:
+            raise ValueError(
+                f"{self.topic_partition} ends at offset {self.log_end_offset}: a batch with offset "
+                f"{first.base_offset} cannot be appended"
+            )
+        segments = self.segments
+        segment = segments.active
+        if segment.should_roll(self.config, size, max_timestamp, last_offset, now_ms):
+            self._check_fits_segment(size)
+            self.roll(now_ms, first.base_offset)
+            segment = segments.active
+        segment.append(headers, buffers, size)
+        self.log_end_offset = last_offset + 1
+        segments.remember(last_offset + 1, segment, segment.size)
+        for header, parts in batches:
+            if header.partition_leader_epoch != self.epochs.latest and header.partition_leader_epoch >= 0:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                data = b"".join(parts) if header.is_control else b""
+                replay_batch(self.producers, header, data, segment.txn_index)
+
+    def _check_fits_segment(self, size: int) -> None:
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large,
+                f"{size} bytes for {self.topic_partition} do not fit into a segment: segment.bytes is "
+                f"{self.config.segment_bytes}. Send smaller batches or raise segment.bytes",
+            )
+
+    def roll(self, now_ms: int, next_offset: int = 0) -> None:
+        """Seals the active segment and starts the next, at `next_offset` where the log goes on after a gap."""
+        active = self.segments.active
+        base_offset = max(next_offset, self.log_end_offset)
+        if not active.size and active.base_offset == base_offset:
+            return
+        active.seal()
+        segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
+        self._take_snapshot(base_offset)
+        self.segments.add(segment)
+        # Readers at the end of the log go on in the new segment.
+        self.segments.remember(self.log_end_offset, segment, 0)
+        self._note_names_changed()
+
+    def _take_snapshot(self, offset: int) -> None:
+        if offset not in self._snapshots.offsets:
+            self._snapshots.write(offset, self.producers.entries())
+            self._unsynced_paths.append(self._snapshots.path(offset))
+
+    def _note_names_changed(self) -> None:
+        if self.directory not in self._unsynced_directories:
+            self._unsynced_directories.append(self.directory)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool) -> LogSlice:
+        """Whole batches from the one that holds `offset`; none that holds `end_offset` or a later offset.
+
+        They end at a batch boundary at or below `max_bytes`. The first batch is given whole even where it is
+        larger, if `at_least_one`; else nothing.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, "
+                f"not {offset}",
+            )
+        if offset >= end_offset:
+            return LogSlice(EMPTY_REGION, offset)
+        return self.segments.read(
+            offset,
+            max_bytes,
+            end_offset=end_offset,
+            log_end_offset=self.log_end_offset,
+            at_least_one=at_least_one,
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than `timestamp`."""
+        for segment in self.segments.from_offset(self.log_start_offset):
+            if segment.size and segment.max_timestamp >= timestamp:
+                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return TimestampOffset(found[0].timestamp, found[0].offset, found[1])
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp (KIP-734)."""
+        written = [segment for segment in self.segments.from_offset(self.log_start_offset) if segment.size]
+        if not written:
+            return None
+        found = max(written, key=lambda segment: segment.max_timestamp).find_max_timestamp()
+        return None if found is None else TimestampOffset(found[0].timestamp, found[0].offset, found[1])
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the transactions that a read-committed reader of [from, to) skips."""
+        found: list[AbortedTxn] = []
+        for segment in self.segments.from_offset(from_offset):
+            if segment.txn_index.collect(from_offset, to_offset, found):
+                break
+        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
+
+    # Flushing
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
+        """What to sync so that the recovery point can move to `up_to` (by default the end); None where all is.
+
+        The indexes of the active segment are left out: after an unclean stop they are rebuilt in any case.
+        """
+        offset = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        epochs = self.epochs.entries()
+        changed = epochs != self._checkpointed_epochs
+        if offset <= self.recovery_point and not (
+            changed or self._unsynced_paths or self._unsynced_directories
+        ):
+            return None
+        files, paths = [], list(self._unsynced_paths)
+        if offset > self.recovery_point:
+            for segment in self.segments.from_offset(self.recovery_point):
+                if segment is self.segments.active:
+                    if segment.size and segment.base_offset < offset:
+                        files.append(segment.file)
+                elif segment.base_offset < offset:
+                    paths += segment.paths()
+        return FlushWork(
+            disk=self._disk,
+            offset=offset,
+            generation=self._generation,
+            files=tuple(files),
+            paths=tuple(paths),
+            epoch_checkpoint=f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}",
+            epochs=epochs if changed else None,
+            directories=tuple(self._unsynced_directories),
+        )
+
+    def completed(self, work: FlushWork) -> None:
+        """After `work.sync()`: moves the recovery point."""
+        if work.generation != self._generation:
+            return
+        self.recovery_point = max(self.recovery_point, work.offset)
+        self._unsynced_paths = [path for path in self._unsynced_paths if path not in work.paths]
+        self._unsynced_directories = [
+            path for path in self._unsynced_directories if path not in work.directories
+        ]
+        if work.epochs is not None:
+            self._checkpointed_epochs = work.epochs
+
+    def flush(self) -> None:
+        """All three steps at once, for where blocking is no harm."""
+        work = self.prepare_flush()
+        if work is not None:
+            work.sync()
+            self.completed(work)
+
+    # Letting go of old records
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Moves the log start offset up to `offset`, as DeleteRecords does; segments go with the next retention."""
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.topic_partition} ends at offset {self.log_end_offset}: it cannot start at {offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.truncate_before(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Segment]:
+        """Removes what retention and the log start offset let go; returns the segments that went."""
+        removed = self._delete_while(self._is_below_start, now_ms, high_watermark)
+        config = self.config
+        if "delete" not in config.cleanup_policy:
+            return removed
+        if config.retention_bytes >= 0:
+            excess = self.size_bytes - config.retention_bytes
+
+            def exceeds(segment: Segment) -> bool:
+                nonlocal excess
+                excess -= segment.size
+                return excess >= 0
+
+            removed += self._delete_while(exceeds, now_ms, high_watermark)
+        if config.retention_ms >= 0:
+            oldest_ms = now_ms - config.retention_ms
+            removed += self._delete_while(
+                lambda segment: segment.largest_timestamp < oldest_ms, now_ms, high_watermark
+            )
+        return removed
+
+    def _is_below_start(self, segment: Segment) -> bool:
+        next_base = self.segments.next_base(segment)
+        return next_base is not None and next_base <= self.log_start_offset
+
+    def _delete_while(
+        self, is_deletable: Callable[[Segment], bool], now_ms: int, high_watermark: int
+    ) -> list[Segment]:
+        """Deletes from the oldest segment on. Nothing at or above the high watermark, nor an empty active one."""
+        deletable: list[Segment] = []
+        for segment in self.segments:
+            next_base = self.segments.next_base(segment)
+            end_offset = self.log_end_offset if next_base is None else next_base
+            if high_watermark < end_offset or (next_base is None and not segment.size):
+                break
+            if not is_deletable(segment):
+                break
+            deletable.append(segment)
+        if not deletable:
+            return []
+        if len(deletable) == len(self.segments):
+            # The writer must have a segment: the active one is sealed, and goes, and an empty one follows it.
+            self.roll(now_ms)
+        self._delete_segments(deletable, now_ms)
+        self.delete_records_before(self.segments.base_offsets[0])
+        return deletable
+
+    def _delete_segments(self, deleted: Sequence[Segment], now_ms: int) -> None:
+        self.segments.remove(deleted)
+        paths = [path for segment in deleted for path in segment.mark_deleted()]
+        paths += self._snapshots.mark_deleted(segment.base_offset for segment in deleted)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        self.deletions += [Deletion(due_ms, path) for path in paths]
+        self._note_names_changed()
+        logger.info(
+            "%s: deleted %d segments, offsets %d and up",
+            self.topic_partition,
+            len(deleted),
+            deleted[0].base_offset,
+        )
+
+    def due_deletions(self, now_ms: int) -> list[Deletion]:
+        """Takes out what is to be removed by now; the caller performs it."""
+        due = [deletion for deletion in self.deletions if deletion.due_ms <= now_ms]
+        if due:
+            self.deletions = [deletion for deletion in self.deletions if deletion.due_ms > now_ms]
+        return due
+
+    # Truncating
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """The log ends at `offset` from now on; False where it did not reach beyond it.
+
+        A batch that holds `offset` goes as a whole, as a batch cannot be cut.
+        """
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self.segments.base_offsets[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        later = [segment for segment in self.segments if segment.base_offset > offset]
+        if later:
+            self._delete_segments(later, now_ms)
+        self.segments.active.truncate_to(offset)
+        self._truncated_to(offset)
+        self.epochs.truncate_from_end(offset)
+        if len(self.producers):
+            load_producers(self.producers, self._snapshots, self.segments, offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drops everything: the log is empty, and its next record has `offset`."""
+        self._delete_segments(list(self.segments), now_ms)
+        self.segments.add(Segment.create(self._disk, self.directory, offset, self.config, now_ms))
+        self._truncated_to(offset)
+        self._snapshots.remove(list(self._snapshots.offsets))
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self.producers.clear()
+
+    def _truncated_to(self, offset: int) -> None:
+        self._generation += 1
+        self.segments.forget_positions()
+        self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    # Ending
+
+    def delete_log(self, unique_id: uuid.UUID, now_ms: int) -> Deletion:
+        """Renames the folder, so that a crash cannot bring the log back; the caller removes it when it is due."""
+        self.close(clean=False)
+        parent = _parent(self.directory)
+        target = f"{parent}/{marked_dir_name(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
+        self._disk.rename(self.directory, target)
+        self._disk.sync_dir(parent)
+        self.deletions = []
+        return Deletion(now_ms + self.config.file_delete_delay_ms, target, is_directory=True)
+
+    def close(self, *, clean: bool) -> None:
+        """Clean: everything is on disk, and the next start reads no log data. Else: just lets go of the files."""
+        if clean:
+            active = self.segments.active
+            active.seal()
+            if self.log_end_offset:
+                self._take_snapshot(self.log_end_offset)
+            if active.is_modified:
+                self._unsynced_paths += active.paths()
+            self.flush()
+        for segment in self.segments:
+            segment.close()
+
+
+def _parent(directory: str) -> str:
+    return directory.rpartition("/")[0] or "/"

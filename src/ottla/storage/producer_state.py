@@ -1,0 +1,111 @@
+"""Keeps a log's producers on disk: a snapshot at each roll and at the end, and the batches that came after it."""
+
+import logging
+from collections.abc import Iterable
+
+from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
+from ottla.env.disk import Disk
+from ottla.records.control import EndTransaction, read_control_record
+from ottla.records.header import BatchHeader, Bytes
+from ottla.records.records import iter_records
+from ottla.storage.batch_scan import iter_headers
+from ottla.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from ottla.storage.producer_snapshots import CorruptSnapshotError, encode_snapshot, read_snapshot
+from ottla.storage.segments import Segments
+from ottla.storage.txn_index import AbortedTxn, TxnIndex
+
+logger = logging.getLogger("ottla.storage")
+
+
+class ProducerSnapshots:
+    """The snapshot files of one log, by offset: each holds what came before its offset."""
+
+    def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
+        self.offsets = sorted(offsets)
+        self._disk = disk
+        self._directory = directory
+
+    def path(self, offset: int) -> str:
+        return segment_file(self._directory, offset, SNAPSHOT_SUFFIX)
+
+    def write(self, offset: int, entries: list[ProducerEntry]) -> None:
+        """Not synced here: that is for the flush to come, and until it recovery goes by an older one."""
+        data = encode_snapshot(entries)
+        file = self._disk.open(self.path(offset), create=True)
+        file.write_at(0, [data])
+        file.truncate(len(data))
+        if offset not in self.offsets:
+            self.offsets = sorted([*self.offsets, offset])
+
+    def newest(self, up_to: int) -> tuple[int, list[ProducerEntry]]:
+        """The newest that can be read, and its offset; (-1, nothing) where there is none."""
+        for offset in reversed([offset for offset in self.offsets if offset <= up_to]):
+            try:
+                return offset, read_snapshot(self._disk, self.path(offset))
+            except CorruptSnapshotError as error:
+                logger.warning("removing the producer snapshot %s: %s", self.path(offset), error)
+                self.remove([offset])
+        return -1, []
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        for offset in set(offsets).intersection(self.offsets):
+            self._disk.remove(self.path(offset))
+            self.offsets.remove(offset)
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Keeps one per segment, and the newest: a start needs no other."""
+        self.remove(set(self.offsets[:-1]).difference(base_offsets))
+
+    def mark_deleted(self, offsets: Iterable[int]) -> list[str]:
+        """Renames those of deleted segments; returns what is to be removed later."""
+        renamed = []
+        for offset in sorted(set(offsets).intersection(self.offsets)):
+            path = self.path(offset) + DELETED_SUFFIX
+            self._disk.rename(self.path(offset), path)
+            self.offsets.remove(offset)
+            renamed.append(path)
+        return renamed
+
+
+def replay_batch(
+    producers: ProducerStateTable, header: BatchHeader, data: Bytes, txn_index: TxnIndex | None
+) -> None:
+    """Takes in a batch of a producer that is in the log; an aborted transaction goes to `txn_index`."""
+    if not header.is_control:
+        producers.update(header)
+        return
+    marker = read_control_record(next(iter_records(data)))
+    if not isinstance(marker, EndTransaction):
+        return
+    completed = producers.complete(header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)
+    if completed is not None and completed.is_aborted and txn_index is not None:
+        txn_index.append(
+            AbortedTxn(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                producers.last_stable_offset(completed),
+            )
+        )
+
+
+def load_producers(
+    producers: ProducerStateTable, snapshots: ProducerSnapshots, segments: Segments, end_offset: int
+) -> None:
+    """Brings `producers` to what the log below `end_offset` makes of them: a snapshot, and what lies after it."""
+    start_offset, entries = snapshots.newest(end_offset)
+    producers.load(entries)
+    if start_offset >= end_offset or not len(segments):
+        return
+    for segment in segments.from_offset(start_offset):
+        if segment.base_offset >= end_offset:
+            break
+        if not segment.size:
+            continue
+        position = segment.offset_index.position_for(start_offset)
+        for place, header in iter_headers(segment.file, position, segment.size):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start_offset:
+                data = segment.file.read_at(place, header.size) if header.is_control else b""
+                replay_batch(producers, header, data, None)

@@ -1,0 +1,249 @@
+"""Opens the files of a log: by their names alone after a clean stop, with checks and repairs after any other."""
+
+import contextlib
+import logging
+from typing import NamedTuple
+
+from ottla.core.partition.epochs import LeaderEpochCache
+from ottla.core.partition.producers import ProducerStateTable
+from ottla.env.disk import Disk
+from ottla.records.header import BatchHeader
+from ottla.storage.batch_scan import iter_headers
+from ottla.storage.checkpoints import CorruptCheckpointError, read_epoch_checkpoint
+from ottla.storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file,
+)
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_state import ProducerSnapshots, load_producers, replay_batch
+from ottla.storage.segment import Segment
+from ottla.storage.segments import Segments
+
+logger = logging.getLogger("ottla.storage")
+
+
+class LoadedLog(NamedTuple):
+    segments: Segments
+    snapshots: ProducerSnapshots
+    producers: ProducerStateTable
+    epochs: LeaderEpochCache
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    checkpointed_epochs: list[tuple[int, int]]
+
+
+class LogLoader:
+    """`log_start_offset` and `recovery_point` are what the checkpoints say."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        clean_shutdown: bool,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._log_start_offset = log_start_offset
+        self._recovery_point = recovery_point
+        self._clean_shutdown = clean_shutdown
+        self._now_ms = now_ms
+        self._producers = ProducerStateTable()
+        self._epochs = LeaderEpochCache()
+
+    def load(self) -> LoadedLog:
+        files = self._segment_files()
+        snapshots = ProducerSnapshots(
+            self._disk, self._directory, (offset for offset, suffix in files if suffix == SNAPSHOT_SUFFIX)
+        )
+        segments = self._open_segments(files)
+        checkpointed_epochs = self._load_epochs(segments)
+        if self._clean_shutdown:
+            end_offset = self._end_offset_after_clean_shutdown(segments, snapshots)
+        else:
+            end_offset = self._recover(segments, snapshots)
+        if end_offset < self._log_start_offset and len(segments):
+            logger.warning(
+                "%s ends at offset %d, below the log start offset %d: removing its segments and starting there",
+                self._directory,
+                end_offset,
+                self._log_start_offset,
+            )
+            self._remove(segments, list(segments))
+        if not len(segments):
+            end_offset = self._log_start_offset
+            segments.add(Segment.create(self._disk, self._directory, end_offset, self._config, self._now_ms))
+        log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
+        self._finish_producers(segments, snapshots, end_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(log_start_offset)
+        recovery_point = end_offset if self._clean_shutdown else min(self._recovery_point, end_offset)
+        return LoadedLog(
+            segments=segments,
+            snapshots=snapshots,
+            producers=self._producers,
+            epochs=self._epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            recovery_point=recovery_point,
+            checkpointed_epochs=checkpointed_epochs,
+        )
+
+    def _segment_files(self) -> set[tuple[int, str]]:
+        """(offset, suffix) of what belongs to segments, once what a crash left half done is undone or done."""
+        names = self._disk.list_dir(self._directory)
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            self._finish_interrupted_work(names)
+            names = self._disk.list_dir(self._directory)
+        return {parsed for name in names if (parsed := parse_segment_file(name)) is not None}
+
+    def _finish_interrupted_work(self, names: list[str]) -> None:
+        """Deletions are completed, compaction that had not finished is forgotten, one that had is put in place."""
+        swapped: dict[int, list[str]] = {}
+        for name in names:
+            stem, _, ending = name.rpartition(".")
+            parsed = parse_segment_file(stem)
+            if parsed is None:
+                continue
+            if "." + ending in (DELETED_SUFFIX, CLEANED_SUFFIX):
+                self._disk.remove(f"{self._directory}/{name}")
+            elif "." + ending == SWAP_SUFFIX:
+                swapped.setdefault(parsed[0], []).append(name)
+        if swapped:
+            self._complete_swap(names, swapped)
+
+    def _complete_swap(self, names: list[str], swapped: dict[int, list[str]]) -> None:
+        """The cleaned segments replace all that lie between the first offset and the last that they cover."""
+        last = max(swapped)
+        path = segment_file(self._directory, last, LOG_SUFFIX) + SWAP_SUFFIX
+        end_offset = last + 1
+        if self._disk.exists(path):
+            for _, header in iter_headers(self._disk.open(path), 0, self._disk.file_size(path)):
+                end_offset = header.next_offset
+        for name in names:
+            parsed = parse_segment_file(name)
+            if parsed is not None and parsed[1] != SNAPSHOT_SUFFIX and min(swapped) <= parsed[0] < end_offset:
+                self._disk.remove(f"{self._directory}/{name}")
+        for name in (name for names_of_one in swapped.values() for name in names_of_one):
+            target = f"{self._directory}/{name.removesuffix(SWAP_SUFFIX)}"
+            self._disk.rename(f"{self._directory}/{name}", target)
+        logger.info("%s: finished the compaction that a stop had interrupted", self._directory)
+
+    def _open_segments(self, files: set[tuple[int, str]]) -> Segments:
+        base_offsets = sorted(offset for offset, suffix in files if suffix == LOG_SUFFIX)
+        known = set(base_offsets)
+        for offset, suffix in sorted(files):
+            if suffix != SNAPSHOT_SUFFIX and offset not in known:
+                path = segment_file(self._directory, offset, suffix)
+                logger.warning("removing %s: there is no log file that it belongs to", path)
+                self._disk.remove(path)
+        return Segments(
+            Segment(
+                self._disk,
+                self._directory,
+                base_offset,
+                self._config,
+                size=self._disk.file_size(segment_file(self._directory, base_offset, LOG_SUFFIX)),
+                has_txn_index=(base_offset, TXN_INDEX_SUFFIX) in files,
+                now_ms=self._now_ms,
+            )
+            for base_offset in base_offsets
+        )
+
+    def _load_epochs(self, segments: Segments) -> list[tuple[int, int]]:
+        """What the checkpoint holds, which is not yet what the log says."""
+        try:
+            entries = read_epoch_checkpoint(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
+            self._epochs.load(entries)
+            return entries
+        except CorruptCheckpointError as error:
+            logger.warning("rebuilding the leader epochs of %s from its log: %s", self._directory, error)
+            for segment in segments:
+                if segment.size:
+                    for _, header in iter_headers(segment.file, 0, segment.size):
+                        self._note_epoch(header)
+            return []
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        epoch, latest = header.partition_leader_epoch, self._epochs.latest
+        if epoch >= 0 and (latest is None or epoch > latest):
+            self._epochs.assign(epoch, header.base_offset)
+
+    def _end_offset_after_clean_shutdown(self, segments: Segments, snapshots: ProducerSnapshots) -> int:
+        """Read from names: a clean stop leaves a producer snapshot at the recovery point, which is the end."""
+        if not len(segments):
+            return self._log_start_offset
+        active = segments.active
+        if self._recovery_point > active.base_offset and self._recovery_point in snapshots.offsets:
+            return self._recovery_point
+        return active.read_next_offset()
+
+    def _recover(self, segments: Segments, snapshots: ProducerSnapshots) -> int:
+        if not len(segments):
+            return self._log_start_offset
+        unflushed = segments.from_offset(self._recovery_point)
+        end_offset = unflushed[0].base_offset
+        load_producers(self._producers, snapshots, segments, end_offset)
+        for index, segment in enumerate(unflushed):
+            if index and segment.base_offset > end_offset and "compact" not in self._config.cleanup_policy:
+                # Power was lost before an earlier segment was on disk, and its end is missing without a trace.
+                logger.warning(
+                    "removing %d segments of %s from offset %d on: the log before them ends at offset %d",
+                    len(unflushed) - index,
+                    self._directory,
+                    segment.base_offset,
+                    end_offset,
+                )
+                self._remove(segments, unflushed[index:])
+                break
+            end_offset, cut = self._recover_segment(segment)
+            if cut:
+                logger.warning(
+                    "cut %d bytes from the end of %s at position %d: the batch there is torn or damaged",
+                    cut,
+                    segment.path,
+                    segment.size,
+                )
+                self._remove(segments, unflushed[index + 1 :])
+                break
+        return end_offset
+
+    def _recover_segment(self, segment: Segment) -> tuple[int, int]:
+        """(the offset after its last good batch, how many bytes were cut off)"""
+        next_offset = segment.base_offset
+
+        def observe(header: BatchHeader, data: memoryview) -> None:
+            nonlocal next_offset
+            next_offset = header.next_offset
+            self._note_epoch(header)
+            if header.producer_id >= 0:
+                replay_batch(self._producers, header, data, segment.txn_index)
+
+        cut = segment.recover(observe)
+        return next_offset, cut
+
+    def _finish_producers(self, segments: Segments, snapshots: ProducerSnapshots, end_offset: int) -> None:
+        snapshots.remove([offset for offset in snapshots.offsets if offset > end_offset])
+        snapshots.remove_strays(segments.base_offsets)
+        if self._clean_shutdown:
+            load_producers(self._producers, snapshots, segments, end_offset)
+
+    def _remove(self, segments: Segments, removed: list[Segment]) -> None:
+        segments.remove(removed)
+        for segment in removed:
+            for path in segment.mark_deleted():
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(path)

@@ -1,0 +1,354 @@
+"""One segment of a log: a file of batches and the indexes that find things in it.
+
+A segment is opened by its name alone. The log file and the indexes are opened when they are first needed, so a
+broker with thousands of idle partitions holds no descriptor for them.
+"""
+
+import contextlib
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+
+from ottla.env.disk import Bytes, Disk, File
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from ottla.records.timestamps import OffsetAndTimestamp, find_by_timestamp, offset_of_max_timestamp
+from ottla.storage.batch_scan import PlacedBatch, find_batch, iter_headers, iter_valid_batches
+from ottla.storage.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file,
+)
+from ottla.storage.log_config import LogConfig
+from ottla.storage.mapped_index import INT32_MAX, CorruptIndexError
+from ottla.storage.offset_index import OffsetIndex
+from ottla.storage.time_index import TimeIndex
+from ottla.storage.txn_index import TxnIndex
+
+logger = logging.getLogger("ottla.storage")
+
+_UNKNOWN = -2  # a timestamp that nobody has looked up yet
+
+BatchObserver = Callable[[BatchHeader, memoryview], None]
+
+
+class Segment:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        has_txn_index: bool,
+        now_ms: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.path = segment_file(directory, base_offset, LOG_SUFFIX)
+        self.created_ms = now_ms
+        self._disk = disk
+        self._directory = directory
+        self._interval_bytes = config.index_interval_bytes
+        self._jitter_ms = _jitter_ms(directory, base_offset, config)
+        self._file: File | None = None
+        self.is_modified = False  # since it was opened
+        self._torn = False  # bytes of a failed write may lie behind `size`
+        self._indexes_checked = False
+        self._offset_index = OffsetIndex(
+            disk,
+            segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX),
+            base_offset,
+            config.max_index_bytes,
+        )
+        self._time_index = TimeIndex(
+            disk, segment_file(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, config.max_index_bytes
+        )
+        self.txn_index = TxnIndex(
+            disk, segment_file(directory, base_offset, TXN_INDEX_SUFFIX), base_offset, exists=has_txn_index
+        )
+        self._bytes_since_index = 0
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp = _UNKNOWN
+        self._max_timestamp_offset = base_offset
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """An empty segment; files of the same name, left by a failure, are emptied."""
+        segment = cls(disk, directory, base_offset, config, size=0, has_txn_index=False, now_ms=now_ms)
+        segment._file = disk.open(segment.path, create=True)
+        segment._file.truncate(0)
+        segment._offset_index.create()
+        segment._time_index.create()
+        if disk.exists(segment.txn_index.path):
+            disk.remove(segment.txn_index.path)
+        segment._indexes_checked = True
+        segment.is_modified = True
+        segment._max_timestamp = NO_TIMESTAMP
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes)"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if not self._indexes_checked:
+            self._check_indexes()
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if not self._indexes_checked:
+            self._check_indexes()
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        """-1 where no record has one."""
+        return self.max_timestamp_and_offset[0]
+
+    @property
+    def max_timestamp_and_offset(self) -> tuple[int, int]:
+        """The greatest timestamp, and the last offset of the batch that has it."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp, self._max_timestamp_offset
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: when records have no timestamps, the time of the last write."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path)
+
+    # Writing
+
+    def should_roll(
+        self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Whether `size` more bytes, the youngest of them of `max_timestamp`, belong into a new segment."""
+        if self.size > config.segment_bytes - size:
+            return True
+        if self.size and self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms:
+            return True
+        if last_offset - self.base_offset > INT32_MAX:
+            return True
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Bytes], size: int) -> None:
+        """Writes `size` bytes in one go. An OSError leaves the segment as it was."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        position = self.size
+        if self._bytes_since_index + size - headers[-1].size > self._interval_bytes:
+            self._ensure_index_room(len(headers))
+        if self._torn:
+            self._cut_torn_bytes()
+        try:
+            self.file.write_at(position, buffers)
+        except OSError:
+            self._torn = True
+            with contextlib.suppress(OSError):
+                self._cut_torn_bytes()
+            raise
+        self.is_modified = True
+        if not position:
+            self._first_timestamp = max(header.max_timestamp for header in headers)
+        for header in headers:
+            self._account(header, position)
+            position += header.batch_length + LOG_OVERHEAD
+        self.size = position
+
+    def seal(self) -> None:
+        """No more appends: the time index gets its last entry, the indexes and the file their final size."""
+        if self._torn:
+            self._cut_torn_bytes()
+        if self._max_timestamp > self.time_index.last_entry[0]:
+            self._time_index.ensure_room(1)
+            self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+        self._offset_index.trim()
+        self._time_index.trim()
+
+    def _load_max_timestamp(self) -> None:
+        # A sealed segment's time index ends with its greatest timestamp.
+        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
+
+    def _account(self, header: BatchHeader, position: int) -> None:
+        """Takes the batch at `position` into the indexes; the room for it has been made sure of."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_index > self._interval_bytes:
+            if not (self._offset_index.is_full or self._time_index.is_full):
+                self._offset_index.append(last_offset, position)
+                self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.batch_length + LOG_OVERHEAD
+
+    def _ensure_index_room(self, entries: int) -> None:
+        self.offset_index.ensure_room(entries)
+        self.time_index.ensure_room(entries + 1)
+
+    def _cut_torn_bytes(self) -> None:
+        self.file.truncate(self.size)
+        self._torn = False
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How long the segment has been filling, in the time of its records where they have one."""
+        if self._first_timestamp == _UNKNOWN:
+            self._first_timestamp = read_header(self.file.read_at(0, HEADER_SIZE)).max_timestamp
+        if self._first_timestamp >= 0:
+            return max_timestamp - self._first_timestamp
+        return now_ms - self.created_ms
+
+    # Finding
+
+    def find(self, offset: int) -> PlacedBatch | None:
+        """The first batch with `offset` or, where compaction left a hole, with the next there is."""
+        return find_batch(self.file, self.offset_index.position_for(offset), self.size, offset)
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch, by a scan from the last index entry."""
+        next_offset = self.base_offset
+        if self.size:
+            for _, header in iter_headers(self.file, self.offset_index.last_position, self.size):
+                next_offset = header.next_offset
+        return next_offset
+
+    def find_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[OffsetAndTimestamp, int] | None:
+        """The first record at or after both, and its leader epoch."""
+        offset = max(self.time_index.offset_for(timestamp), start_offset)
+        for position, header in iter_headers(self.file, self.offset_index.position_for(offset), self.size):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                found = find_by_timestamp(self.file.read_at(position, header.size), timestamp, start_offset)
+                if found is not None:
+                    return found, header.partition_leader_epoch
+        return None
+
+    def find_max_timestamp(self) -> tuple[OffsetAndTimestamp, int] | None:
+        """The record with the greatest timestamp, and its leader epoch (KIP-734)."""
+        timestamp, offset = self.max_timestamp_and_offset
+        for position, header in iter_headers(self.file, self.offset_index.position_for(offset), self.size):
+            if header.max_timestamp == timestamp:
+                found = offset_of_max_timestamp(self.file.read_at(position, header.size))
+                if found is not None:
+                    return found, header.partition_leader_epoch
+        return None
+
+    # Mending
+
+    def recover(self, observe: BatchObserver) -> int:
+        """Checks every batch and rebuilds the indexes; cuts the file at the first bad one, by so many bytes.
+
+        `observe` gets every good batch in order, for what else is to be rebuilt: producers, epochs, aborted
+        transactions.
+        """
+        self._start_indexes_anew()
+        self.txn_index.clear()
+        valid = 0
+        for batch in iter_valid_batches(self.file, self.size, self.base_offset):
+            if batch.header.last_offset - self.base_offset > INT32_MAX:
+                break
+            self._account_checked(batch.header, batch.position)
+            observe(batch.header, batch.data)
+            valid = batch.position + batch.header.size
+        cut = self.size - valid
+        if cut:
+            self.file.truncate(valid)
+            self.size = valid
+        self.seal()
+        return cut
+
+    def rebuild_indexes(self) -> None:
+        self._start_indexes_anew()
+        for position, header in iter_headers(self.file, 0, self.size):
+            self._account_checked(header, position)
+        self.seal()
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the batch that holds `offset` and all that follow it."""
+        found = self.find(offset) if self.size else None
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if found is not None:
+            self.file.truncate(found.position)
+            self.size = found.position
+        self.is_modified = True
+        self._bytes_since_index = 0
+        if not self.size:
+            self._first_timestamp = _UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
+        from_position = self.offset_index.position_for(self._max_timestamp_offset)
+        for _, header in iter_headers(self.file, from_position, self.size):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def _check_indexes(self) -> None:
+        self._indexes_checked = True
+        try:
+            self._offset_index.load()
+            if self._offset_index.last_position >= max(self.size, 1):
+                raise CorruptIndexError(f"{self._offset_index.path} points beyond the end of {self.path}")
+            self._time_index.load()
+        except (CorruptIndexError, FileNotFoundError) as error:
+            logger.warning("rebuilding the indexes of %s: %s", self.path, error)
+            self.rebuild_indexes()
+
+    def _start_indexes_anew(self) -> None:
+        self._offset_index.clear()
+        self._time_index.clear()
+        self._indexes_checked = True
+        self.is_modified = True
+        self._bytes_since_index = 0
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+
+    def _account_checked(self, header: BatchHeader, position: int) -> None:
+        if self._bytes_since_index > self._interval_bytes:
+            self._ensure_index_room(1)
+        self._account(header, position)
+
+    # Ending
+
+    def paths(self) -> list[str]:
+        """The files to sync once the segment is sealed."""
+        paths = [self.path, self._offset_index.path, self._time_index.path]
+        return [*paths, self.txn_index.path] if self.txn_index.exists else paths
+
+    def close(self) -> None:
+        """Lets go of all files as they are. The log file stays open as long as a reader has a region of it."""
+        self._offset_index.close()
+        self._time_index.close()
+        self.txn_index.close()
+        self._file = None
+
+    def mark_deleted(self) -> list[str]:
+        """Renames the files, so that a crash cannot bring the segment back; returns what is to be removed later."""
+        self.close()
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment_file(self._directory, self.base_offset, suffix)
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+
+def _jitter_ms(directory: str, base_offset: int, config: LogConfig) -> int:
+    """Spreads the rolls of many partitions by up to segment.jitter.ms; the name decides, so that it is stable."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return zlib.crc32(f"{directory}/{base_offset}".encode()) % limit if limit > 0 else 0

@@ -1,0 +1,76 @@
+"""`.timeindex`: how the greatest timestamp of a segment grew.
+
+An entry (timestamp, relative offset) says: no record up to this offset is younger than the timestamp, and the
+batch that ends with the offset has it. Timestamps and offsets both only grow.
+"""
+
+from bisect import bisect_right
+from struct import Struct
+
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.storage.mapped_index import CorruptIndexError, MappedIndex
+
+_ENTRY = Struct(">qI")
+_unpack = _ENTRY.unpack_from
+
+
+class TimeIndex(MappedIndex):
+    entry = _ENTRY
+
+    _last_timestamp = NO_TIMESTAMP
+    _last_offset = -1
+
+    @property
+    def is_full(self) -> bool:
+        """One slot stays free for the entry that seals the segment."""
+        return self.entries >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset); (-1, base offset) where there is none."""
+        if not self.entries:
+            return NO_TIMESTAMP, self.base_offset
+        return self._last_timestamp, self._last_offset
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """The caller has made sure of the room."""
+        if timestamp <= self.last_entry[0]:
+            return
+        assert self._map is not None
+        _ENTRY.pack_into(self._map.buffer, self._entries * _ENTRY.size, timestamp, offset - self.base_offset)
+        self._entries += 1
+        self._last_timestamp, self._last_offset = timestamp, offset
+
+    def offset_for(self, timestamp: int) -> int:
+        """An offset from which a scan finds the first record that is not older than `timestamp`."""
+        entries = self.entries
+        if not entries:
+            return self.base_offset
+        buffer, size = self._buffer(), _ENTRY.size
+        slot = bisect_right(range(entries), timestamp, key=lambda slot: _unpack(buffer, slot * size)[0])
+        if not slot:
+            return self.base_offset
+        relative: int = _unpack(buffer, (slot - 1) * size)[1]
+        return self.base_offset + relative
+
+    def truncate_to(self, offset: int) -> None:
+        entries = self.entries
+        if not entries or offset > self._last_offset:
+            return
+        buffer, size = self._buffer(), _ENTRY.size
+        relative = offset - self.base_offset
+        self._keep_first(
+            bisect_right(range(entries), relative - 1, key=lambda slot: _unpack(buffer, slot * size)[1])
+        )
+
+    def _check_last(self, last: bytes) -> None:
+        if last and not any(last):
+            raise CorruptIndexError(f"the last entry of {self.path} is zero")
+
+    def _reset_to(self, entries: int, last: bytes = b"") -> None:
+        self._entries = entries
+        if last:
+            self._last_timestamp, relative = _ENTRY.unpack(last)
+            self._last_offset = self.base_offset + relative
+        else:
+            self._last_timestamp, self._last_offset = NO_TIMESTAMP, -1
