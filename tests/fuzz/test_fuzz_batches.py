@@ -1,0 +1,61 @@
+"""Whatever a client sends as records, they are read or refused with one of Kafka's error codes."""
+
+from random import Random
+
+from crc32c import crc32c
+from tests.fuzz.mutations import fuzz, mutate
+
+from ottla.model.errors import KafkaError
+from ottla.records.header import CRC_POSITION, CRC_START, HEADER_SIZE, check_client_batch, scan_batches
+from ottla.records.records import Record, build_batch, iter_records
+from ottla.records.timestamps import find_by_timestamp
+from ottla.records.validate import RecordRules, check_records, recompress
+
+NOW_MS = 1_700_000_000_000
+UNPACKED_BYTES_MAX = 1 << 20
+RULES = RecordRules(require_keys=True, timestamp_before_max_ms=1_000, timestamp_after_max_ms=1_000)
+
+
+def some_batch(random: Random) -> bytes:
+    records = [
+        Record(
+            index,
+            NOW_MS + random.randrange(-2_000, 2_000),
+            random.choice((None, b"", b"key")),
+            random.choice((None, b"", bytes(random.randrange(2_000)))),
+            random.choice(((), (("header", None), ("", b"value")))),
+        )
+        for index in range(random.randint(1, 5))
+    ]
+    return build_batch(records, codec=random.randrange(5))
+
+
+def sealed(batch: bytes) -> bytes:
+    """`batch` with the checksum that its bytes ask for, and often the length too: so that it is looked into."""
+    if len(batch) < HEADER_SIZE:
+        return batch
+    crc = crc32c(batch[CRC_START:]).to_bytes(4, "big")
+    length = (len(batch) - 12).to_bytes(4, "big")
+    return batch[:8] + length + batch[12:CRC_POSITION] + crc + batch[CRC_START:]
+
+
+def test_a_broken_batch_is_read_or_refused_by_everything_that_reads_batches() -> None:
+    def case(random: Random) -> None:
+        batch = mutate(random, some_batch(random))
+        if random.random() < 0.8:
+            batch = sealed(batch)
+        try:
+            position = 0
+            for header in scan_batches(batch):
+                check_client_batch(header)
+                for _ in iter_records(batch, position, UNPACKED_BYTES_MAX):
+                    pass
+                codec = random.randrange(5)
+                recompress(batch, position, header, codec, limit=UNPACKED_BYTES_MAX)
+                find_by_timestamp(batch[position : position + header.size], NOW_MS, limit=UNPACKED_BYTES_MAX)
+                check_records(batch, position, header, RULES, NOW_MS, UNPACKED_BYTES_MAX)
+                position += header.size
+        except KafkaError:
+            pass
+
+    fuzz(case)
