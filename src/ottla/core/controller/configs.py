@@ -1,0 +1,181 @@
+"""Decides changes of dynamic configs: of topics, brokers (one, or the default of all), client metrics and groups."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.core.controller.commands import (
+    NO_ERROR,
+    AlterConfigs,
+    ApiError,
+    ConfigChange,
+    ConfigOp,
+    Decision,
+    IncrementalAlterConfigs,
+)
+from ottla.core.controller.image import ConfigResource, MetadataImage
+from ottla.model.config import definition_of, is_list
+from ottla.model.config.definition import ResourceType
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records.records import ConfigRecord
+
+VALUE_BYTES_MAX = 32767
+
+# Whether a resource may have these configs (all that it would have; the names that change): what is wrong, or None.
+ConfigValidator = Callable[[ConfigResource, Mapping[str, str], Collection[str]], str | None]
+ConfigResults = tuple[tuple[ConfigResource, ApiError], ...]
+Changes = TypeVar("Changes")
+
+
+def decide_incremental_alter_configs(
+    image: MetadataImage, command: IncrementalAlterConfigs, validate: ConfigValidator
+) -> Decision[ConfigResults]:
+    def alter(resource: ConfigResource, changes: tuple[ConfigChange, ...]) -> list[ConfigRecord]:
+        _refuse_duplicates(change.name for change in changes)
+        missing = [change.name for change in changes if change.op != ConfigOp.DELETE and change.value is None]
+        if missing:
+            raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(missing)}")
+        current = image.configs.get(resource, {})
+        new = {change.name: _changed_value(resource, change, current.get(change.name)) for change in changes}
+        return alter_records(image, resource, new, validate)
+
+    return _decide(command.resources, alter, command.validate_only)
+
+
+def decide_alter_configs(
+    image: MetadataImage, command: AlterConfigs, validate: ConfigValidator
+) -> Decision[ConfigResults]:
+    def alter(resource: ConfigResource, configs: tuple[tuple[str, str | None], ...]) -> list[ConfigRecord]:
+        _refuse_duplicates(name for name, _ in configs)
+        missing = [name for name, value in configs if value is None]
+        if missing:
+            raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(missing)}")
+        deleted = dict.fromkeys(image.configs.get(resource, {}))
+        return alter_records(image, resource, {**deleted, **dict(configs)}, validate)
+
+    return _decide(command.resources, alter, command.validate_only)
+
+
+def alter_records(
+    image: MetadataImage,
+    resource: ConfigResource,
+    new: Mapping[str, str | None],
+    validate: ConfigValidator,
+    *,
+    is_new_topic: bool = False,
+) -> list[ConfigRecord]:
+    """The records for these values (None deletes). Raises KafkaError where the resource may not have them."""
+    current = image.configs.get(resource, {})
+    result = {name: value for name, value in {**current, **new}.items() if value is not None}
+    _refuse_name(resource)
+    if any(len(value.encode()) > VALUE_BYTES_MAX for value in result.values()):
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{VALUE_BYTES_MAX} bytes.",
+        )
+    problem = validate(resource, result, new.keys())
+    if problem is not None:
+        # Brokers check their own configs before the controller sees them, and answer as for a wrong request.
+        code = ErrorCode.invalid_request if resource.type == ResourceType.BROKER else ErrorCode.invalid_config
+        raise KafkaError(code, problem)
+    if not is_new_topic:
+        _refuse_missing(image, resource)
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+        for name, value in new.items()
+        # KAFKA-14136: brokers take an unchanged value as the sign to load what it names (a key store) again.
+        if value != current.get(name) or resource.type == ResourceType.BROKER
+    ]
+
+
+def _decide(
+    resources: tuple[tuple[ConfigResource, Changes], ...],
+    alter: Callable[[ConfigResource, Changes], list[ConfigRecord]],
+    validate_only: bool,
+) -> Decision[ConfigResults]:
+    records: list[ConfigRecord] = []
+    results: dict[ConfigResource, ApiError] = {}
+    repeated = _repeated(resource for resource, _ in resources)
+    for resource, changes in resources:
+        if resource in repeated:
+            results[resource] = ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            continue
+        try:
+            records += alter(resource, changes)
+            results[resource] = NO_ERROR
+        except KafkaError as error:
+            results[resource] = ApiError(error.code, error.message)
+    return Decision(() if validate_only else tuple(records), tuple(results.items()))
+
+
+def _changed_value(resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
+    if change.op == ConfigOp.SET:
+        return change.value
+    if change.op == ConfigOp.DELETE:
+        return None
+    if change.op not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
+        raise KafkaError(ErrorCode.invalid_request, f"Unknown operations type {change.op}")
+    op = ConfigOp(change.op)
+    if not is_list(resource.type, change.name):
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Can't {op.name} to key {change.name} because its type is not LIST.",
+        )
+    if current is None:
+        definition = definition_of(resource.type, change.name)
+        current = None if definition is None else definition.default_text()
+    parts = _parts(current)
+    given = _parts(change.value)
+    if op is ConfigOp.APPEND:
+        return ",".join(dict.fromkeys(parts + given))
+    return ",".join(part for part in parts if part not in given)
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _refuse_name(resource: ConfigResource) -> None:
+    if resource.type == ResourceType.BROKER:
+        if resource.name and not resource.name.isdecimal():
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"Unable to parse broker name '{resource.name}' as a base 10 number.",
+            )
+        return
+    kinds = {
+        ResourceType.TOPIC: "topic",
+        ResourceType.GROUP: "group",
+        ResourceType.CLIENT_METRICS: "client metrics",
+    }
+    if resource.type not in kinds:
+        raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
+    if not resource.name:
+        kind = kinds[ResourceType(resource.type)]
+        raise KafkaError(ErrorCode.invalid_request, f"Default {kind} resources are not allowed.")
+
+
+def _refuse_missing(image: MetadataImage, resource: ConfigResource) -> None:
+    """Client metrics and groups need not exist before they have configs."""
+    if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist.")
+    if resource.type == ResourceType.BROKER and resource.name:
+        node_id = int(resource.name)
+        if node_id not in image.brokers and node_id not in image.controllers:
+            raise KafkaError(ErrorCode.broker_id_not_registered, f"No node with id {node_id} found.")
+
+
+def _refuse_duplicates(names: Iterable[str]) -> None:
+    if _repeated(names):
+        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+
+
+Item = TypeVar("Item")
+
+
+def _repeated(items: Iterable[Item]) -> set[Item]:
+    seen: set[Item] = set()
+    again: set[Item] = set()
+    for item in items:
+        (again if item in seen else seen).add(item)
+    return again

@@ -1,0 +1,136 @@
+"""The controller: commands in, records and a response out, and the image that follows from replaying the records."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.core.controller.brokers import (
+    decide_fence_broker,
+    decide_register_broker,
+    decide_register_controller,
+    decide_unfence_broker,
+    decide_unregister_broker,
+    registered_broker,
+)
+from ottla.core.controller.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    Command,
+    CreatePartitions,
+    CreateTopics,
+    Decision,
+    DeleteTopics,
+    FenceBroker,
+    IncrementalAlterConfigs,
+    ProducerIdBlock,
+    RegisterBroker,
+    RegisterController,
+    ResponseT,
+    UnfenceBroker,
+    UnregisterBroker,
+    UpdateFeatures,
+)
+from ottla.core.controller.configs import decide_alter_configs, decide_incremental_alter_configs
+from ottla.core.controller.delta import MetadataDelta
+from ottla.core.controller.features import decide_update_features
+from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.invariants import validate_image
+from ottla.core.controller.settings import ControllerSettings
+from ottla.core.controller.topics import (
+    decide_create_partitions,
+    decide_create_topics,
+    decide_delete_topics,
+)
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records.records import MetadataRecord, ProducerIdsRecord
+
+PRODUCER_IDS_PER_BLOCK = 1000
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+class ControllerMachine:
+    """Decisions are made on the newest image, also before its records are committed.
+
+    So several commands can be decided before the log is flushed. Whoever runs the machine shows nothing of it, image
+    or response, before the records are committed, and gives it up with the leadership.
+    """
+
+    def __init__(self, settings: ControllerSettings, image: MetadataImage) -> None:
+        self.settings = settings
+        self._delta = MetadataDelta(image)
+        self._image = image
+        self._offset = image.offset
+        self._epoch = image.epoch
+        self._is_dirty = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata with all replayed records."""
+        if self._is_dirty:
+            self._image = self._delta.image(self._offset, self._epoch)
+            self._is_dirty = False
+        return self._image
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction (KIP-868) is open; a new leader has to abort it."""
+        return self._delta.in_transaction
+
+    def decide(self, command: Command[ResponseT], now_ms: int) -> Decision[ResponseT]:
+        """Changes nothing. Raises KafkaError where the whole command is refused."""
+        decision: Decision[ResponseT] = DECIDE[type(command)](self, command)
+        return decision
+
+    def replay(self, offset: int, record: MetadataRecord, epoch: int = 0) -> None:
+        self._delta.replay(record)
+        self._offset = offset
+        self._epoch = max(epoch, self._epoch)
+        self._is_dirty = True
+
+    def skip_to(self, offset: int, epoch: int) -> None:
+        """The log goes on to `offset` with what is none of the controller's business (control records)."""
+        self._offset = offset
+        self._epoch = max(epoch, self._epoch)
+        self._is_dirty = True
+
+    def validate(self) -> None:
+        """Raises AssertionError where the image contradicts itself."""
+        validate_image(self.image)
+
+    def _register_broker(self, command: RegisterBroker) -> Decision[int]:
+        # A broker's epoch is about the offset of its registration, and so above every earlier one.
+        return decide_register_broker(self.image, command, self._offset + 1)
+
+    def _allocate_producer_ids(self, command: AllocateProducerIds) -> Decision[ProducerIdBlock]:
+        registered_broker(self.image, command.broker_id, command.broker_epoch)
+        first = self.image.next_producer_id
+        if first > PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK:
+            raise KafkaError(
+                ErrorCode.unknown_server_error,
+                f"No producer ids are left: the next block would begin at {first}",
+            )
+        record = ProducerIdsRecord(
+            broker_id=command.broker_id,
+            broker_epoch=command.broker_epoch,
+            next_producer_id=first + PRODUCER_IDS_PER_BLOCK,
+        )
+        return Decision((record,), ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK))
+
+
+DECIDE: dict[type[Any], Callable[[ControllerMachine, Any], Decision[Any]]] = {
+    RegisterBroker: ControllerMachine._register_broker,
+    UnfenceBroker: lambda machine, command: decide_unfence_broker(machine.image, command),
+    FenceBroker: lambda machine, command: decide_fence_broker(machine.image, command),
+    UnregisterBroker: lambda machine, command: decide_unregister_broker(machine.image, command),
+    RegisterController: lambda machine, command: decide_register_controller(command),
+    CreateTopics: lambda machine, command: decide_create_topics(machine.image, command, machine.settings),
+    DeleteTopics: lambda machine, command: decide_delete_topics(machine.image, command),
+    CreatePartitions: lambda machine, command: decide_create_partitions(machine.image, command),
+    IncrementalAlterConfigs: lambda machine, command: decide_incremental_alter_configs(
+        machine.image, command, machine.settings.validate_configs
+    ),
+    AlterConfigs: lambda machine, command: decide_alter_configs(
+        machine.image, command, machine.settings.validate_configs
+    ),
+    AllocateProducerIds: ControllerMachine._allocate_producer_ids,
+    UpdateFeatures: lambda machine, command: decide_update_features(machine.image, command, machine.settings),
+}

@@ -1,0 +1,78 @@
+"""Where the replicas of new partitions go: striped over racks, and over the brokers of each rack.
+
+The racks take turns, and inside a rack its brokers; each partition starts one further than the one before, so that
+leaders and followers spread evenly and the replicas of a partition are on as many racks as there are. Fenced brokers
+are used only where the others do not suffice, and never to lead. Neither load nor free space is looked at.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.core.controller.image import BrokerImage
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+class _Rack(NamedTuple):
+    active: list[int]
+    fenced: list[int]
+
+
+def place_replicas(
+    brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """The replicas of each partition, the preferred leader first.
+
+    `start`, from anywhere in a large range, says which rack and broker the first partition begins with. Raises
+    KafkaError(INVALID_REPLICATION_FACTOR).
+    """
+    known = sorted(brokers)
+    usable = [broker for broker in known if broker.is_active]
+    if not usable:
+        raise _impossible(replication_factor, "All brokers are currently fenced or in controlled shutdown.")
+    if replication_factor > len(known):
+        raise _impossible(
+            replication_factor,
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(known)} "
+            "broker(s) are registered.",
+        )
+    racks = _racks(known)
+    leading = sum(bool(rack.active) for rack in racks)
+    # Each time that all racks have led, their brokers move on by one, so that the same sets do not repeat.
+    return [
+        _place(racks, replication_factor, turn % leading, turn // leading)
+        for turn in range(start, start + partitions)
+    ]
+
+
+def _racks(brokers: list[BrokerImage]) -> list[_Rack]:
+    by_name: dict[str, _Rack] = {}
+    for broker in brokers:
+        rack = by_name.setdefault(broker.rack or "", _Rack([], []))
+        (rack.active if broker.is_active else rack.fenced).append(broker.broker_id)
+    # Racks that can give a leader come first.
+    return [by_name[name] for name in sorted(by_name, key=lambda name: (not by_name[name].active, name))]
+
+
+def _place(racks: list[_Rack], replication_factor: int, first_rack: int, turn: int) -> tuple[int, ...]:
+    queues = [_queue(rack, turn) for rack in racks[first_rack:] + racks[:first_rack]]
+    replicas: list[int] = []
+    while len(replicas) < replication_factor:
+        for queue in queues:
+            if queue and len(replicas) < replication_factor:
+                replicas.append(queue.pop(0))
+    return tuple(replicas)
+
+
+def _queue(rack: _Rack, turn: int) -> list[int]:
+    """The rack's brokers in the order in which this partition takes them."""
+    return [
+        *(rack.active[(turn + index) % len(rack.active)] for index in range(len(rack.active))),
+        *(rack.fenced[(turn + index) % len(rack.fenced)] for index in range(len(rack.fenced))),
+    ]
+
+
+def _impossible(replication_factor: int, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_replication_factor,
+        f"Unable to replicate the partition {replication_factor} time(s): {reason}",
+    )

@@ -1,0 +1,21 @@
+"""What the controller takes from the node's configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.core.controller.configs import ConfigValidator
+from ottla.core.controller.image import METADATA_VERSION
+from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX, METADATA_VERSION_MIN
+
+# The levels of each feature that this release can run at, and so what a node registers with (KIP-584).
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    validate_configs: ConfigValidator
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    supported_features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_FEATURES)
