@@ -8,6 +8,8 @@ class ReadableFile(Protocol):
 
     def read_at(self, position: int, length: int) -> bytes: ...
 
+    def is_cached(self, position: int, length: int) -> bool: ...
+
 
 class FileRegion(NamedTuple):
     """`length` bytes of `file` from `position`. Holding the region keeps the file open."""

@@ -1,0 +1,41 @@
+"""A produce with acks=all that waits until every in-sync replica has its records."""
+
+from collections.abc import Callable
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.core.purgatory import Operation
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+class DelayedProduce(Operation):
+    def __init__(
+        self,
+        waiting: list[tuple[HostedPartition, int]],
+        finished: Callable[[dict[HostedPartition, KafkaError]], None],
+    ) -> None:
+        super().__init__()
+        self._waiting = waiting
+        self._finished = finished
+        self._failed: dict[HostedPartition, KafkaError] = {}
+
+    def try_complete(self, now_ms: int) -> bool:
+        still_waiting = []
+        for partition, required_offset in self._waiting:
+            try:
+                if not partition.leader.is_acknowledged(required_offset):
+                    still_waiting.append((partition, required_offset))
+            except KafkaError as error:
+                self._failed[partition] = error
+        self._waiting = still_waiting
+        if still_waiting:
+            return False
+        self._finished(self._failed)
+        return True
+
+    def on_expire(self, now_ms: int) -> None:
+        for partition, required_offset in self._waiting:
+            self._failed[partition] = KafkaError(
+                ErrorCode.request_timed_out,
+                f"{partition.topic_partition} was not replicated to offset {required_offset} in time",
+            )
+        self._finished(self._failed)

@@ -1,0 +1,155 @@
+"""Reading what a fetch asks for, within its limits, and waiting where there is too little.
+
+The limits are Kafka's: a partition gives at most its own maximum, the response at most `max_bytes`, but the first
+batch of the first partition that has any is returned whole, however large, so that a consumer always gets on (KIP-74).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.partition_host import PartitionHost
+from ottla.core.fetch_session import FetchContext, PartitionResult, SessionPartition
+from ottla.core.purgatory import Operation
+from ottla.model.errors import KafkaError
+from ottla.model.region import FileRegion
+from ottla.protocol.fetch_codec import (
+    EpochEndOffset,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+
+_CONSUMER = -1
+
+
+class FetchRead(NamedTuple):
+    """A result for each partition of the request, and whether it should be sent at once whatever its size."""
+
+    results: list[PartitionResult]
+    size: int
+    is_urgent: bool
+
+    def regions(self) -> list[FileRegion]:
+        return [response.records for _, response in self.results if isinstance(response.records, FileRegion)]
+
+
+class FetchReader:
+    """Reads the partitions of one request, as often as it takes."""
+
+    def __init__(
+        self, host: PartitionHost, request: FetchRequest, context: FetchContext, max_bytes: int
+    ) -> None:
+        self._host = host
+        self._request = request
+        self._context = context
+        self._max_bytes = max_bytes
+        self._is_follower = request.replica_id >= 0
+
+    def read(self) -> FetchRead:
+        left = self._max_bytes
+        size = 0
+        is_urgent = False
+        results: list[PartitionResult] = []
+        for partition in self._context.partitions:
+            try:
+                response = self._read_partition(partition, left, size == 0)
+            except KafkaError as error:
+                response = FetchPartitionResponse(partition.request.index, int(error.code))
+                is_urgent = True
+            records = response.records
+            if isinstance(records, FileRegion):
+                size += records.length
+                left = max(0, left - records.length)
+            if response.diverging_epoch is not None:
+                is_urgent = True
+            results.append((partition, response))
+        return FetchRead(results, size, is_urgent)
+
+    def _read_partition(self, partition: SessionPartition, left: int, at_least_one: bool) -> FetchPartitionResponse:
+        asked = partition.request
+        hosted = self._host.find(partition.topic.name, partition.topic.topic_id, asked.index)
+        leader = hosted.leader
+        leader.check_epoch(asked.current_leader_epoch)
+        if asked.last_fetched_epoch >= 0:
+            diverging = leader.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
+            if diverging is not None:
+                return FetchPartitionResponse(
+                    asked.index,
+                    0,
+                    leader.high_watermark,
+                    leader.last_stable_offset,
+                    leader.log_start_offset,
+                    diverging_epoch=EpochEndOffset(*diverging),
+                )
+        found = hosted.fetch(
+            asked.fetch_offset,
+            min(asked.max_bytes, left),
+            isolation_level=self._request.isolation_level,
+            is_follower=self._is_follower,
+            at_least_one=at_least_one,
+        )
+        return FetchPartitionResponse(
+            asked.index,
+            0,
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            found.aborted,
+            -1,
+            found.region if found.region is not None else b"",
+        )
+
+    def positions(self) -> list[tuple[HostedPartition, int]]:
+        """The partitions that are there, with the offset that each is read from."""
+        found = []
+        for partition in self._context.partitions:
+            try:
+                hosted = self._host.find(partition.topic.name, partition.topic.topic_id, partition.request.index)
+            except KafkaError:
+                continue
+            found.append((hosted, partition.request.fetch_offset))
+        return found
+
+
+class DelayedFetch(Operation):
+    """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there."""
+
+    def __init__(self, reader: FetchReader, request: FetchRequest, finished: Callable[[FetchRead], None]) -> None:
+        super().__init__()
+        self._reader = reader
+        self._min_bytes = request.min_bytes
+        self._isolation_level = request.isolation_level
+        self._is_follower = request.replica_id >= 0
+        self._finished = finished
+        self._positions = reader.positions()
+        self._epochs = [hosted.leader.leader_epoch for hosted, _ in self._positions]
+
+    @property
+    def keys(self) -> Sequence[tuple[str, int] | UUID]:
+        return [hosted.topic_partition for hosted, _ in self._positions]
+
+    def try_complete(self, now_ms: int) -> bool:
+        if not self._may_be_ready():
+            return False
+        read = self._reader.read()
+        if read.size < self._min_bytes and not read.is_urgent:
+            return False
+        self._finished(read)
+        return True
+
+    def on_expire(self, now_ms: int) -> None:
+        self._finished(self._reader.read())
+
+    def _may_be_ready(self) -> bool:
+        isolation_level, is_follower = self._isolation_level, self._is_follower
+        for (hosted, offset), epoch in zip(self._positions, self._epochs, strict=True):
+            leader = hosted.leader
+            if (
+                leader.fetch_limit(isolation_level, is_follower=is_follower) > offset
+                or offset < leader.log_start_offset
+                or leader.leader_epoch != epoch
+                or hosted.is_closed
+            ):
+                return True
+        return False

@@ -1,0 +1,158 @@
+"""Produce, versions 3 to 13.
+
+v9 flexible; v10 tells the new leader (KIP-951); v12 no longer needs partitions added to a transaction first (KIP-890);
+v13 names topics by id (KIP-516). acks: 0 no response at all, 1 the leader has it, -1 every in-sync replica has it.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import Answer
+from ottla.broker.delayed_produce import DelayedProduce
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.pending import Pending
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.produce_codec import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResponse,
+    decode_produce_request,
+    encode_produce_response,
+)
+from ottla.records.validate import InvalidRecords
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+_ACKS = (-1, 0, 1)
+_NO_ERROR = int(ErrorCode.none)
+# Kafka's own admin client may write to internal topics; nobody else.
+_ADMIN_CLIENT_ID = "__admin_client"
+
+
+def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+    version = context.header.api_version
+    request = decode_produce_request(body, version)
+    appended: list[tuple[HostedPartition, int]] = []
+    topics = [_append_topic(broker, context, request, topic, appended) for topic in request.topics]
+    for partition, _ in appended:
+        broker.waiting_room.check(partition.topic_partition)
+    response = ProduceResponse(topics)
+    if request.acks == 0:
+        return _close_on_error(context, response)
+    if request.acks == -1:
+        waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
+        if waiting:
+            return _wait(broker, context, request, response, waiting)
+    return context.respond(encode_produce_response(response, version))
+
+
+def _append_topic(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: ProduceTopic,
+    appended: list[tuple[HostedPartition, int]],
+) -> ProduceTopicResponse:
+    results = []
+    for partition in topic.partitions:
+        try:
+            results.append(_append_partition(broker, context, request, topic, partition, appended))
+        except KafkaError as error:
+            record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
+            results.append(
+                ProducePartitionResponse(
+                    partition.index, int(error.code), -1, -1, -1, record_errors, error.message, None
+                )
+            )
+    return ProduceTopicResponse(topic.name, topic.topic_id, results)
+
+
+def _append_partition(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: ProduceTopic,
+    data: ProducePartition,
+    appended: list[tuple[HostedPartition, int]],
+) -> ProducePartitionResponse:
+    if request.acks not in _ACKS:
+        raise KafkaError(ErrorCode.invalid_required_acks, f"acks={request.acks} is none of -1, 0 and 1")
+    hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
+    if hosted.is_internal and context.header.client_id != _ADMIN_CLIENT_ID:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"clients may not write to the internal topic {topic.name}"
+        )
+    if data.records is None:
+        raise KafkaError(
+            ErrorCode.invalid_record, f"no records were sent for partition {hosted.topic_partition}"
+        )
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served by this version of Ottla")
+    plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
+    appended.append((hosted, plan.last_offset + 1))
+    return ProducePartitionResponse(
+        data.index,
+        _NO_ERROR,
+        plan.first_offset,
+        plan.log_append_time_ms,
+        hosted.leader.log_start_offset,
+        [],
+        None,
+        None,
+    )
+
+
+def _wait(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[tuple[HostedPartition, int]],
+) -> Pending[Answer]:
+    pending: Pending[Answer] = Pending()
+
+    def finished(failed: dict[HostedPartition, KafkaError]) -> None:
+        final = _with_failures(response, failed)
+        pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
+
+    broker.waiting_room.wait(
+        DelayedProduce(waiting, finished),
+        [partition.topic_partition for partition, _ in waiting],
+        request.timeout_ms,
+    )
+    return pending
+
+
+def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, KafkaError]) -> ProduceResponse:
+    """The response with the errors of those partitions whose records were not acknowledged in the end."""
+    if not failed:
+        return response
+    errors = {(p.topic_partition.topic, p.topic_partition.partition): error for p, error in failed.items()}
+    by_id = {(p.topic_id, p.topic_partition.partition): error for p, error in failed.items()}
+
+    def replaced(topic: ProduceTopicResponse, result: ProducePartitionResponse) -> ProducePartitionResponse:
+        error = errors.get((topic.name or "", result.index)) or (
+            by_id.get((topic.topic_id, result.index)) if topic.topic_id is not None else None
+        )
+        if error is None:
+            return result
+        return result._replace(error_code=int(error.code), error_message=error.message)
+
+    return response._replace(
+        topics=[
+            topic._replace(partitions=[replaced(topic, result) for result in topic.partitions])
+            for topic in response.topics
+        ]
+    )
+
+
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> Answer:
+    # With acks=0 nobody reads an error. As Kafka does, the connection closes, so that the producer looks again
+    # for the leader instead of sending into the void.
+    if any(result.error_code for topic in response.topics for result in topic.partitions):
+        context.connection.close()
+    return None

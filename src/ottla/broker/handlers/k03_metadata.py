@@ -1,0 +1,124 @@
+"""Metadata, versions 0 to 13.
+
+v1 null means all topics (v0: an empty list does); v4 auto-creation is the client's choice (KIP-204); v5 offline
+replicas; v7 leader epochs; v8 authorized operations (KIP-430; the cluster's moved to DescribeCluster in v11);
+v10 and v12 topics by id (KIP-516); v13 a top-level error (KIP-1102).
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.dispatch import RequestContext
+from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
+from ottla.core.controller.topic_names import topic_name_problem
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topics import is_internal
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> MetadataRequest:
+    if version == 0 and not request.topics:
+        return MetadataRequest(
+            topics=None, allow_auto_topic_creation=True, include_topic_authorized_operations=False
+        )
+    return request
+
+
+async def handle(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    errors: dict[str, ErrorCode] = {}
+    if request.topics and request.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable"):
+        errors = await _create_missing(broker, request.topics)
+    image = broker.image
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None:
+        topics = [_describe_topic(image, topic, operations) for topic in image.topics.values()]
+    else:
+        topics = [_find_topic(image, wanted, operations, errors) for wanted in request.topics]
+    return MetadataResponse(
+        throttle_time=timedelta(),
+        brokers=tuple(
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in broker.nodes_as_seen_by(context.connection.stream)
+        ),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_as_seen_by_clients(),
+        topics=tuple(topics),
+        error_code=ErrorCode.none,
+    )
+
+
+async def _create_missing(
+    broker: "Broker", wanted: tuple[MetadataRequestTopic, ...]
+) -> dict[str, ErrorCode]:
+    """Creates the topics that are not there, and answers with the errors of those that could not be."""
+    errors: dict[str, ErrorCode] = {}
+    for topic in wanted:
+        if topic.name is not None and topic.name not in broker.image.topics:
+            if topic_name_problem(topic.name) is not None:
+                continue
+            try:
+                await broker.create_topic_automatically(topic.name)
+            except KafkaError as error:
+                errors[topic.name] = error.code
+    return errors
+
+
+def _find_topic(
+    image: MetadataImage, wanted: MetadataRequestTopic, operations: int, errors: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if wanted.name is None:
+        by_id = None if wanted.topic_id is None else image.topics_by_id.get(wanted.topic_id)
+        if by_id is None:
+            return _no_topic(ErrorCode.unknown_topic_id, None, wanted.topic_id)
+        return _describe_topic(image, by_id, operations)
+    found = image.topics.get(wanted.name)
+    if found is not None:
+        return _describe_topic(image, found, operations)
+    if topic_name_problem(wanted.name) is not None:
+        return _no_topic(ErrorCode.invalid_topic_exception, wanted.name, None)
+    return _no_topic(errors.get(wanted.name, ErrorCode.unknown_topic_or_partition), wanted.name, None)
+
+
+def _no_topic(error: ErrorCode, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:
+    internal = name is not None and is_internal(name)
+    return MetadataResponseTopic(
+        error_code=error, name=name, topic_id=topic_id, is_internal=internal, partitions=()
+    )
+
+
+def _describe_topic(image: MetadataImage, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=tuple(
+            _describe_partition(image, index, partition) for index, partition in topic.partitions.items()
+        ),
+        topic_authorized_operations=operations,
+    )
+
+
+def _describe_partition(image: MetadataImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    led = partition.has_leader and image.is_active(partition.leader)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+        partition_index=index,
+        leader_id=partition.leader if led else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=tuple(replica for replica in partition.replicas if not image.is_active(replica)),
+    )

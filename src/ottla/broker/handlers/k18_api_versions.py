@@ -1,0 +1,75 @@
+"""ApiVersions, versions 0 to 4.
+
+v3 flexible, the client tells its software (KIP-511) and the broker its features (KIP-584); v4 features whose lowest
+version is 0. The response header is always v0, and a version that is not known is answered with v0 and error 35.
+"""
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.protocol.api_keys import APIS
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: "Broker", context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= 3:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(part) for part in software):
+            return _response(broker, ErrorCode.invalid_request, with_apis=False)
+        context.connection.client_software = software
+    return _response(broker, ErrorCode.none)
+
+
+def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
+    # Clients before v4 take a supported feature with the lowest version 0 for malformed (KAFKA-17011).
+    if version >= 4:
+        return response
+    return ApiVersionsResponse(
+        error_code=response.error_code,
+        api_keys=response.api_keys,
+        throttle_time=response.throttle_time,
+        supported_features=tuple(f for f in response.supported_features if f.min_version > 0),
+        finalized_features_epoch=response.finalized_features_epoch,
+        finalized_features=response.finalized_features,
+    )
+
+
+def unsupported_version(broker: "Broker") -> ApiVersionsResponse:
+    return _response(broker, ErrorCode.unsupported_version)
+
+
+def _response(broker: "Broker", error: ErrorCode, *, with_apis: bool = True) -> ApiVersionsResponse:
+    image = broker.image
+    apis = APIS.items() if with_apis else ()
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=tuple(
+            ApiVersion(api_key=key.value, min_version=spec.min_version, max_version=spec.max_version)
+            for key, spec in apis
+        ),
+        throttle_time=timedelta(),
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(broker.supported_features.items())
+        ),
+        finalized_features_epoch=broker.quorum.committed_offset,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ),
+    )

@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-279, KIP-320): where an epoch of this log ends."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        throttle_time=timedelta(),
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(_end_of_epoch(broker, topic.topic, wanted) for wanted in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _end_of_epoch(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        hosted = broker.partitions.find(topic, None, wanted.partition)
+        hosted.leader.check_epoch(wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    epoch, end_offset = hosted.log.epochs.end_offset_for(wanted.leader_epoch, hosted.leader.log_end_offset)
+    return EpochEndOffset(
+        error_code=ErrorCode.none, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+    )

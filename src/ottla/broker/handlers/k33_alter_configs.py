@@ -1,0 +1,39 @@
+"""AlterConfigs, versions 0 to 2 (KIP-133): the configs given replace all that the resource has."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
+
+from ottla.broker.dispatch import RequestContext
+from ottla.core.controller.commands import AlterConfigs
+from ottla.core.controller.image import ConfigResource
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+async def handle(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    command = AlterConfigs(
+        tuple(
+            (
+                ConfigResource(resource.resource_type, resource.resource_name),
+                tuple((config.name, config.value) for config in resource.configs),
+            )
+            for resource in request.resources
+        ),
+        validate_only=request.validate_only,
+    )
+    return AlterConfigsResponse(
+        throttle_time=timedelta(),
+        responses=tuple(
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+            for resource, error in await broker.quorum.submit(command)
+        ),
+    )

@@ -1,0 +1,46 @@
+"""AlterReplicaLogDirs, versions 1 and 2 (KIP-113): where a replica is to be kept."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            for index in topic.partitions:
+                code = await _move(broker, TopicPartition(topic.name, index), wanted.path)
+                results.setdefault(topic.name, []).append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
+    return AlterReplicaLogDirsResponse(
+        throttle_time=timedelta(),
+        results=tuple(
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=tuple(partitions))
+            for topic, partitions in results.items()
+        ),
+    )
+
+
+async def _move(broker: "Broker", topic_partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        await broker.partitions.move(topic_partition, path)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.none

@@ -1,0 +1,61 @@
+"""DescribeLogDirs, versions 1 to 5 (KIP-113). v2 flexible; v3 a top-level error; v4 space (KIP-827); v5 cordoned."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        throttle_time=timedelta(),
+        error_code=ErrorCode.none,
+        results=tuple(_describe(broker, path, wanted) for path in broker.log_dirs.paths),
+    )
+
+
+def _describe(broker: "Broker", path: str, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if not broker.log_dirs.is_online(path):
+        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
+    total, usable = broker.env.disk.space(path)
+    by_topic: dict[str, list[HostedPartition]] = {}
+    for hosted in broker.partitions:
+        if broker.log_dirs.path_of(hosted.log) == path and (wanted is None or hosted.topic_partition in wanted):
+            by_topic.setdefault(hosted.topic_partition.topic, []).append(hosted)
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.none,
+        log_dir=path,
+        topics=tuple(
+            DescribeLogDirsTopic(
+                name=topic,
+                partitions=tuple(
+                    DescribeLogDirsPartition(
+                        partition_index=hosted.topic_partition.partition,
+                        partition_size=hosted.log.size_bytes,
+                        offset_lag=max(0, hosted.leader.high_watermark - hosted.log.log_end_offset),
+                        is_future_key=False,
+                    )
+                    for hosted in partitions
+                ),
+            )
+            for topic, partitions in by_topic.items()
+        ),
+        total_bytes=total,
+        usable_bytes=usable,
+    )

@@ -1,0 +1,61 @@
+"""DescribeQuorum, versions 0 to 2 (KIP-595, KIP-836). v2 directory ids and the voters' addresses (KIP-853)."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+from kio.schema.describe_quorum.v2.response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(broker: "Broker", context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    asked = [(topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in request.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.unknown_topic_or_partition,
+            error_message=f"only {METADATA_TOPIC}-0 has a quorum to describe",
+            topics=(),
+            nodes=(),
+        )
+    quorum = broker.quorum.describe(broker.env.clock.now_ms())
+    voters = tuple(
+        ReplicaState(
+            replica_id=voter.replica_id,
+            replica_directory_id=voter.directory_id,
+            log_end_offset=voter.log_end_offset,
+            last_fetch_timestamp=voter.last_fetch_timestamp_ms,
+            last_caught_up_timestamp=voter.last_caught_up_timestamp_ms,
+        )
+        for voter in quorum.voters
+    )
+    partition = PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.none,
+        error_message=None,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=voters,
+        observers=(),
+    )
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=(TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        nodes=tuple(
+            Node(node_id=node.node_id, listeners=(Listener(name="CONTROLLER", host=node.host, port=node.port),))
+            for node in broker.nodes_as_seen_by(context.connection.stream)
+        ),
+    )

@@ -1,0 +1,46 @@
+"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778). v1 upgrade types; v2 one error for the whole request."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+
+from ottla.broker.dispatch import RequestContext
+from ottla.core.controller.commands import FeatureUpdate, FeatureUpgradeType, UpdateFeatures
+from ottla.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def lift(request: UpdateFeaturesRequest, as_sent: Any, version: int) -> UpdateFeaturesRequest:
+    if version >= 1:
+        return request
+    updates = tuple(
+        type(new)(
+            feature=new.feature,
+            max_version_level=new.max_version_level,
+            upgrade_type=(
+                FeatureUpgradeType.SAFE_DOWNGRADE if old.allow_downgrade else FeatureUpgradeType.UPGRADE
+            ),
+        )
+        for new, old in zip(request.feature_updates, as_sent.feature_updates, strict=True)
+    )
+    return UpdateFeaturesRequest(timeout=request.timeout, feature_updates=updates, validate_only=False)
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    updates = tuple(
+        FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+        for update in request.feature_updates
+    )
+    results = await broker.quorum.submit(UpdateFeatures(updates, validate_only=request.validate_only))
+    refused = next((error for _, error in results if error.code is not ErrorCode.none), None)
+    return UpdateFeaturesResponse(
+        throttle_time=timedelta(),
+        error_code=ErrorCode.none if refused is None else refused.code,
+        error_message=None if refused is None else refused.message,
+    )

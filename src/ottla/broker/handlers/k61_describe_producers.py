@@ -1,0 +1,57 @@
+"""DescribeProducers, version 0 (KIP-664): the producers that a partition remembers."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        throttle_time=timedelta(),
+        topics=tuple(
+            TopicResponse(
+                name=topic.name,
+                partitions=tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+    try:
+        hosted = broker.partitions.find(topic, None, index)
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message, active_producers=()
+        )
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        active_producers=tuple(
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.current_txn_first_offset,
+            )
+            for entry in hosted.log.producers.entries()
+        ),
+    )

@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions, version 0 (KIP-966): topics page by page, with the eligible leader replicas."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+from ottla.broker.authorized_operations import TOPIC_OPERATIONS
+from ottla.broker.dispatch import RequestContext
+from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
+from ottla.core.controller.topic_names import topic_name_problem
+from ottla.model.errors import ErrorCode
+from ottla.model.topics import is_internal
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = broker.image
+    wanted = sorted({topic.name for topic in request.topics} or image.topics)
+    first_partition = 0
+    if request.cursor is not None:
+        cursor = request.cursor
+        wanted = [name for name in wanted if name >= cursor.topic_name]
+        if wanted and wanted[0] == cursor.topic_name:
+            first_partition = cursor.partition_index
+    left = min(request.response_partition_limit, broker.config.get_int("max.request.partition.size.limit"))
+    topics = []
+    next_cursor = None
+    for name in wanted:
+        topic = image.topics.get(name)
+        if topic is None:
+            if request.topics:  # of those that were named; a deleted one is no news to who asks for all
+                topics.append(_no_topic(name))
+            continue
+        if left <= 0:
+            next_cursor = Cursor(topic_name=name, partition_index=first_partition)
+            break
+        indexes = [index for index in topic.partitions if index >= first_partition]
+        topics.append(_describe(image, topic, indexes[:left]))
+        if len(indexes) > left:
+            next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
+            break
+        left -= len(indexes)
+        first_partition = 0
+    return DescribeTopicPartitionsResponse(
+        throttle_time=timedelta(), topics=tuple(topics), next_cursor=next_cursor
+    )
+
+
+def _no_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
+    valid = topic_name_problem(name) is None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception,
+        name=name,
+        topic_id=None,
+        is_internal=is_internal(name),
+        partitions=(),
+    )
+
+
+def _describe(
+    image: MetadataImage, topic: TopicImage, indexes: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=tuple(_describe_partition(image, index, topic.partitions[index]) for index in indexes),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    led = partition.has_leader and image.is_active(partition.leader)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+        partition_index=index,
+        leader_id=partition.leader if led else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=tuple(replica for replica in partition.replicas if not image.is_active(replica)),
+    )

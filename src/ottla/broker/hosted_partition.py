@@ -1,0 +1,182 @@
+"""One partition of this broker: the leader's rules in front of the log's files."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.core.partition.leader import AppendOrigin, AppendPlan, PartitionLeader
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.model.region import FileRegion
+from ottla.model.topics import is_internal
+from ottla.records.header import (
+    BatchHeader,
+    Bytes,
+    check_client_batch,
+    planned_parts,
+    rewrite_header,
+    scan_batches,
+)
+from ottla.records.validate import RecordRules, check_records, recompress
+from ottla.storage.log import Log
+
+logger = logging.getLogger("ottla.partition")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """What a topic asks of records beyond their header; the default asks nothing, and no record is looked at."""
+
+    rules: RecordRules = RecordRules()
+    codec: int | None = None  # None: as the producer sent it
+    codec_level: int | None = None
+
+    @property
+    def looks_into_records(self) -> bool:
+        return self.codec is not None or self.rules != RecordRules()
+
+
+class FetchResult(NamedTuple):
+    """What a fetch of one partition found."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    region: FileRegion | None
+    aborted: list[tuple[int, int]] | None
+
+
+class HostedPartition:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        log: Log,
+        leader: PartitionLeader,
+        record_settings: RecordSettings,
+        on_storage_error: Callable[["HostedPartition", OSError], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader = leader
+        self.record_settings = record_settings
+        self.failure: OSError | None = None
+        self.is_closed = False
+        self.is_internal = is_internal(topic_partition.topic)
+        self._on_storage_error = on_storage_error
+
+    def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
+        """Appends what a client sent for this partition. KafkaError, and nothing is changed, where it is refused."""
+        headers = scan_batches(records)
+        for header in headers:
+            check_client_batch(header)
+        if self.record_settings.looks_into_records:
+            records, headers = self._examine(records, headers, now_ms)
+        plan = self.leader.append(headers, now_ms, required_acks=required_acks)
+        return self._write(plan, records, now_ms)
+
+    def append_internally(self, records: Bytes, now_ms: int) -> AppendPlan:
+        """Appends what a coordinator of this broker wrote."""
+        plan = self.leader.append(
+            scan_batches(records), now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR
+        )
+        return self._write(plan, records, now_ms)
+
+    def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
+        if plan.duplicate:
+            return plan
+        parts = [
+            (header, (rewrite_header if rewritten else planned_parts)(records, position, header))
+            for header, position, rewritten in plan.batches
+        ]
+        self._check_storage()
+        try:
+            self.log.append(parts, now_ms)
+        except OSError as error:
+            self._on_storage_error(self, error)
+            raise self._storage_error() from error
+        self.leader.appended(plan, now_ms)
+        return plan
+
+    def _examine(
+        self, records: Bytes, headers: list[BatchHeader], now_ms: int
+    ) -> tuple[Bytes, list[BatchHeader]]:
+        settings = self.record_settings
+        position = 0
+        pieces: list[Bytes] = []
+        for header in headers:
+            check_records(records, position, header, settings.rules, now_ms)
+            if settings.codec is None or settings.codec == header.compression:
+                pieces.append(memoryview(records)[position : position + header.size])
+            else:
+                pieces.append(recompress(records, position, header, settings.codec, settings.codec_level))
+            position += header.size
+        if len(pieces) == 1 and isinstance(pieces[0], memoryview):
+            return records, headers
+        rebuilt = b"".join(pieces)
+        return rebuilt, scan_batches(rebuilt)
+
+    def fetch(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation_level: int,
+        is_follower: bool,
+        at_least_one: bool,
+    ) -> FetchResult:
+        """Reads from `offset`; KafkaError OFFSET_OUT_OF_RANGE beyond what the reader may know of."""
+        leader = self.leader
+        limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
+        self._check_storage()
+        if offset > (leader.log_end_offset if is_follower else leader.high_watermark):
+            raise self._out_of_range(offset)
+        try:
+            region = None
+            if offset < limit or offset < leader.log_start_offset:
+                region = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one).region
+            aborted = None
+            if isolation_level == 1 and not is_follower:
+                aborted = self.log.aborted_transactions(offset, limit) if region is not None else []
+        except OSError as error:
+            self._on_storage_error(self, error)
+            raise self._storage_error() from error
+        return FetchResult(
+            leader.high_watermark, leader.last_stable_offset, leader.log_start_offset, region, aborted
+        )
+
+    def delete_records(self, offset: int) -> int:
+        """Moves the start of the log; the low watermark, before which no replica keeps anything."""
+        self._check_storage()
+        offset = self.leader.delete_records(offset)
+        self.log.delete_records_before(offset)
+        return self.leader.low_watermark
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether `flush.messages` asks for an fsync before what was appended is acknowledged."""
+        return self.log.unflushed_messages >= self.log.config.flush_messages
+
+    def fail(self, error: OSError) -> None:
+        """The disk below is gone: every request is refused from here on."""
+        self.failure = error
+
+    def _check_storage(self) -> None:
+        if self.failure is not None:
+            raise self._storage_error()
+
+    def _storage_error(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"the log directory of {self.topic_partition} has failed: {self.failure}; see the broker's log",
+        )
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"offset {offset} of {self.topic_partition} is not between {self.leader.log_start_offset} and "
+            f"{self.leader.high_watermark}",
+        )

@@ -1,0 +1,178 @@
+"""The partitions that this broker hosts, kept as the metadata image says: opened, led, reconfigured, closed, deleted."""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.topic_settings import TopicSettings, topic_settings
+from ottla.broker.waiting_room import WaitingRoom
+from ottla.core.controller.changes import MetadataChanges
+from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
+from ottla.core.partition.leader import PartitionLeader
+from ottla.env import Env
+from ottla.model.config import BrokerConfig, ResourceType
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.storage.deletion import Deletion
+from ottla.storage.log_dirs import LogDirs
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+logger = logging.getLogger("ottla.partition")
+
+
+class PartitionHost:
+    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom) -> None:
+        self._env = env
+        self._config = config
+        self._log_dirs = log_dirs
+        self._waiting_room = waiting_room
+        self._image = MetadataImage()
+        self._by_name: dict[str, dict[int, HostedPartition]] = {}
+        self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
+        self.deletions: list[Deletion] = []
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        for partitions in self._by_id.values():
+            yield from partitions.values()
+
+    def find(self, name: str | None, topic_id: UUID | None, index: int) -> HostedPartition:
+        """By name or, where that is None, by topic id. KafkaError where the partition is not here."""
+        partitions = self._by_name.get(name) if name is not None else self._by_id.get(topic_id)  # type: ignore[arg-type]
+        if partitions is not None:
+            hosted = partitions.get(index)
+            if hosted is not None:
+                return hosted
+        raise self._not_here(name, topic_id, index)
+
+    def _not_here(self, name: str | None, topic_id: UUID | None, index: int) -> KafkaError:
+        if name is None:
+            topic = None if topic_id is None else self._image.topics_by_id.get(topic_id)
+            if topic is None:
+                return KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with the id {topic_id}")
+        else:
+            topic = self._image.topics.get(name)
+        if topic is None or index not in topic.partitions:
+            return KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"there is no partition {name or topic_id}-{index}"
+            )
+        if self._config.node_id in topic.partitions[index].replicas:
+            return KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the log of {topic.name}-{index} could not be opened; see the broker's log",
+            )
+        return KafkaError(
+            ErrorCode.not_leader_or_follower, f"{topic.name}-{index} is not on broker {self._config.node_id}"
+        )
+
+    def apply(self, changes: MetadataChanges, image: MetadataImage) -> None:
+        """Makes what is hosted equal to `image`; `changes` say where it differs from the image before."""
+        self._image = image
+        for topic in changes.deleted:
+            self._delete_topic(topic)
+        for topic in changes.created:
+            self._host_partitions(topic, topic.partitions)
+        for change in changes.changed:
+            self._host_partitions(change.topic, {part.partition: part.new for part in change.partitions})
+        for resource in changes.configs:
+            if resource.type == ResourceType.TOPIC:
+                self.reconfigure(resource.name)
+
+    def reconfigure(self, topic: str) -> None:
+        """The topic's configs, or defaults of the broker, have changed."""
+        settings = self._settings(topic)
+        for hosted in self._by_name.get(topic, {}).values():
+            hosted.log.config = settings.log
+            hosted.leader.settings = settings.leader
+            hosted.record_settings = settings.records
+
+    def reconfigure_all(self) -> None:
+        for topic in self._by_name:
+            self.reconfigure(topic)
+
+    def _settings(self, topic: str) -> TopicSettings:
+        return topic_settings(self._image.config(ResourceType.TOPIC, topic), self._config)
+
+    def _host_partitions(self, topic: TopicImage, partitions: "dict[int, PartitionImage]") -> None:
+        local = {i: p for i, p in partitions.items() if self._config.node_id in p.replicas}
+        if not local:
+            return
+        settings = self._settings(topic.name)
+        hosted_here = self._by_id.setdefault(topic.topic_id, {})
+        self._by_name[topic.name] = hosted_here
+        for index, partition in local.items():
+            topic_partition = TopicPartition(topic.name, index)
+            hosted = hosted_here.get(index)
+            try:
+                if hosted is None:
+                    log = self._log_dirs.open_partition(
+                        topic_partition, topic.topic_id, settings.log, now_ms=self._env.clock.now_ms()
+                    )
+                    hosted_here[index] = self._new_hosted(topic_partition, topic.topic_id, log, partition, settings)
+                elif hosted.leader.leader_epoch != partition.leader_epoch:
+                    hosted.leader = self._new_leader(hosted.log, partition, settings)
+                    self._waiting_room.check(topic_partition)
+            except OSError as error:
+                logger.error("%s cannot be opened: %s", topic_partition, error)
+
+    def _new_hosted(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        log: "Log",
+        partition: PartitionImage,
+        settings: TopicSettings,
+    ) -> HostedPartition:
+        leader = self._new_leader(log, partition, settings)
+        return HostedPartition(
+            topic_partition, topic_id, log, leader, settings.records, self._on_storage_error
+        )
+
+    def _new_leader(self, log: "Log", partition: PartitionImage, settings: TopicSettings) -> PartitionLeader:
+        return PartitionLeader(
+            log.producers,
+            log.epochs,
+            leader_epoch=partition.leader_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=self._log_dirs.high_watermark(log),
+            local_id=self._config.node_id,
+            replica_ids=partition.replicas,
+            isr=partition.isr,
+            settings=settings.leader,
+            now_ms=self._env.clock.now_ms(),
+        )
+
+    def _delete_topic(self, topic: TopicImage) -> None:
+        partitions = self._by_id.pop(topic.topic_id, {})
+        if self._by_name.get(topic.name) is partitions:
+            del self._by_name[topic.name]
+        for hosted in partitions.values():
+            hosted.is_closed = True
+            try:
+                deletion = self._log_dirs.delete_partition(
+                    hosted.log, self._new_uuid(), now_ms=self._env.clock.now_ms()
+                )
+                self.deletions.append(deletion)
+            except OSError as error:
+                logger.error("the log of %s cannot be deleted: %s", hosted.topic_partition, error)
+            self._waiting_room.check(hosted.topic_partition)
+
+    def _new_uuid(self) -> UUID:
+        return uuid.UUID(int=self._env.random.getrandbits(128), version=4)
+
+    def _on_storage_error(self, hosted: HostedPartition, error: OSError) -> None:
+        """The whole directory is taken offline, as in Kafka: what one file of a disk meets, the others will."""
+        path = self._log_dirs.path_of(hosted.log)
+        if not self._log_dirs.is_online(path):
+            return
+        logger.error("log directory %s fails and is taken offline: %s", path, error)
+        self._log_dirs.take_offline(path, error)
+        for other in list(self):
+            if self._log_dirs.path_of(other.log) == path:
+                other.fail(error)
+                self._waiting_room.check(other.topic_partition)

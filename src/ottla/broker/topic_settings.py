@@ -1,0 +1,62 @@
+"""From a topic's effective configs to what its log, its leader and its record checks need."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.broker.hosted_partition import RecordSettings
+from ottla.core.partition.leader import LeaderSettings
+from ottla.model.config import BrokerConfig, topic_config
+from ottla.records.compression import CODEC_OF_TYPE
+from ottla.records.validate import RecordRules
+from ottla.storage.log_config import INT64_MAX, LogConfig
+
+
+class TopicSettings(NamedTuple):
+    log: LogConfig
+    leader: LeaderSettings
+    records: RecordSettings
+
+
+def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicSettings:
+    configs: dict[str, Any] = topic_config(overrides, broker)
+    policy = frozenset(configs["cleanup.policy"])
+    log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
+    return TopicSettings(
+        log=LogConfig(
+            segment_bytes=configs["segment.bytes"],
+            segment_ms=configs["segment.ms"],
+            segment_jitter_ms=configs["segment.jitter.ms"],
+            index_interval_bytes=configs["index.interval.bytes"],
+            max_index_bytes=configs["segment.index.bytes"],
+            retention_ms=configs["retention.ms"],
+            retention_bytes=configs["retention.bytes"],
+            cleanup_policy=policy,
+            file_delete_delay_ms=configs["file.delete.delay.ms"],
+            flush_messages=configs["flush.messages"],
+            flush_ms=configs["flush.ms"],
+        ),
+        leader=LeaderSettings(
+            max_message_bytes=configs["max.message.bytes"],
+            segment_bytes=configs["segment.bytes"],
+            log_append_time=log_append_time,
+            timestamp_after_max_ms=configs["message.timestamp.after.max.ms"],
+            min_insync_replicas=configs["min.insync.replicas"],
+            replica_lag_time_max_ms=broker.get_int("replica.lag.time.max.ms"),
+            deletes_records="delete" in policy,
+        ),
+        records=_record_settings(configs, policy, log_append_time),
+    )
+
+
+def _record_settings(configs: dict[str, Any], policy: frozenset[str], log_append_time: bool) -> RecordSettings:
+    before = configs["message.timestamp.before.max.ms"]
+    codec = CODEC_OF_TYPE[configs["compression.type"]]
+    return RecordSettings(
+        rules=RecordRules(
+            require_keys="compact" in policy,
+            # The upper bound needs no look at the records: the leader checks it on the header.
+            timestamp_before_max_ms=None if log_append_time or before == INT64_MAX else before,
+        ),
+        codec=codec,
+        codec_level=configs.get(f"compression.{configs['compression.type']}.level"),
+    )

@@ -1,0 +1,51 @@
+"""The shell of the purgatory: one timer of the event loop for every delayed operation of a broker."""
+
+import asyncio
+from collections.abc import Hashable, Iterable
+
+from ottla.core.purgatory import Operation, Purgatory
+from ottla.env.clock import Clock
+
+
+class WaitingRoom:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._purgatory = Purgatory(clock.now_ms())
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._purgatory)
+
+    def wait(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
+        """Lets `operation` wait until a check of one of `keys` completes it, or the time is over."""
+        now_ms = self._clock.now_ms()
+        self._purgatory.watch(operation, keys, now_ms + timeout_ms)
+        self._arm(now_ms)
+
+    def check(self, key: Hashable) -> None:
+        """Something changed under `key`."""
+        self._purgatory.check(key, self._clock.now_ms())
+
+    def cancel(self, operation: Operation) -> None:
+        self._purgatory.cancel(operation)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self, now_ms: int) -> None:
+        """A timer that is due too early costs one idle call; most waits end before theirs, so none is re-armed later."""
+        deadline_ms = self._purgatory.timers.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(max(0, deadline_ms - now_ms) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.now_ms()
+        self._purgatory.expire(now_ms)
+        self._arm(now_ms)

@@ -1,0 +1,7 @@
+"""The topics that the cluster keeps for itself."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS
