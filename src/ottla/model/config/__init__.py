@@ -22,6 +22,7 @@ from ottla.model.config.describe import (
     describe_group_configs,
     describe_topic_configs,
 )
+from ottla.model.config.documentation import documentation_of
 from ottla.model.config.listeners import Endpoint
 from ottla.model.config.properties import parse_properties
 from ottla.model.config.topic import topic_config, topic_config_value
@@ -50,6 +51,7 @@ __all__ = [
     "describe_default_broker_configs",
     "describe_group_configs",
     "describe_topic_configs",
+    "documentation_of",
     "is_list",
     "parse_properties",
     "topic_config",

@@ -184,7 +184,7 @@ def _parse_all(
 
 
 def _allowed(definition: ConfigDef) -> str:
-    allowed = definition.valid.allowed() if definition.valid else ""
+    allowed = definition.valid.allowed() if definition.valid is not None else ""
     if definition.type is ConfigType.BOOLEAN:
         allowed = "[true, false]"
     default = definition.default_text()

@@ -92,7 +92,7 @@ class ConfigDef(NamedTuple):
     def parse(self, text: str | None) -> ConfigValue:
         """The value that `text` means. ValueError, with Kafka's sentence, where it may not be set."""
         value = parse_value(self.name, text, self.type)
-        problem = self.valid.problem(self.name, value) if self.valid else None
+        problem = self.valid.problem(self.name, value) if self.valid is not None else None
         if problem:
             raise ValueError(problem)
         return value

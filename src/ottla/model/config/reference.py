@@ -1,0 +1,64 @@
+"""The page of all configs, docs/configs.md, from their definitions and texts."""
+
+from collections.abc import Iterable
+
+from ottla.model.config.definition import ConfigDef, ConfigType, ResourceType
+from ottla.model.config.definitions import (
+    BROKER_AREAS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+)
+from ottla.model.config.documentation import documentation_of
+from ottla.model.config.synonyms import TOPIC_SYNONYMS
+
+_INTRODUCTION = """\
+# Configs
+
+Every config of Apache Kafka 4.3, with Kafka's name, type and default. Ottla's own names begin with `ottla.`.
+This page is written by `ottla configs reference`.
+
+- A broker reads its configs from `--config server.properties` and `--set name=value`. An unknown name or a value that
+  is not allowed is refused at start.
+- *Update* says what can be changed while a broker runs, by `ottla configs set`: nothing (read-only), this broker's
+  value (per-broker), or also the value of all brokers (cluster-wide).
+- `node.id`, `process.roles` and `controller.listener.names`, which Kafka requires, have defaults here, so that a
+  single node needs no file. `ottla serve` listens on 127.0.0.1:9092 and keeps its data in `./data` unless it is told
+  otherwise.
+"""
+
+
+def reference_markdown() -> str:
+    parts = [_INTRODUCTION, "## Topic configs\n", _table(ResourceType.TOPIC, TOPIC_CONFIGS.values())]
+    parts += ["## Group configs\n", _table(ResourceType.GROUP, GROUP_CONFIGS.values())]
+    parts += ["## Client metrics\n", _table(ResourceType.CLIENT_METRICS, CLIENT_METRICS_CONFIGS.values())]
+    parts.append("## Broker configs\n")
+    for area, configs in BROKER_AREAS.items():
+        parts += [f"### {area}\n", _table(ResourceType.BROKER, configs)]
+    return "\n".join(parts)
+
+
+def _table(resource_type: ResourceType, configs: Iterable[ConfigDef]) -> str:
+    last = {ResourceType.TOPIC: " broker config |", ResourceType.BROKER: " update |"}.get(resource_type, "")
+    lines = [f"| name | type | default | allowed |{last} what it is |"]
+    lines.append("| --- " * (lines[0].count("|") - 1) + "|")
+    for config in configs:
+        cells = [f"`{config.name}`", config.type.name.lower(), _default(config), _allowed(config)]
+        if resource_type is ResourceType.TOPIC:
+            cells.append(", ".join(f"`{name}`" for name, _ in TOPIC_SYNONYMS.get(config.name, ())))
+        elif resource_type is ResourceType.BROKER:
+            cells.append(config.scope.value)
+        cells.append(documentation_of(resource_type, config.name) or "")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(config: ConfigDef) -> str:
+    text = config.default_text()
+    return f"`{text}`" if text else ("null" if text is None else "")
+
+
+def _allowed(config: ConfigDef) -> str:
+    if config.type is ConfigType.BOOLEAN:
+        return "true, false"
+    return config.valid.allowed() if config.valid is not None else ""
