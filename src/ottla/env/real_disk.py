@@ -214,8 +214,9 @@ class RealDisk:
     def lock(self, path: str) -> RealDirectoryLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # flock and not fcntl locks: two brokers in one process must exclude each other too.
+            # flock keeps out a second broker of this process; the other kind, which is Apache Kafka's, would not.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
             raise

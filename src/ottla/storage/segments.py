@@ -20,6 +20,9 @@ class _NoFile:
     def read_at(self, position: int, length: int) -> bytes:
         return b""
 
+    def is_cached(self, position: int, length: int) -> bool:
+        return True
+
 
 EMPTY_REGION = FileRegion(_NoFile(), 0, 0)
 

@@ -1,0 +1,165 @@
+"""Shows what is in any file of a data directory, as dictionaries: for `ottla dump-log`."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+from ottla.env.disk import Disk
+from ottla.model.errors import KafkaError
+from ottla.model.ids import uuid_to_string
+from ottla.records.control import ControlType, control_type, read_control_record
+from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from ottla.records.records import Record, iter_records
+from ottla.storage.checkpoints import (
+    CorruptCheckpointError,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_partition_metadata,
+)
+from ottla.storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SWAP_SUFFIX,
+    parse_segment_file,
+)
+from ottla.storage.mapped_index import CorruptIndexError
+from ottla.storage.offset_index import OffsetIndex
+from ottla.storage.producer_snapshots import CorruptSnapshotError, read_snapshot
+from ottla.storage.time_index import TimeIndex
+from ottla.storage.txn_index import read_txn_index
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
+_SNAPSHOT_OF_METADATA_SUFFIX = ".checkpoint"
+
+Entry = dict[str, Any]
+
+
+class UnknownFileError(Exception):
+    """A name that no file of a data directory has."""
+
+
+def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Entry]:
+    """One dictionary per batch (and record, if `records`), index entry, producer or checkpoint line.
+
+    What cannot be read ends the dump with an entry {"kind": "damage", ...}.
+    """
+    name = path.rpartition("/")[2]
+    for suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
+        name = name.removesuffix(suffix)
+    try:
+        yield from _dump(disk, path, name, records)
+    except (CorruptIndexError, CorruptSnapshotError, CorruptCheckpointError, UnicodeDecodeError) as error:
+        yield {"kind": "damage", "reason": str(error)}
+
+
+def _dump(disk: Disk, path: str, name: str, records: bool) -> Iterator[Entry]:
+    base_offset, suffix = parse_segment_file(name) or (0, "")
+    if suffix == ".log" or name.endswith(_SNAPSHOT_OF_METADATA_SUFFIX):
+        return _dump_batches(disk, path, records)
+    if suffix == ".index":
+        return _dump_offset_index(disk, path, base_offset)
+    if suffix == ".timeindex":
+        return _dump_time_index(disk, path, base_offset)
+    if suffix == ".txnindex":
+        return ({"kind": "aborted transaction", **entry._asdict()} for entry in read_txn_index(disk, path))
+    if suffix == ".snapshot":
+        return ({"kind": "producer", **entry._asdict()} for entry in read_snapshot(disk, path))
+    if name == LEADER_EPOCH_CHECKPOINT:
+        return (
+            {"kind": "leader epoch", "epoch": epoch, "start_offset": start_offset}
+            for epoch, start_offset in read_epoch_checkpoint(disk, path)
+        )
+    if name.endswith(_OFFSET_CHECKPOINT_SUFFIX):
+        return (
+            {"kind": "offset", "topic": topic, "partition": partition, "offset": offset}
+            for (topic, partition), offset in read_offset_checkpoint(disk, path).items()
+        )
+    if name == PARTITION_METADATA:
+        topic_id = read_partition_metadata(disk, path)
+        return iter([{"kind": "partition", "topic_id": topic_id and uuid_to_string(topic_id)}])
+    raise UnknownFileError(
+        f"{path} has no name of Kafka's: expected NNNNNNNNNNNNNNNNNNNN.log, .index, .timeindex, .txnindex or "
+        ".snapshot, a .checkpoint, leader-epoch-checkpoint, an -offset-checkpoint or partition.metadata"
+    )
+
+
+def _dump_batches(disk: Disk, path: str, records: bool) -> Iterator[Entry]:
+    file = disk.open(path)
+    position, end = 0, file.size()
+    while position < end:
+        head = file.read_at(position, HEADER_SIZE)
+        header = read_header(head) if len(head) == HEADER_SIZE else None
+        if header is None or header.magic != MAGIC or not HEADER_SIZE <= header.size <= end - position:
+            yield {"kind": "damage", "position": position, "size": end - position, "reason": "no whole batch"}
+            return
+        data = file.read_at(position, header.size)
+        yield _describe_batch(position, header, crc_matches(data, 0, header))
+        if records:
+            try:
+                for record in iter_records(data):
+                    yield _describe_record(record, header)
+            except KafkaError as error:
+                yield {"kind": "damage", "position": position, "size": header.size, "reason": error.message}
+        position += header.size
+
+
+def _describe_batch(position: int, header: BatchHeader, is_valid: bool) -> Entry:
+    codec = header.compression
+    return {
+        "kind": "batch",
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "count": header.records_count,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "leader_epoch": header.partition_leader_epoch,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+        "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "compression": _CODECS[codec] if codec < len(_CODECS) else f"unknown ({codec})",
+        "position": position,
+        "size": header.size,
+        "magic": header.magic,
+        "crc": header.crc,
+        "is_valid": is_valid,
+    }
+
+
+def _describe_record(record: Record, header: BatchHeader) -> Entry:
+    entry: Entry = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
+    if header.is_control:
+        number = control_type(record)
+        known = number in ControlType.__members__.values()
+        message = read_control_record(record)
+        return {
+            **entry,
+            "control_type": ControlType(number).name if known else f"unknown ({number})",
+            "message": str(message),
+        }
+    return {**entry, "key": record.key, "value": record.value, "headers": list(record.headers)}
+
+
+def _dump_offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
+    for relative, position in _entries(disk, path, OffsetIndex.entry):
+        yield {"kind": "offset index", "offset": base_offset + relative, "position": position}
+
+
+def _dump_time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
+    for timestamp, relative in _entries(disk, path, TimeIndex.entry):
+        yield {"kind": "time index", "timestamp": timestamp, "offset": base_offset + relative}
+
+
+def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
+    """The entries of an index; the room that the active segment's has ahead of them is zeros."""
+    data = disk.read_bytes(path)
+    if len(data) % entry.size:
+        raise CorruptIndexError(f"{path} has {len(data)} bytes, no multiple of {entry.size}")
+    used = data.rstrip(b"\0")
+    yield from entry.iter_unpack(data[: -(-len(used) // entry.size) * entry.size])

@@ -1,0 +1,101 @@
+"""One data directory: its lock, its identity, its checkpoints, and whether it was left in order."""
+
+import contextlib
+import json
+import logging
+from collections.abc import Mapping
+
+from ottla.env.disk import DirectoryLock, Disk
+from ottla.model.ids import TopicPartition
+from ottla.storage.checkpoints import CorruptCheckpointError, read_offset_checkpoint, write_offset_checkpoint
+from ottla.storage.file_names import DELETE_DIR_SUFFIX, parse_partition_dir
+from ottla.storage.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    RefusedDirectoryError,
+    read_meta_properties,
+)
+
+logger = logging.getLogger("ottla.storage")
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+
+class LogDir:
+    """Taking it: locks it, reads it, and removes the clean-shutdown marker, so that a crash from now on shows."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        """Raises RefusedDirectoryError where it is another's, OSError where the disk fails."""
+        self.path = path
+        self._disk = disk
+        disk.make_dirs(path)
+        self._lock = self._take_lock()
+        try:
+            self.meta = read_meta_properties(disk, path)
+            self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+            self.log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
+            self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+            self.partitions: set[TopicPartition] = set()
+            self.deleted_directories: list[str] = []
+            self._list()
+            self.broker_epoch, self.clean_shutdown = self._read_clean_shutdown()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _take_lock(self) -> DirectoryLock:
+        try:
+            return self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise RefusedDirectoryError(
+                f"the data directory {self.path} is in use by another broker: stop that one or choose another directory"
+            ) from None
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(self._disk, f"{self.path}/{name}")
+        except CorruptCheckpointError as error:
+            logger.warning("going on without a checkpoint: %s", error)
+            return {}
+
+    def _list(self) -> None:
+        for name in self._disk.list_dir(self.path):
+            partition = parse_partition_dir(name)
+            if partition is not None:
+                self.partitions.add(partition)
+            elif name.endswith(DELETE_DIR_SUFFIX):
+                self.deleted_directories.append(f"{self.path}/{name}")
+
+    def _read_clean_shutdown(self) -> tuple[int, bool]:
+        """(the broker epoch of the last run or -1, whether that run ended in order)"""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        try:
+            data = self._disk.read_bytes(path)
+        except FileNotFoundError:
+            return -1, False
+        self._disk.remove(path)
+        self._disk.sync_dir(self.path)
+        try:
+            return int(json.loads(data)["brokerEpoch"]), True
+        except (ValueError, KeyError, TypeError):
+            return -1, True  # older brokers left an empty file
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        self._disk.write_atomically(f"{self.path}/{META_PROPERTIES}", meta.encode())
+        self.meta = meta
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_offset_checkpoint(self._disk, f"{self.path}/{name}", offsets)
+
+    def write_clean_shutdown(self, broker_epoch: int) -> None:
+        """The last word of an orderly stop: everything else is on disk."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            self._lock.release()

@@ -1,0 +1,298 @@
+"""The data directories of a broker (`log.dirs`) and the logs in them.
+
+A directory whose disk fails goes offline, its partitions with it; the others go on (KIP-112).
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from ottla.env.disk import Disk
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.storage.deletion import Deletion
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, LogDir
+from ottla.storage.meta_properties import MetaProperties, RefusedDirectoryError
+
+logger = logging.getLogger("ottla.storage")
+
+
+class LogDirs:
+    """Locks every directory. Raises RefusedDirectoryError where one may not be used, or none can be."""
+
+    def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[str, str] = {}  # path -> what happened
+        self._disk = disk
+        self._dirs: list[LogDir] = []
+        self._places: dict[TopicPartition, LogDir] = {}
+        self._deletions: list[Deletion] = []
+        try:
+            for path in paths:
+                self._take(path.rstrip("/") or "/")
+            if not self._dirs:
+                raise RefusedDirectoryError(
+                    "no data directory can be used: "
+                    + "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
+                )
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, path: str) -> None:
+        try:
+            taken = LogDir(self._disk, path)
+        except OSError as error:
+            logger.error("the data directory %s is offline: %s", path, error)
+            self.offline[path] = str(error)
+            return
+        self._dirs.append(taken)
+        for partition in taken.partitions:
+            if partition in self._places:
+                raise RefusedDirectoryError(
+                    f"{partition} lies both in {self._places[partition].path} and in {path}: "
+                    "move the one that is not wanted out of the data directories"
+                )
+            self._places[partition] = taken
+        # Deletions that the last run had begun.
+        self._deletions += [
+            Deletion(0, directory, is_directory=True) for directory in taken.deleted_directories
+        ]
+
+    @property
+    def paths(self) -> list[str]:
+        """Those that are online."""
+        return [log_dir.path for log_dir in self._dirs]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All that have a folder in a directory that is online, opened or not."""
+        return sorted(self._places)
+
+    @property
+    def directory_ids(self) -> dict[str, uuid.UUID]:
+        return {log_dir.path: log_dir.meta.directory_id for log_dir in self._dirs if log_dir.meta is not None}
+
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """As the last run left them."""
+        return {
+            partition: offset
+            for log_dir in self._dirs
+            for partition, offset in log_dir.high_watermarks.items()
+            if partition in self._places
+        }
+
+    @property
+    def last_broker_epoch(self) -> int:
+        """Of the last run, where it ended in order in every directory; else -1 (KIP-966)."""
+        epochs = {log_dir.broker_epoch for log_dir in self._dirs if log_dir.clean_shutdown}
+        ended_in_order = all(log_dir.clean_shutdown for log_dir in self._dirs)
+        return epochs.pop() if ended_in_order and len(epochs) == 1 else -1
+
+    def identify(self, node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None = None) -> str:
+        """The cluster's id, from the directories or else `cluster_id`; directories without identity get one."""
+        from_where = "this broker's configuration"
+        for log_dir in self._dirs:
+            if log_dir.meta is None:
+                continue
+            if log_dir.meta.node_id != node_id:
+                raise RefusedDirectoryError(
+                    f"the data directory {log_dir.path} belongs to node {log_dir.meta.node_id}, and this is node "
+                    f"{node_id}: start with node.id={log_dir.meta.node_id} or choose another directory"
+                )
+            if cluster_id is not None and log_dir.meta.cluster_id != cluster_id:
+                raise RefusedDirectoryError(
+                    f"the data directory {log_dir.path} belongs to cluster {log_dir.meta.cluster_id}, but "
+                    f"{from_where} says {cluster_id}: choose another directory, or set the right cluster id"
+                )
+            cluster_id, from_where = log_dir.meta.cluster_id, log_dir.path
+        if cluster_id is None:
+            raise ValueError("the directories are new, so the cluster's id must be given")
+        for log_dir in self._dirs:
+            if log_dir.meta is None:
+                log_dir.write_meta(MetaProperties(cluster_id, node_id, new_id()))
+        return cluster_id
+
+    @property
+    def known_cluster_id(self) -> str | None:
+        """What the first directory that has an identity says; None where all are new."""
+        return next((log_dir.meta.cluster_id for log_dir in self._dirs if log_dir.meta is not None), None)
+
+    # Logs
+
+    def open(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        topic_id: uuid.UUID | None = None,
+        is_new: bool = False,
+        in_directory: str | None = None,
+    ) -> Log:
+        """The log of `partition`: where it is, or made in `in_directory` or where the fewest partitions are.
+
+        Without `is_new` none is made while a directory is offline: the log may lie there.
+        """
+        if partition in self.logs:
+            return self.logs[partition]
+        log_dir = self._places.get(partition)
+        if log_dir is None:
+            if self.offline and not is_new:
+                raise KafkaError(
+                    ErrorCode.kafka_storage_error,
+                    f"{partition} is in no data directory that is online, and may be in {', '.join(self.offline)}, "
+                    "which is offline. Mend the disk and restart the broker",
+                )
+            log_dir = self._directory_for_new(in_directory)
+        try:
+            log = Log.open(
+                self._disk,
+                f"{log_dir.path}/{partition}",
+                partition,
+                config,
+                clean_shutdown=log_dir.clean_shutdown,
+                now_ms=now_ms,
+                log_start_offset=log_dir.log_start_offsets.get(partition, 0),
+                recovery_point=log_dir.recovery_points.get(partition, 0),
+                topic_id=topic_id,
+            )
+        except OSError as error:
+            raise self._failed_in(log_dir, partition, error) from error
+        log_dir.partitions.add(partition)
+        self._places[partition] = log_dir
+        self.logs[partition] = log
+        return log
+
+    def _directory_for_new(self, wanted: str | None) -> LogDir:
+        candidates = [log_dir for log_dir in self._dirs if wanted in (None, log_dir.path)]
+        if not candidates:
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{wanted or 'every data directory'} is offline: a new partition has no place",
+            )
+        return min(candidates, key=lambda log_dir: len(log_dir.partitions))
+
+    def directory_of(self, partition: TopicPartition) -> str | None:
+        log_dir = self._places.get(partition)
+        return None if log_dir is None else log_dir.path
+
+    def delete(self, partition: TopicPartition, unique_id: uuid.UUID, now_ms: int) -> None:
+        """Removes an open log; its files go after file.delete.delay.ms."""
+        log = self.logs.pop(partition)
+        log_dir = self._places.pop(partition)
+        for known in (log_dir.recovery_points, log_dir.log_start_offsets, log_dir.high_watermarks):
+            known.pop(partition, None)
+        log_dir.partitions.discard(partition)
+        try:
+            self._deletions.append(log.delete_log(unique_id, now_ms))
+        except OSError as error:
+            raise self._failed_in(log_dir, partition, error) from error
+
+    def failed(self, partition: TopicPartition, error: OSError) -> KafkaError:
+        """After an OSError in a log: takes its directory offline. Raise what it returns."""
+        return self._failed_in(self._places.get(partition), partition, error)
+
+    def _failed_in(self, log_dir: LogDir | None, partition: TopicPartition, error: OSError) -> KafkaError:
+        if log_dir is not None and log_dir.path not in self.offline:
+            logger.error(
+                "the data directory %s goes offline with %d partitions: %s",
+                log_dir.path,
+                len(log_dir.partitions),
+                error,
+            )
+            self._take_offline(log_dir, error)
+        place = log_dir.path if log_dir is not None else "its data directory"
+        return KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"{partition} is not available: {place} is offline ({error}). Mend the disk and restart the broker",
+        )
+
+    def _take_offline(self, log_dir: LogDir, error: OSError) -> None:
+        self.offline[log_dir.path] = str(error)
+        self._dirs.remove(log_dir)
+        for partition in log_dir.partitions:
+            # The log stays in the hands of who has it, and answers with its own errors; nobody finds it here.
+            self.logs.pop(partition, None)
+            self._places.pop(partition, None)
+        log_dir.release()
+
+    # Background work
+
+    def due_deletions(self, now_ms: int) -> list[Deletion]:
+        """Takes out what is to be removed by now; the caller performs it in a worker."""
+        due = [deletion for deletion in self._deletions if deletion.due_ms <= now_ms]
+        self._deletions = [deletion for deletion in self._deletions if deletion.due_ms > now_ms]
+        for log in self.logs.values():
+            if log.deletions:
+                due += log.due_deletions(now_ms)
+        return due
+
+    def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.logs.items()})
+
+    def checkpoint_log_start_offsets(self) -> None:
+        self._checkpoint(LOG_START_OFFSETS, {tp: log.log_start_offset for tp, log in self.logs.items()})
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        self._checkpoint(HIGH_WATERMARKS, high_watermarks)
+
+    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        for log_dir in list(self._dirs):
+            # Partitions that nobody has opened in this run keep what the last one wrote.
+            known = {
+                RECOVERY_POINTS: log_dir.recovery_points,
+                LOG_START_OFFSETS: log_dir.log_start_offsets,
+                HIGH_WATERMARKS: log_dir.high_watermarks,
+            }[name]
+            present = {
+                partition: offsets.get(partition, known.get(partition, 0)) for partition in log_dir.partitions
+            }
+            if name == LOG_START_OFFSETS:
+                # As Kafka: only where the names of the files do not say it.
+                present = {
+                    tp: offset for tp, offset in present.items() if self._is_within_segment(tp, offset)
+                }
+            if present == known:
+                continue
+            try:
+                log_dir.write_checkpoint(name, present)
+            except OSError as error:
+                logger.error("the data directory %s goes offline: %s", log_dir.path, error)
+                self._take_offline(log_dir, error)
+                continue
+            known.clear()
+            known.update(present)
+
+    def _is_within_segment(self, partition: TopicPartition, log_start_offset: int) -> bool:
+        log = self.logs.get(partition)
+        return log is None or log_start_offset > log.segments.base_offsets[0]
+
+    def close(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """An orderly stop: flushes and closes every log, writes the checkpoints, and last the marker of it."""
+        for partition, log in list(self.logs.items()):
+            try:
+                log.close(clean=True)
+            except OSError as error:
+                self.failed(partition, error)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks(high_watermarks)
+        for log_dir in self._dirs:
+            if log_dir.clean_shutdown or log_dir.partitions <= self.logs.keys():
+                try:
+                    log_dir.write_clean_shutdown(broker_epoch)
+                except OSError as error:
+                    logger.error("%s is not marked as cleanly shut down: %s", log_dir.path, error)
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of everything at once, as a crash would."""
+        for log in self.logs.values():
+            log.close(clean=False)
+        self.logs.clear()
+        for log_dir in self._dirs:
+            log_dir.release()
