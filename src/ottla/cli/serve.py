@@ -1,0 +1,94 @@
+"""`ottla serve`: turns options and a properties file into a broker's configuration, and runs the broker."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.model.config import BrokerConfig, ConfigError
+
+BAD_CONFIG = 2
+DEFAULT_DATA = "data"
+DEFAULT_LISTEN = "127.0.0.1:9092"
+DESCRIPTION = "Run a broker. Prints `ready HOST:PORT` when it serves; SIGTERM or Ctrl-C stops it cleanly."
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Returns the exit code: 0 after a clean stop, 2 for a configuration that is refused."""
+    options = parser().parse_args(arguments)
+    try:
+        config = broker_config(options)
+    except ConfigError as error:
+        print("ottla serve: the configuration is refused:", file=sys.stderr)
+        for problem in error.problems:
+            print(f"  {problem}", file=sys.stderr)
+        return BAD_CONFIG
+    from ottla.broker.node import run_broker
+
+    return run_broker(config)
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(prog="ottla serve", description=DESCRIPTION, allow_abbrev=False)
+    add = result.add_argument
+    add("--data", metavar="DIR", help=f"keep the data in this folder: log.dirs (default: {DEFAULT_DATA})")
+    add("--listen", metavar="HOST:PORT", help=f"listen here; port 0 picks a free one (default: {DEFAULT_LISTEN})")
+    add("--node-id", metavar="N", help="the number of this node in the cluster: node.id (default: 1)")
+    add("--config", metavar="FILE", help="a server.properties, in Kafka's format and with Kafka's names")
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one config over the file's; may be repeated",
+    )
+    add("--log-format", metavar="FORMAT", help="how to log, text or json: ottla.log.format (default: text)")
+    add("--log-level", metavar="LEVEL", help="debug, info, warning or error: ottla.log.level (default: info)")
+    return result
+
+
+def broker_config(options: argparse.Namespace) -> BrokerConfig:
+    """The named options are stronger than --set, and --set than the file. Raises ConfigError."""
+    file_text = _read(options.config) if options.config else ""
+    overrides = dict(_split(pair) for pair in options.set)
+    for name, value in (
+        ("log.dirs", options.data),
+        ("listeners", _listener(options.listen) if options.listen else None),
+        ("node.id", options.node_id),
+        ("ottla.log.format", options.log_format),
+        ("ottla.log.level", options.log_level),
+    ):
+        if value is not None:
+            overrides[name] = value
+    config = BrokerConfig.load(file_text, overrides)
+    missing = {}
+    if not config.is_set("log.dirs") and not config.is_set("log.dir"):
+        missing["log.dirs"] = DEFAULT_DATA
+    if not config.is_set("listeners"):
+        missing["listeners"] = _listener(DEFAULT_LISTEN)
+    return BrokerConfig.load(file_text, overrides | missing) if missing else config
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"--config {path} cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"--config {path} is not a text file in UTF-8: {error}"]) from None
+
+
+def _split(pair: str) -> tuple[str, str]:
+    name, separator, value = pair.partition("=")
+    if not separator or not name.strip():
+        raise ConfigError([f"--set {pair}: expected NAME=VALUE, e.g. --set num.partitions=3"])
+    return name.strip(), value
+
+
+def _listener(address: str) -> str:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        raise ConfigError([f"--listen {address}: expected HOST:PORT, e.g. --listen {DEFAULT_LISTEN}"])
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return f"PLAINTEXT://{host}:{port}"
