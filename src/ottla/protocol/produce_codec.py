@@ -125,7 +125,7 @@ def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
                 position = end
             position = position + 1 if body[position] == 0 else skip_tags(body, position)
             partitions.append(ProducePartition(index, records))
-        position = skip_tags(body, position)
+        position = position + 1 if body[position] == 0 else skip_tags(body, position)
         topics.append(ProduceTopic(name, topic_id, partitions))
     finish(body, skip_tags(body, position))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
