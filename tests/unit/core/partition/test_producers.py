@@ -1,11 +1,11 @@
 """KIP-98, KIP-360: idempotent and transactional producers as one partition sees them."""
 
 import pytest
+from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.producers import CompletedTxn, Duplicate, ProducerEntry, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
-from tests.unit.core.partition.batches import batch, marker
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -148,9 +148,7 @@ def test_a_decided_transaction_is_unstable_until_its_marker_is_below_the_high_wa
 def test_the_first_unstable_offset_is_that_of_the_oldest_transaction() -> None:
     table = ProducerStateTable()
     for producer_id in (1, 2, 3):
-        append(
-            table, batch(offset=10 * producer_id, producer_id=producer_id, sequence=0, transactional=True)
-        )
+        append(table, batch(offset=10 * producer_id, producer_id=producer_id, sequence=0, transactional=True))
     completed = table.complete(marker(offset=40, producer_id=2), commit=True, coordinator_epoch=0)
     assert completed is not None
     assert table.last_stable_offset(completed) == 10
@@ -166,7 +164,9 @@ def test_the_first_unstable_offset_is_that_of_the_oldest_transaction() -> None:
 
 def test_a_marker_without_data_completes_nothing_but_moves_the_epoch() -> None:
     table = filled()
-    assert table.complete(marker(offset=102, producer_id=7, epoch=1), commit=False, coordinator_epoch=0) is None
+    assert (
+        table.complete(marker(offset=102, producer_id=7, epoch=1), commit=False, coordinator_epoch=0) is None
+    )
     assert table.first_unstable_offset() is None
     assert refusal(table, batch(producer_id=7, sequence=2)).code is ErrorCode.invalid_producer_epoch
     assert table.check(batch(producer_id=7, epoch=1, sequence=0)) is None

@@ -3,11 +3,11 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.producers import Duplicate, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
-from tests.unit.core.partition.batches import batch, marker
 
 SEQUENCES = 2**31
 producer_ids = st.integers(0, 2)
@@ -106,9 +106,12 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
     ) -> None:
         data = self.oracle.data(producer_id)
         following = (data[-1].last_sequence + 1) % SEQUENCES if data else 0
-        sequence = {"next": following, "zero": 0, "gap": (following + 3) % SEQUENCES, "top": SEQUENCES - 2}.get(
-            guess, 0
-        )
+        sequence = {
+            "next": following,
+            "zero": 0,
+            "gap": (following + 3) % SEQUENCES,
+            "top": SEQUENCES - 2,
+        }.get(guess, 0)
         if guess == "retry" and data:
             retried = data[-min(back, len(data))]
             sequence, count = retried.base_sequence, retried.records_count

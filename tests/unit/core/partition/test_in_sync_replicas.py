@@ -1,0 +1,268 @@
+"""Seed 000: in-sync replicas, the high watermark, and who may join or must leave."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.core.partition.batches import batch
+
+from ottla.core.partition.epochs import LeaderEpochCache
+from ottla.core.partition.leader import Effects, LeaderSettings, PartitionLeader
+from ottla.core.partition.producers import ProducerStateTable
+from ottla.model.errors import ErrorCode, KafkaError
+
+LAG_MAX_MS = 30_000
+
+
+def leader_of(
+    *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, log_end_offset: int = 0, now_ms: int = 0
+) -> PartitionLeader:
+    return PartitionLeader(
+        ProducerStateTable(),
+        LeaderEpochCache(),
+        leader_epoch=5,
+        log_start_offset=0,
+        log_end_offset=log_end_offset,
+        high_watermark=0,
+        local_id=1,
+        replica_ids=[1, 2, 3],
+        isr=isr,
+        settings=LeaderSettings(min_insync_replicas=min_isr, replica_lag_time_max_ms=LAG_MAX_MS),
+        now_ms=now_ms,
+    )
+
+
+def append(leader: PartitionLeader, count: int, now_ms: int = 0) -> Effects:
+    return leader.appended(leader.append([batch(count=count)], now_ms, required_acks=1), now_ms)
+
+
+def fetch(leader: PartitionLeader, replica_id: int, offset: int, now_ms: int = 0) -> Effects:
+    return leader.on_fetch(replica_id, offset, 5, now_ms, log_start_offset=0)
+
+
+def test_the_high_watermark_is_the_smallest_log_end_offset_of_the_isr() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    assert leader.high_watermark == 0
+    fetch(leader, 2, 10)
+    assert leader.high_watermark == 0
+    assert fetch(leader, 3, 4).high_watermark_moved
+    assert leader.high_watermark == 4
+    assert not fetch(leader, 3, 4).high_watermark_moved
+    fetch(leader, 3, 10)
+    assert leader.high_watermark == 10
+
+
+def test_the_high_watermark_never_moves_back() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    fetch(leader, 3, 2)
+    assert leader.high_watermark == 10
+
+
+def test_a_follower_that_is_not_in_the_isr_does_not_hold_the_high_watermark_back() -> None:
+    leader = leader_of(isr=(1, 2), now_ms=100_000)
+    append(leader, 10, 100_000)
+    fetch(leader, 2, 10, 100_000)
+    assert leader.high_watermark == 10
+
+
+def test_the_high_watermark_waits_for_a_follower_that_is_caught_up_and_about_to_join() -> None:
+    leader = leader_of(isr=(1, 2), now_ms=100_000)
+    assert fetch(leader, 3, 0, 100_000).proposed_isr == (1, 2, 3)
+    leader.replicas.withdraw_proposal()
+    append(leader, 10, 100_000)
+    fetch(leader, 2, 10, 100_000)
+    assert leader.high_watermark == 0
+    fetch(leader, 3, 10, 100_001)
+    assert leader.high_watermark == 10
+
+
+def test_a_follower_joins_when_it_reaches_the_high_watermark_and_the_leaders_epoch() -> None:
+    leader = leader_of(isr=(1,), log_end_offset=20, now_ms=100_000)
+    assert leader.high_watermark == 20
+    assert fetch(leader, 2, 19, 100_000).proposed_isr is None
+    assert fetch(leader, 2, 20, 100_000).proposed_isr == (1, 2)
+
+
+def test_a_follower_behind_the_start_of_the_leaders_epoch_does_not_join() -> None:
+    leader = leader_of(isr=(1, 2), log_end_offset=20)
+    assert leader.high_watermark == 0  # replica 2 has not fetched yet
+    assert fetch(leader, 3, 19).proposed_isr is None
+    assert fetch(leader, 3, 20).proposed_isr == (1, 2, 3)
+
+
+def test_one_proposal_is_on_its_way_at_a_time() -> None:
+    leader = leader_of(isr=(1,))
+    assert fetch(leader, 2, 0).proposed_isr == (1, 2)
+    assert fetch(leader, 3, 0).proposed_isr is None
+    leader.isr_committed((1, 2), 0)
+    assert leader.isr == (1, 2)
+    assert fetch(leader, 3, 0).proposed_isr == (1, 2, 3)
+
+
+def test_a_proposed_replica_counts_for_the_high_watermark_before_the_controller_agrees() -> None:
+    leader = leader_of(isr=(1,))
+    fetch(leader, 2, 0)
+    append(leader, 5, 2 * LAG_MAX_MS)
+    assert leader.replicas.maximal == (1, 2)
+    assert leader.high_watermark == 0
+
+
+def test_a_proposal_to_shrink_does_not_move_the_high_watermark_until_the_controller_agrees() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    fetch(leader, 2, 10)
+    assert leader.tick(LAG_MAX_MS).proposed_isr is None
+    fetch(leader, 2, 10, LAG_MAX_MS + 1)
+    assert leader.tick(LAG_MAX_MS + 1).proposed_isr == (1, 2)
+    assert leader.high_watermark == 0
+    assert leader.isr_committed((1, 2), LAG_MAX_MS + 1).high_watermark_moved
+    assert leader.high_watermark == 10
+
+
+def test_a_follower_with_the_whole_log_stays_in_sync_without_fetching() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    assert leader.tick(100 * LAG_MAX_MS).proposed_isr is None
+
+
+def test_a_follower_that_always_has_what_the_leader_had_at_its_last_fetch_stays_in_sync() -> None:
+    """Under a steady stream of appends a follower never fetches from the very end."""
+    leader = leader_of(isr=(1, 2))
+    fetched = 0
+    for now_ms in range(0, 5 * LAG_MAX_MS, 1000):
+        fetch(leader, 2, fetched, now_ms)
+        fetched = leader.log_end_offset
+        append(leader, 1, now_ms)
+        assert leader.tick(now_ms).proposed_isr is None
+
+
+def test_a_follower_that_fetches_but_falls_ever_further_behind_leaves_the_isr() -> None:
+    leader = leader_of(isr=(1, 2))
+    proposals = []
+    for step in range(40):
+        fetch(leader, 2, step, step * 1000)
+        append(leader, 10, step * 1000)
+        proposals.append(leader.tick(step * 1000).proposed_isr)
+    assert (1,) in proposals
+
+
+def test_acks_all_is_refused_when_the_isr_is_smaller_than_min_insync_replicas() -> None:
+    leader = leader_of(isr=(1,), min_isr=2)
+    with pytest.raises(KafkaError) as caught:
+        leader.append([batch()], 0, required_acks=-1)
+    assert caught.value.code is ErrorCode.not_enough_replicas
+    assert "[1]" in caught.value.message
+    leader.append([batch()], 0, required_acks=1)
+
+
+def test_min_insync_replicas_above_the_replication_factor_means_all_replicas() -> None:
+    leader = leader_of(isr=(1, 2, 3), min_isr=7)
+    leader.append([batch()], 0, required_acks=-1)
+    leader.isr_committed((1, 2), 0)
+    with pytest.raises(KafkaError):
+        leader.append([batch()], 0, required_acks=-1)
+
+
+def test_the_high_watermark_stands_still_under_min_insync_replicas() -> None:
+    leader = leader_of(isr=(1,), min_isr=2)
+    append(leader, 5)
+    assert leader.high_watermark == 0
+
+
+def test_a_produce_whose_isr_shrank_after_the_append_is_told_so() -> None:
+    leader = leader_of(isr=(1, 2), min_isr=2, now_ms=100_000)
+    append(leader, 5, 100_000)
+    fetch(leader, 2, 5, 100_000)
+    assert leader.is_acknowledged(5)
+    leader.isr_committed((1,), 100_000)
+    with pytest.raises(KafkaError) as caught:
+        leader.is_acknowledged(5)
+    assert caught.value.code is ErrorCode.not_enough_replicas_after_append
+
+
+def test_a_fetch_from_a_broker_that_is_no_replica_is_refused() -> None:
+    leader = leader_of()
+    with pytest.raises(KafkaError) as caught:
+        leader.on_fetch(9, 0, 5, 0, log_start_offset=0)
+    assert caught.value.code is ErrorCode.unknown_leader_epoch
+    with pytest.raises(KafkaError) as caught:
+        leader.on_fetch(9, 0, -1, 0, log_start_offset=0)
+    assert caught.value.code is ErrorCode.not_leader_or_follower
+
+
+def test_a_follower_of_another_epoch_moves_nothing() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    with pytest.raises(KafkaError) as caught:
+        leader.on_fetch(2, 10, 4, 0, log_start_offset=0)
+    assert caught.value.code is ErrorCode.fenced_leader_epoch
+    assert leader.replicas.followers[2].log_end_offset == -1
+
+
+def test_followers_may_read_to_the_log_end_and_consumers_to_the_high_watermark() -> None:
+    leader = leader_of()
+    append(leader, 10)
+    assert leader.fetch_limit(0, is_follower=True) == 10
+    assert leader.fetch_limit(0, is_follower=False) == 0
+
+
+def test_the_low_watermark_is_the_smallest_log_start_offset_of_all_replicas() -> None:
+    leader = leader_of(isr=(1, 2, 3))
+    append(leader, 10)
+    for replica_id in (2, 3):
+        leader.on_fetch(replica_id, 10, 5, 0, log_start_offset=0)
+    leader.delete_records(6)
+    assert leader.low_watermark == 0
+    assert not leader.on_fetch(2, 10, 5, 0, log_start_offset=6).low_watermark_moved
+    assert leader.on_fetch(3, 10, 5, 0, log_start_offset=6).low_watermark_moved
+    assert leader.low_watermark == 6
+
+
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5), st.just(0)),
+        st.tuples(st.just("fetch"), st.integers(2, 3), st.integers(0, 8)),
+        st.tuples(st.just("wait"), st.integers(1, 20_000), st.just(0)),
+        st.tuples(st.just("answer"), st.integers(0, 1), st.just(0)),
+    ),
+    max_size=50,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(script=events)
+def test_what_is_below_the_high_watermark_is_on_every_replica_of_the_committed_isr(
+    script: list[tuple[str, int, int]],
+) -> None:
+    leader = leader_of()
+    now_ms = 0
+    fetched = {2: 0, 3: 0}
+    pending: tuple[int, ...] | None = None
+    committed_before = 0
+    for action, number, step in script:
+        effects = Effects()
+        if action == "append":
+            effects = append(leader, number, now_ms)
+        elif action == "fetch":
+            fetched[number] = min(fetched[number] + step, leader.log_end_offset)
+            effects = fetch(leader, number, fetched[number], now_ms)
+        elif action == "wait":
+            now_ms += number
+            effects = leader.tick(now_ms)
+        elif pending is not None:
+            if number:
+                leader.isr_committed(pending, now_ms)
+            else:
+                leader.replicas.withdraw_proposal()
+            pending = None
+        pending = effects.proposed_isr or pending
+        assert leader.high_watermark >= committed_before
+        committed_before = leader.high_watermark
+        for replica_id in leader.isr:
+            if replica_id != 1:
+                assert fetched[replica_id] >= leader.high_watermark
