@@ -1,0 +1,93 @@
+// What kafkajs must find in a broker: `node contract.mjs BOOTSTRAP TOPIC CHECK` prints "ok CHECK" or fails.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+
+// The package is installed in a cache folder, not beside this file.
+const require = createRequire(process.env.KAFKAJS_FROM);
+const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
+
+const [bootstrap, topic, check] = process.argv.slice(2);
+const kafka = new Kafka({ brokers: [bootstrap], clientId: "contract", logLevel: logLevel.ERROR });
+const admin = kafka.admin();
+
+async function until(condition, what) {
+  const deadline = Date.now() + 30_000;
+  while (!(await condition())) {
+    assert(Date.now() < deadline, `waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+async function withProducer(settings, work) {
+  const producer = kafka.producer({ allowAutoTopicCreation: false, ...settings });
+  await producer.connect();
+  try {
+    await work(producer);
+  } finally {
+    await producer.disconnect();
+  }
+}
+
+const numbered = (prefix, count) =>
+  Array.from({ length: count }, (_, n) => ({ partition: 0, key: `k${n}`, value: `${prefix}${n}`, headers: { n: String(n) } }));
+
+const checks = {
+  async produce() {
+    await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
+    await withProducer({}, async (producer) => {
+      const [plain] = await producer.send({ topic, messages: numbered("plain", 100) });
+      assert.equal(plain.baseOffset, "0");
+      const [gzip] = await producer.send({ topic, compression: CompressionTypes.GZIP, messages: numbered("gzip", 100) });
+      assert.equal(gzip.baseOffset, "100");
+    });
+    await withProducer({ idempotent: true, maxInFlightRequests: 1 }, async (producer) => {
+      for (let n = 0; n < 10; n += 1) {
+        const [sent] = await producer.send({ topic, acks: -1, messages: [{ partition: 0, value: `idempotent${n}` }] });
+        assert.equal(sent.baseOffset, String(200 + n));
+      }
+      await producer.send({ topic, messages: [{ partition: 0, key: "tombstone", value: null }] });
+    });
+    const [offsets] = await admin.fetchTopicOffsets(topic);
+    assert.deepEqual([offsets.low, offsets.high], ["0", "211"]);
+  },
+
+  async admin() {
+    const configEntries = [{ name: "retention.ms", value: "60000" }];
+    assert.equal(await admin.createTopics({ topics: [{ topic, numPartitions: 2, configEntries }] }), true);
+    assert.equal(await admin.createTopics({ topics: [{ topic }] }), false);
+    assert((await admin.listTopics()).includes(topic));
+    await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] });
+    const partitionCount = async () => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length;
+    await until(async () => (await partitionCount()) === 3, "the topic has three partitions");
+    const resource = { type: ConfigResourceTypes.TOPIC, name: topic };
+    const retention = async () => {
+      const { resources } = await admin.describeConfigs({ includeSynonyms: true, resources: [resource] });
+      return resources[0].configEntries.find((entry) => entry.configName === "retention.ms").configValue;
+    };
+    assert.equal(await retention(), "60000");
+    await admin.alterConfigs({ resources: [{ ...resource, configEntries: [{ name: "retention.ms", value: "70000" }] }] });
+    await until(async () => (await retention()) === "70000", "retention.ms is altered");
+    assert.equal((await admin.describeCluster()).brokers.length, 1);
+    await admin.deleteTopics({ topics: [topic] });
+    await until(async () => !(await admin.listTopics()).includes(topic), "the topic is gone");
+  },
+
+  async offsets() {
+    await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
+    await withProducer({}, async (producer) => {
+      const messages = [1_000, 2_000, 3_000].map((at) => ({ partition: 0, value: "v", timestamp: String(at) }));
+      await producer.send({ topic, messages });
+    });
+    assert.equal((await admin.fetchTopicOffsetsByTimestamp(topic, 1_500))[0].offset, "1");
+    await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "2" }] });
+    assert.equal((await admin.fetchTopicOffsets(topic))[0].low, "2");
+  },
+};
+
+await admin.connect();
+try {
+  await checks[check]();
+} finally {
+  await admin.disconnect();
+}
+console.log(`ok ${check}`);
