@@ -87,9 +87,11 @@ def opened(cache: FetchSessionCache, *indexes: int, **options: object) -> int:
     return respond(context, now_ms=int(options.get("now_ms", 0))).session_id  # type: ignore[call-overload]
 
 
-def error_of(cache: FetchSessionCache, session_id: int, epoch: int, **options: bool) -> ErrorCode:
+def error_of(
+    cache: FetchSessionCache, session_id: int, epoch: int, *, uses_topic_ids: bool = False
+) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
-        resolve(cache, session_id, epoch, **options)
+        resolve(cache, session_id, epoch, uses_topic_ids=uses_topic_ids)
     return caught.value.code
 
 

@@ -1,6 +1,7 @@
 """Seed 004 section 6: delayed operations complete once, by an event or by their deadline, and leave no trace."""
 
 from collections.abc import Callable
+from functools import partial
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from ottla.core.purgatory import Operation, Purgatory
 class Waiting(Operation):
     """Completes when `is_ready` is set, and writes down what happened to it."""
 
-    def __init__(self, name: str = "", on_try: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str = "", on_try: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self.name = name
         self.on_try = on_try
@@ -75,7 +76,7 @@ def test_operations_on_a_key_are_tried_in_the_order_in_which_they_came() -> None
     purgatory = Purgatory(0)
     tried: list[str] = []
     for name in ("first", "second", "third"):
-        purgatory.watch(Waiting(name, lambda name=name: tried.append(name)), ["a"], 100)
+        purgatory.watch(Waiting(name, partial(tried.append, name)), ["a"], 100)
     purgatory.check("a", 1)
     assert tried == ["first", "second", "third"]
 
@@ -105,7 +106,7 @@ def test_an_operation_that_completes_another_on_its_way_completes_each_once() ->
     purgatory = Purgatory(0)
     second = Waiting("second")
     second.is_ready = True
-    first = Waiting("first", lambda: (purgatory.check("b", 1), None)[1])
+    first = Waiting("first", partial(purgatory.check, "b", 1))
     first.is_ready = True
     purgatory.watch(first, ["a"], 100)
     purgatory.watch(second, ["a", "b"], 100)

@@ -72,13 +72,12 @@ class InSyncReplicas:
         up, it could never reach it and join.
         """
         replicated = leader_end_offset
-        if self.followers:
-            isr = self.maximal
-            for replica_id, follower in self.followers.items():
-                if follower.log_end_offset < replicated and (
-                    replica_id in isr or follower.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
-                ):
-                    replicated = follower.log_end_offset
+        isr = self.maximal
+        for replica_id, follower in self.followers.items():
+            if follower.log_end_offset < replicated and (
+                replica_id in isr or follower.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
+            ):
+                replicated = follower.log_end_offset
         return replicated
 
     def propose_expansion(

@@ -39,7 +39,7 @@ class LeaderSettings:
     timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
-    deletes_records: bool = True  # "delete" is in cleanup.policy
+    deletes_records: bool = True  # not where cleanup.policy is compact alone
 
 
 class PlannedBatch(NamedTuple):
@@ -277,12 +277,14 @@ class PartitionLeader:
         return min(self.log_start_offset, *(follower.log_start_offset for follower in followers.values()))
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        # KIP-966: what fewer than min.insync.replicas have is not committed.
-        if self.is_under_min_isr:
-            return False
-        replicated = self.replicas.replicated_offset(
-            self.log_end_offset, now_ms, self.settings.replica_lag_time_max_ms
-        )
+        replicated = self.log_end_offset
+        if self.replicas.followers:
+            # KIP-966: what fewer than min.insync.replicas have is not committed.
+            if self.is_under_min_isr:
+                return False
+            replicated = self.replicas.replicated_offset(
+                replicated, now_ms, self.settings.replica_lag_time_max_ms
+            )
         if replicated <= self.high_watermark:
             return False
         self.high_watermark = replicated
@@ -362,7 +364,7 @@ class PartitionLeader:
         if not self.settings.deletes_records:
             raise KafkaError(
                 ErrorCode.policy_violation,
-                "records of this partition cannot be deleted: its cleanup.policy does not include delete",
+                "records of this partition cannot be deleted: its cleanup.policy is compact alone",
             )
         if offset == DELETE_TO_HIGH_WATERMARK:
             offset = self.high_watermark
