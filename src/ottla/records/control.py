@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from io import BytesIO
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage as LeaderChangeMessageV0
@@ -17,18 +17,25 @@ from kio.schema.leader_change_message.v1.data import LeaderChangeMessage
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.schema.voters_record.v0.data import VotersRecord
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.records.control_values import (
+    QuorumMessage,
+    ValueReader,
+    read_kraft_version,
+    read_leader_change,
+    read_snapshot_footer,
+    read_snapshot_header,
+    read_voters,
+)
 from ottla.records.records import Record, build_batch
 
 KEY = Struct(">hh")
 KEY_VERSION = 0
 END_TRANSACTION = Struct(">hi")
 END_TRANSACTION_VERSION = 0
-VERSION = Struct(">h")
 
 
 class ControlType(IntEnum):
@@ -48,25 +55,23 @@ class EndTransaction(NamedTuple):
     coordinator_epoch: int
 
 
-ControlMessage = (
-    EndTransaction
-    | LeaderChangeMessage
-    | LeaderChangeMessageV0
-    | SnapshotHeaderRecord
-    | SnapshotFooterRecord
-    | KRaftVersionRecord
-    | VotersRecord
-)
+ControlMessage = EndTransaction | QuorumMessage
 
-# The quorum's messages start with their own version, by which a reader picks the schema.
-SCHEMAS: dict[ControlType, tuple[type[Any], ...]] = {
-    ControlType.LEADER_CHANGE: (LeaderChangeMessageV0, LeaderChangeMessage),
-    ControlType.SNAPSHOT_HEADER: (SnapshotHeaderRecord,),
-    ControlType.SNAPSHOT_FOOTER: (SnapshotFooterRecord,),
-    ControlType.KRAFT_VERSION: (KRaftVersionRecord,),
-    ControlType.KRAFT_VOTERS: (VotersRecord,),
+READERS = {
+    ControlType.LEADER_CHANGE: read_leader_change,
+    ControlType.SNAPSHOT_HEADER: read_snapshot_header,
+    ControlType.SNAPSHOT_FOOTER: read_snapshot_footer,
+    ControlType.KRAFT_VERSION: read_kraft_version,
+    ControlType.KRAFT_VOTERS: read_voters,
 }
-TYPES = {schema: control_type for control_type, schemas in SCHEMAS.items() for schema in schemas}
+TYPES: dict[type[QuorumMessage], ControlType] = {
+    LeaderChangeMessageV0: ControlType.LEADER_CHANGE,
+    LeaderChangeMessage: ControlType.LEADER_CHANGE,
+    SnapshotHeaderRecord: ControlType.SNAPSHOT_HEADER,
+    SnapshotFooterRecord: ControlType.SNAPSHOT_FOOTER,
+    KRaftVersionRecord: ControlType.KRAFT_VERSION,
+    VotersRecord: ControlType.KRAFT_VOTERS,
+}
 
 
 def build_control_batch(
@@ -134,19 +139,14 @@ def _encode(message: ControlMessage) -> tuple[bytes, bytes]:
 
 
 def _decode(record: Record, control_type: ControlType, value: bytes) -> ControlMessage:
-    if len(value) < VERSION.size:
-        raise _corrupt(record, f"its value has {len(value)} bytes")
-    (version,) = VERSION.unpack_from(value)
-    if version < 0:
-        raise _corrupt(record, f"its value has the version {version}")
-    # A newer version only adds to the newest that we know.
-    schemas = SCHEMAS[control_type]
-    schema = schemas[min(version, len(schemas) - 1)]
+    """A newer version only adds at the end, which is not read."""
     try:
-        message, _ = entity_reader(schema)(value, 0)
-    except SerialError as error:
-        raise _corrupt(record, f"its value cannot be read: {error!r}") from error
-    return message  # type: ignore[no-any-return]
+        message = READERS[control_type](ValueReader(value))
+    except ValueError as error:
+        raise _corrupt(record, f"its value cannot be read: {error}") from error
+    if message.version < 0:
+        raise _corrupt(record, f"its value has the version {message.version}")
+    return message
 
 
 def _corrupt(record: Record, reason: str) -> KafkaError:

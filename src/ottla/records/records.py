@@ -64,7 +64,7 @@ def iter_records(buffer: Bytes, position: int = 0, limit: int = UNPACKED_BYTES_M
     try:
         yield from _parse_records(data, header)
     except (IndexError, ValueError) as error:
-        raise corrupt_records(header, str(error)) from error
+        raise corrupt_records(header, error) from error
 
 
 def whole_header(buffer: Bytes, position: int = 0) -> BatchHeader:
@@ -91,7 +91,8 @@ def unpacked_records(
     )
 
 
-def corrupt_records(header: BatchHeader, reason: str) -> KafkaError:
+def corrupt_records(header: BatchHeader, error: IndexError | ValueError) -> KafkaError:
+    reason = "they end inside a number" if isinstance(error, IndexError) else str(error)
     return KafkaError(
         ErrorCode.corrupt_message,
         f"the batch at offset {header.base_offset} has records that cannot be read: {reason}",

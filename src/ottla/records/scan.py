@@ -20,7 +20,7 @@ def scan_records(data: bytes, header: BatchHeader) -> RecordPositions:
     try:
         return _scan(data, header)
     except (IndexError, ValueError) as error:
-        raise corrupt_records(header, str(error)) from error
+        raise corrupt_records(header, error) from error
 
 
 def _scan(data: bytes, header: BatchHeader) -> RecordPositions:

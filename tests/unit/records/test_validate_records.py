@@ -1,0 +1,93 @@
+"""What only some topics ask of each record: keys, times, another codec."""
+
+import pytest
+from hypothesis import given, settings
+from tests.unit.records.batch_strategies import CODECS, record_lists
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.records.compression import CODEC_NAMES, GZIP, ZSTD
+from ottla.records.header import HEADER_SIZE, check_client_batch, read_header, scan_batches, sealed_parts
+from ottla.records.records import Record, build_batch, read_batches
+from ottla.records.validate import InvalidRecords, RecordRules, check_records, recompress
+
+NOW = 1_000_000
+KEYED = [Record(0, NOW, b"a", b"1"), Record(1, NOW, b"", None)]
+
+
+def refusal(batch: bytes, rules: RecordRules) -> InvalidRecords:
+    with pytest.raises(InvalidRecords) as caught:
+        check_records(batch, 0, read_header(batch), rules, NOW)
+    return caught.value
+
+
+@pytest.mark.parametrize("codec", range(5), ids=CODEC_NAMES.__getitem__)
+def test_a_compacted_topic_refuses_records_without_key_and_says_which(codec: int) -> None:
+    records = [Record(index, NOW, None if index in (1, 3) else b"k", b"v") for index in range(5)]
+    error = refusal(build_batch(records, codec=codec), RecordRules(require_keys=True))
+    assert error.code is ErrorCode.invalid_record
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert all("without key" in message for _, message in error.record_errors)
+    assert "2 of 5 records" in error.message
+
+
+def test_an_empty_key_is_a_key() -> None:
+    batch = build_batch(KEYED)
+    check_records(batch, 0, read_header(batch), RecordRules(require_keys=True), NOW)
+
+
+def test_times_beyond_either_bound_are_an_invalid_timestamp_and_say_which() -> None:
+    times = [NOW - 101, NOW - 100, NOW, NOW + 50, NOW + 51]
+    batch = build_batch([Record(index, time, b"k", b"v") for index, time in enumerate(times)])
+    error = refusal(batch, RecordRules(timestamp_before_max_ms=100, timestamp_after_max_ms=50))
+    assert error.code is ErrorCode.invalid_timestamp
+    assert [index for index, _ in error.record_errors] == [0, 4]
+    assert f"within [{NOW - 100}, {NOW + 50}]" in error.record_errors[0][1]
+
+
+def test_a_record_that_breaks_both_rules_is_listed_once_under_the_timestamps_code() -> None:
+    batch = build_batch([Record(0, NOW + 99, None, b"v"), Record(1, NOW, None, b"v")])
+    error = refusal(batch, RecordRules(require_keys=True, timestamp_after_max_ms=50))
+    assert error.code is ErrorCode.invalid_timestamp
+    assert [index for index, _ in error.record_errors] == [0, 1]
+    assert "without key" in error.record_errors[0][1]
+
+
+def test_a_record_without_time_is_within_every_bound() -> None:
+    batch = build_batch([Record(0, -1, b"k", b"v")])
+    check_records(batch, 0, read_header(batch), RecordRules(False, 100, 100), NOW)
+
+
+def test_records_are_not_read_where_the_header_settles_it() -> None:
+    batch = build_batch(KEYED)
+    header = read_header(batch)
+    unreadable = batch[:HEADER_SIZE]
+    check_records(unreadable, 0, header, RecordRules(), NOW)
+    check_records(unreadable, 0, header, RecordRules(timestamp_after_max_ms=0), NOW)
+
+
+def test_malformed_records_of_a_client_are_invalid_so_that_it_does_not_try_again() -> None:
+    batch = build_batch(KEYED, codec=ZSTD)
+    broken = b"".join(sealed_parts(read_header(batch), bytes(len(batch) - HEADER_SIZE)))
+    header = read_header(broken)
+    for check in (
+        lambda: check_records(broken, 0, header, RecordRules(require_keys=True), NOW),
+        lambda: recompress(broken, 0, header, GZIP),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            check()
+        assert caught.value.code is ErrorCode.invalid_record
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=record_lists(), source=CODECS, target=CODECS)
+def test_recompression_changes_the_codec_and_nothing_else(
+    records: list[Record], source: int, target: int
+) -> None:
+    batch = build_batch(records, codec=source, producer_id=4, producer_epoch=1, base_sequence=7)
+    changed = recompress(b"lead" + batch, 4, read_header(batch), target)
+    [(header, found)] = read_batches(changed)
+    assert found == records
+    assert header.compression == target
+    same = read_header(batch)._replace(batch_length=0, crc=0, attributes=0)
+    assert header._replace(batch_length=0, crc=0, attributes=0) == same
+    check_client_batch(scan_batches(changed)[0])
