@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.model.config.definition import ResourceType as ResourceType
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 from ottla.protocol.metadata_records.records import NO_LEADER, Endpoint, FeatureRange, OpaqueRecord
 

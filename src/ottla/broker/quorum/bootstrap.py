@@ -1,0 +1,32 @@
+"""The first records of a cluster: which level its features have. Kafka's tools write them to `bootstrap.checkpoint`
+when they format a directory; where that file is missing, this release's own levels are taken and written there.
+"""
+
+from collections.abc import Mapping
+
+from ottla.broker.quorum.snapshots import BOOTSTRAP_CHECKPOINT, decode_snapshot, encode_snapshot
+from ottla.core.controller.image import METADATA_VERSION
+from ottla.env.disk import Disk
+from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX
+from ottla.protocol.metadata_records.records import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
+
+DEFAULT_FEATURES: Mapping[str, int] = {METADATA_VERSION: METADATA_VERSION_MAX}
+
+
+def bootstrap_records(disk: Disk, log_dir: str, now_ms: int) -> list[MetadataRecord]:
+    """What a new leader proposes on an empty log, as one metadata transaction (KIP-868)."""
+    path = f"{log_dir}/{BOOTSTRAP_CHECKPOINT}"
+    try:
+        records = list(decode_snapshot(disk.read_bytes(path), path))
+    except FileNotFoundError:
+        records = [
+            FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_FEATURES.items()
+        ]
+        data = encode_snapshot(records, epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
+        disk.write_atomically(path, data)
+    return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]

@@ -1,0 +1,333 @@
+"""The quorum as the broker uses it: commands go in, and are answered once their records are committed.
+
+One task takes all commands that wait, decides them one after the other, writes their records as a batch each, and
+flushes once for all of them. Commands that come meanwhile are the next round.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.broker.quorum.bootstrap import bootstrap_records
+from ottla.broker.quorum.metadata_log import METADATA_PARTITION, MetadataLog
+from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
+from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot
+from ottla.core.controller.commands import Command, Decision, ResponseT
+from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.machine import ControllerMachine
+from ottla.core.controller.settings import ControllerSettings
+from ottla.core.controller.snapshot import image_records
+from ottla.core.raft.node import RaftNode
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.protocol.metadata_records.codec import decode_record, encode_record
+from ottla.protocol.metadata_records.records import AbortTransactionRecord, MetadataRecord
+
+logger = logging.getLogger("ottla.quorum")
+
+# A start replays what came after the last snapshot: beyond this many records it is worth one at once.
+REPLAYED_RECORDS_MAX = 10_000
+
+Subscriber = Callable[[MetadataImage, MetadataImage], None]
+
+
+class _Pending(NamedTuple):
+    command: Command[Any]
+    answer: "asyncio.Future[Any]"
+
+
+class QuorumDescription(NamedTuple):
+    """What DescribeQuorum tells (KIP-836): of one voter, the leader's own log is all there is."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    voters: tuple[int, ...]
+
+
+class Quorum:
+    """A node's part in the metadata quorum, which is all of it: the node is the only voter.
+
+    `log_dir` is the folder for the metadata (metadata.log.dir). `on_failure` is told once, when the metadata log could
+    not be written: nothing can be decided after that, and the node has to stop.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        log_dir: str,
+        *,
+        node_id: int,
+        controller: ControllerSettings,
+        settings: QuorumSettings,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.image = MetadataImage()
+        self._env = env
+        self._log_dir = log_dir
+        self._node_id = node_id
+        self._controller_settings = controller
+        self._settings = settings
+        self._on_failure = on_failure
+        self._subscribers: list[Subscriber] = []
+        self._pending: list[_Pending] = []
+        self._wake = asyncio.Event()
+        self._stopped: KafkaError | None = None
+        self._has_failed = False
+        self._task: asyncio.Task[None] | None = None
+        self._bytes_since_snapshot = 0
+        self._records_replayed = 0
+        self._snapshot_ms = 0
+        self._last_append_ms = NO_TIMESTAMP
+
+    # Starting and stopping
+
+    async def start(self) -> None:
+        """Replays the log, takes the leadership, and on an empty log writes the first records. Raises OSError."""
+        now_ms = self._env.clock.now_ms()
+        directory = f"{self._log_dir}/{METADATA_PARTITION}"
+        self._log = MetadataLog.open(self._env.disk, directory, self._settings, now_ms)
+        self._machine = ControllerMachine(self._controller_settings, self._load_snapshot(now_ms))
+        self._replay_log()
+        self._raft = RaftNode(
+            self._node_id,
+            (self._node_id,),
+            hard_state=read_quorum_state(self._env.disk, directory),
+            log_end_offset=self._log.log_end_offset,
+            log_epoch=self._log.last_epoch,
+        )
+        is_empty = self._log.log_end_offset == 0
+        self._raft.tick(now_ms)
+        self._machine.skip_to(self._raft.epoch_start_offset, self._raft.epoch)
+        if self._machine.in_transaction:
+            self._propose([AbortTransactionRecord(reason="Controller failover")])
+        if is_empty:
+            self._propose(bootstrap_records(self._env.disk, self._log_dir, now_ms))
+        await self._persist()
+        self._publish()
+        await self._maybe_snapshot()
+        self._task = asyncio.create_task(self._run(), name="quorum")
+
+    async def close(self) -> None:
+        """Ends after the round that is being written; commands still waiting are refused."""
+        self._stop(KafkaError(ErrorCode.not_controller, f"node {self._node_id} is shutting down"))
+        if self._task is not None:
+            await self._task
+            self._log.close(clean=not self._has_failed)
+
+    # Use
+
+    async def submit(self, command: Command[ResponseT]) -> ResponseT:
+        """The answer to a command, after its records are committed and every subscriber has seen them.
+
+        Raises KafkaError where the command is refused as a whole.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Pending(command, answer))
+        self._wake.set()
+        return await answer
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """`callback(old, new)` is called for every new image, in order, before the commands that made it are answered.
+
+        The first call, when the quorum has started, comes with an empty image as the old one.
+        """
+        self._subscribers.append(callback)
+
+    @property
+    def committed_offset(self) -> int:
+        """The last offset of the metadata log that the image has."""
+        return self.image.offset
+
+    def describe_quorum(self) -> QuorumDescription:
+        return QuorumDescription(
+            self._raft.leader_id,
+            self._raft.epoch,
+            self._raft.high_watermark,
+            self._raft.log_end_offset,
+            self._raft.voters,
+        )
+
+    # Loading
+
+    def _load_snapshot(self, now_ms: int) -> MetadataImage:
+        self._snapshot_ms = now_ms
+        if not self._log.snapshots:
+            return MetadataImage()
+        snapshot = self._log.snapshots[-1]
+        path = self._log.snapshot_path(snapshot)
+        machine = ControllerMachine(self._controller_settings, MetadataImage())
+        for record in decode_snapshot(self._env.disk.read_bytes(path), path):
+            machine.replay(snapshot.end_offset - 1, record, snapshot.epoch)
+        self._snapshot_ms = self._env.disk.modified_ms(path)
+        return machine.image
+
+    def _replay_log(self) -> None:
+        start = self._machine.image.offset + 1
+        for batch in self._log.batches_from(start):
+            header = batch.header
+            self._bytes_since_snapshot += header.size
+            self._last_append_ms = header.max_timestamp
+            if not header.is_control:
+                for record in batch.records:
+                    if record.offset >= start:
+                        decoded = decode_record(record.value or b"")
+                        self._machine.replay(record.offset, decoded, header.partition_leader_epoch)
+                        self._records_replayed += 1
+            self._machine.skip_to(header.last_offset, header.partition_leader_epoch)
+        kept = len(self._machine.image.opaque)
+        if kept:
+            logger.warning(
+                "the metadata log has %d records of types that have no effect yet (quotas, ACLs, tokens): kept as is",
+                kept,
+            )
+
+    # Deciding and committing
+
+    async def _run(self) -> None:
+        try:
+            while self._stopped is None:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._pending and self._stopped is None:
+                    await self._commit_round()
+        except Exception as error:
+            # Of the disk, or a record that cannot follow from the log: either way the image is not to be trusted.
+            logger.critical(
+                "the metadata log in %s failed, the node has to stop", self._log_dir, exc_info=True
+            )
+            self._has_failed = True
+            self._stop(_failure(self._log_dir, error))
+            self._on_failure(error)
+
+    async def _commit_round(self) -> None:
+        pending, self._pending = self._pending, []
+        now_ms = self._env.clock.now_ms()
+        try:
+            results = [self._decide(command, now_ms) for command, _ in pending]
+            await self._persist()
+        except Exception as error:
+            failure = _failure(self._log_dir, error)
+            for _, answer in pending:
+                _resolve(answer, failure)
+            raise
+        self._publish()
+        # Refusals wait too: they may follow from what another command of the round has changed.
+        for (_, answer), result in zip(pending, results, strict=True):
+            _resolve(answer, result)
+        await self._maybe_snapshot()
+
+    def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
+        try:
+            decision = self._machine.decide(command, now_ms)
+        except KafkaError as error:
+            return error
+        except Exception as error:
+            logger.exception("the controller could not decide %r", command)
+            return error
+        if decision.records:
+            self._propose(decision.records)
+        return decision
+
+    def _propose(self, records: "list[MetadataRecord] | tuple[MetadataRecord, ...]") -> None:
+        metadata_version = self._machine.image.metadata_version
+        entry = self._raft.propose([encode_record(record, metadata_version) for record in records])
+        for index, record in enumerate(records):
+            self._machine.replay(entry.base_offset + index, record, entry.epoch)
+
+    async def _persist(self) -> None:
+        """What raft has ready, in the order that it asks for. Raises OSError."""
+        ready = self._raft.ready()
+        if ready is None:
+            return
+        if ready.hard_state is not None:
+            state = ready.hard_state
+            await self._env.workers.run(
+                lambda: write_quorum_state(self._env.disk, self._log.directory, state, self._raft.voters)
+            )
+        now_ms = self._env.clock.now_ms()
+        self._bytes_since_snapshot += self._log.append(ready.entries, now_ms)
+        self._last_append_ms = now_ms
+        work = self._log.prepare_flush()
+        if work is not None:
+            await self._env.workers.run(work.sync)
+            self._log.flushed(work)
+        self._raft.advance(ready)
+
+    def _publish(self) -> None:
+        old, new = self.image, self._machine.image
+        if old is new:
+            return
+        self.image = new
+        for callback in self._subscribers:
+            try:
+                callback(old, new)
+            except Exception:
+                logger.exception("a subscriber failed on the metadata at offset %d", new.offset)
+
+    def _stop(self, reason: KafkaError) -> None:
+        if self._stopped is None:
+            self._stopped = reason
+        pending, self._pending = self._pending, []
+        for _, answer in pending:
+            _resolve(answer, reason)
+        self._wake.set()
+
+    # Snapshots
+
+    async def _maybe_snapshot(self) -> None:
+        now_ms = self._env.clock.now_ms()
+        settings = self._settings
+        is_due = (
+            self._bytes_since_snapshot >= settings.snapshot_bytes
+            or self._records_replayed >= REPLAYED_RECORDS_MAX
+            or 0 < settings.snapshot_interval_ms <= now_ms - self._snapshot_ms
+        )
+        latest = self._log.snapshots[-1].end_offset if self._log.snapshots else 0
+        try:
+            if is_due and latest <= self.image.offset:
+                await self._snapshot(now_ms)
+            self._log.clean(settings, self._raft.high_watermark, now_ms)
+        except OSError:
+            # Nothing depends on a snapshot as long as the log is whole: the next round tries again.
+            logger.exception("the metadata in %s could not be written as a snapshot", self._log_dir)
+
+    async def _snapshot(self, now_ms: int) -> None:
+        image = self.image
+        snapshot = SnapshotId(image.offset + 1, image.epoch)
+        appended_ms = self._last_append_ms
+
+        def write() -> None:
+            data = encode_snapshot(
+                image_records(image),
+                epoch=snapshot.epoch,
+                last_contained_log_timestamp=appended_ms,
+                now_ms=now_ms,
+                metadata_version=image.metadata_version,
+            )
+            self._log.write_snapshot(snapshot, data)
+
+        await self._env.workers.run(write)
+        self._log.snapshots.append(snapshot)
+        self._bytes_since_snapshot = self._records_replayed = 0
+        self._snapshot_ms = now_ms
+        logger.info("wrote the metadata snapshot %s", snapshot.file_name)
+
+
+def _resolve(answer: "asyncio.Future[Any]", result: Decision[Any] | Exception) -> None:
+    if answer.done():  # the one who asked has gone
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result.response)
+
+
+def _failure(log_dir: str, error: Exception) -> KafkaError:
+    return KafkaError(ErrorCode.kafka_storage_error, f"the metadata log in {log_dir} failed: {error}")

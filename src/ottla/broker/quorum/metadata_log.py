@@ -1,0 +1,156 @@
+"""The log `__cluster_metadata-0`: raft's entries as batches, and the snapshots that let its beginning go."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
+
+from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.quorum.snapshots import SnapshotId, list_snapshots
+from ottla.core.raft.node import Entry, LeaderChange
+from ottla.env.disk import Bytes, Disk
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, TopicPartition
+from ottla.records.control import build_control_batch
+from ottla.records.header import BatchHeader, read_header
+from ottla.records.records import Batch, Record, build_batch, read_batches
+from ottla.storage.flush import FlushWork
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+
+logger = logging.getLogger("ottla.quorum")
+
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+READ_BYTES = 1 << 20
+
+
+class MetadataLog:
+    """After `open`, `snapshots` (the oldest first) reach into the log, and the last one is where replay begins."""
+
+    def __init__(self, disk: Disk, directory: str, log: Log, snapshots: list[SnapshotId]) -> None:
+        self.directory = directory
+        self.snapshots = snapshots
+        self._disk = disk
+        self._log = log
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, settings: QuorumSettings, now_ms: int) -> "MetadataLog":
+        log = Log.open(
+            disk,
+            directory,
+            METADATA_PARTITION,
+            LogConfig(
+                segment_bytes=settings.segment_bytes,
+                segment_ms=settings.segment_ms,
+                # What a snapshot holds may go, and nothing else.
+                retention_ms=-1,
+                retention_bytes=-1,
+            ),
+            # The log is small, and all of the cluster stands on it: it is checked from end to end at every start.
+            clean_shutdown=False,
+            now_ms=now_ms,
+            topic_id=METADATA_TOPIC_ID,
+        )
+        snapshots = list_snapshots(disk, directory)
+        latest = snapshots[-1] if snapshots else SnapshotId(0, NO_LEADER_EPOCH)
+        if latest.end_offset > log.log_end_offset:
+            logger.warning(
+                "the metadata log in %s ends at offset %d, its snapshot at %d: it goes on from the snapshot",
+                directory,
+                log.log_end_offset,
+                latest.end_offset,
+            )
+            log.truncate_fully_and_start_at(latest.end_offset, now_ms)
+        if latest.end_offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the metadata log in {directory} starts at offset {log.log_start_offset}, and no snapshot reaches "
+                "it: restore the newest .checkpoint file",
+            )
+        return cls(disk, directory, log, snapshots)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._log.size_bytes
+
+    @property
+    def last_epoch(self) -> int:
+        in_snapshot = self.snapshots[-1].epoch if self.snapshots else NO_LEADER_EPOCH
+        latest = self._log.epochs.latest
+        return in_snapshot if latest is None else max(latest, in_snapshot)
+
+    def batches_from(self, offset: int) -> Iterator[Batch]:
+        """All batches with records at `offset` or later."""
+        end_offset = self._log.log_end_offset
+        while offset < end_offset:
+            found = self._log.read(offset, READ_BYTES, end_offset=end_offset, at_least_one=True)
+            batches = read_batches(found.region.read())
+            if not batches:
+                return
+            yield from batches
+            offset = batches[-1].header.next_offset
+
+    def append(self, entries: Sequence[Entry], now_ms: int) -> int:
+        """Returns the bytes that were written; raises OSError, and then nothing was. Durable only once flushed."""
+        batches: list[tuple[BatchHeader, Sequence[Bytes]]] = []
+        for entry in entries:
+            data = _encode_entry(entry, now_ms)
+            batches.append((read_header(data), (data,)))
+        self._log.append(batches, now_ms)
+        return sum(header.size for header, _ in batches)
+
+    def prepare_flush(self) -> FlushWork | None:
+        return self._log.prepare_flush()
+
+    def flushed(self, work: FlushWork) -> None:
+        self._log.completed(work)
+
+    def snapshot_path(self, snapshot: SnapshotId) -> str:
+        return f"{self.directory}/{snapshot.file_name}"
+
+    def write_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
+        """Safe in any thread. Raises OSError."""
+        self._disk.write_atomically(self.snapshot_path(snapshot), data)
+
+    def clean(self, settings: QuorumSettings, high_watermark: int, now_ms: int) -> None:
+        """Lets old snapshots go by size and age (never the last one), and the log before those that are left."""
+        sizes = [self._disk.file_size(self.snapshot_path(snapshot)) for snapshot in self.snapshots]
+        excess = -1
+        if settings.retention_bytes >= 0:
+            excess = self.size_bytes + sum(sizes) - settings.retention_bytes
+        while len(self.snapshots) > 1:
+            path = self.snapshot_path(self.snapshots[0])
+            age_ms = now_ms - self._disk.modified_ms(path)
+            is_old = 0 <= settings.retention_ms < age_ms
+            if excess <= 0 and not is_old:
+                break
+            self._disk.remove(path)
+            del self.snapshots[0]
+            excess -= sizes.pop(0)
+        if self.snapshots and self._log.delete_records_before(self.snapshots[0].end_offset):
+            self._log.delete_old_segments(now_ms, high_watermark)
+        for deletion in self._log.due_deletions(now_ms):
+            deletion.perform(self._disk)
+
+    def close(self, *, clean: bool) -> None:
+        self._log.close(clean=clean)
+
+
+def _encode_entry(entry: Entry, now_ms: int) -> bytes:
+    if isinstance(entry.payload, LeaderChange):
+        voters = tuple(Voter(voter_id=voter) for voter in entry.payload.voters)
+        # Of one voter, and so with its own vote alone. Version 0, as kraft.version 0 has it (KIP-853 brings 1).
+        message = LeaderChangeMessage(
+            version=0, leader_id=entry.payload.leader_id, voters=voters, granting_voters=voters
+        )
+        return build_control_batch(
+            [message], base_offset=entry.base_offset, timestamp=now_ms, leader_epoch=entry.epoch
+        )
+    return build_batch(
+        (Record(entry.base_offset + index, now_ms, None, value) for index, value in enumerate(entry.payload)),
+        leader_epoch=entry.epoch,
+    )

@@ -1,0 +1,30 @@
+"""What the quorum takes from the node's configuration."""
+
+from dataclasses import dataclass
+
+from ottla.model.config import BrokerConfig
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSettings:
+    """Kafka's defaults. An interval of 0 is none; a retention of -1 is for ever, or of any size."""
+
+    snapshot_bytes: int = 20 << 20
+    snapshot_interval_ms: int = 60 * 60 * 1000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> "QuorumSettings":
+        return cls(
+            snapshot_bytes=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
+            snapshot_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=config.get_int("metadata.max.retention.bytes"),
+            retention_ms=config.get_int("metadata.max.retention.ms"),
+            segment_bytes=config.get_int("metadata.log.segment.bytes"),
+            segment_ms=config.get_int("metadata.log.segment.ms"),
+        )
