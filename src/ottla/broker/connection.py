@@ -18,6 +18,9 @@ from ottla.protocol.framing import Frame, FrameAssembler
 
 logger = logging.getLogger("ottla.network")
 
+# Responses to pipelined requests leave together: a system call costs as much as a small request.
+_RESPONSES_PER_SEND = 64
+
 # None: no response is due (acks=0).
 Answer = Sequence[Part] | None
 
@@ -94,7 +97,7 @@ class ClientConnection:
         try:
             while self._frames and not self._busy and not self._blocked:
                 self._start(self._frames.popleft())
-                if self._out and (self._busy or not self._frames or len(self._out) > 64):
+                if len(self._out) > _RESPONSES_PER_SEND:
                     self._flush()
             if self._out:
                 self._flush()

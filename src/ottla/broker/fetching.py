@@ -66,7 +66,9 @@ class FetchReader:
             results.append((partition, response))
         return FetchRead(results, size, is_urgent)
 
-    def _read_partition(self, partition: SessionPartition, left: int, at_least_one: bool) -> FetchPartitionResponse:
+    def _read_partition(
+        self, partition: SessionPartition, left: int, at_least_one: bool
+    ) -> FetchPartitionResponse:
         asked = partition.request
         hosted = self._host.find(partition.topic.name, partition.topic.topic_id, asked.index)
         leader = hosted.leader
@@ -105,7 +107,9 @@ class FetchReader:
         found = []
         for partition in self._context.partitions:
             try:
-                hosted = self._host.find(partition.topic.name, partition.topic.topic_id, partition.request.index)
+                hosted = self._host.find(
+                    partition.topic.name, partition.topic.topic_id, partition.request.index
+                )
             except KafkaError:
                 continue
             found.append((hosted, partition.request.fetch_offset))
@@ -115,7 +119,9 @@ class FetchReader:
 class DelayedFetch(Operation):
     """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there."""
 
-    def __init__(self, reader: FetchReader, request: FetchRequest, finished: Callable[[FetchRead], None]) -> None:
+    def __init__(
+        self, reader: FetchReader, request: FetchRequest, finished: Callable[[FetchRead], None]
+    ) -> None:
         super().__init__()
         self._reader = reader
         self._min_bytes = request.min_bytes

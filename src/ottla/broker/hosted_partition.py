@@ -25,17 +25,20 @@ from ottla.storage.log import Log
 logger = logging.getLogger("ottla.partition")
 
 
+NO_RULES = RecordRules()
+
+
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """What a topic asks of records beyond their header; the default asks nothing, and no record is looked at."""
 
-    rules: RecordRules = RecordRules()
+    rules: RecordRules = NO_RULES
     codec: int | None = None  # None: as the producer sent it
     codec_level: int | None = None
 
     @property
     def looks_into_records(self) -> bool:
-        return self.codec is not None or self.rules != RecordRules()
+        return self.codec is not None or self.rules != NO_RULES
 
 
 class FetchResult(NamedTuple):
@@ -56,14 +59,14 @@ class HostedPartition:
         log: Log,
         leader: PartitionLeader,
         record_settings: RecordSettings,
-        on_storage_error: Callable[["HostedPartition", OSError], None],
+        on_storage_error: Callable[["HostedPartition", OSError], KafkaError],
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.leader = leader
         self.record_settings = record_settings
-        self.failure: OSError | None = None
+        self.failure: KafkaError | None = None  # set when the disk below is gone: all is refused then
         self.is_closed = False
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
@@ -96,8 +99,7 @@ class HostedPartition:
         try:
             self.log.append(parts, now_ms)
         except OSError as error:
-            self._on_storage_error(self, error)
-            raise self._storage_error() from error
+            raise self.storage_failed(error) from error
         self.leader.appended(plan, now_ms)
         return plan
 
@@ -142,8 +144,7 @@ class HostedPartition:
             if isolation_level == 1 and not is_follower:
                 aborted = self.log.aborted_transactions(offset, limit) if region is not None else []
         except OSError as error:
-            self._on_storage_error(self, error)
-            raise self._storage_error() from error
+            raise self.storage_failed(error) from error
         return FetchResult(
             leader.high_watermark, leader.last_stable_offset, leader.log_start_offset, region, aborted
         )
@@ -160,19 +161,13 @@ class HostedPartition:
         """Whether `flush.messages` asks for an fsync before what was appended is acknowledged."""
         return self.log.unflushed_messages >= self.log.config.flush_messages
 
-    def fail(self, error: OSError) -> None:
-        """The disk below is gone: every request is refused from here on."""
-        self.failure = error
+    def storage_failed(self, error: OSError) -> KafkaError:
+        """The disk below has failed: what the client is to be told."""
+        return self._on_storage_error(self, error)
 
     def _check_storage(self) -> None:
         if self.failure is not None:
-            raise self._storage_error()
-
-    def _storage_error(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.kafka_storage_error,
-            f"the log directory of {self.topic_partition} has failed: {self.failure}; see the broker's log",
-        )
+            raise KafkaError(self.failure.code, self.failure.message)
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(

@@ -1,8 +1,8 @@
-"""The partitions that this broker hosts, kept as the metadata image says: opened, led, reconfigured, closed, deleted."""
+"""The partitions that this broker hosts, kept as the metadata image says: opened, led, reconfigured, deleted."""
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,7 +16,6 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.deletion import Deletion
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class PartitionHost:
         self._image = MetadataImage()
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
-        self.deletions: list[Deletion] = []
+        self._high_watermarks = log_dirs.high_watermarks  # as the last run left them
 
     def __iter__(self) -> Iterator[HostedPartition]:
         for partitions in self._by_id.values():
@@ -97,8 +96,8 @@ class PartitionHost:
     def _settings(self, topic: str) -> TopicSettings:
         return topic_settings(self._image.config(ResourceType.TOPIC, topic), self._config)
 
-    def _host_partitions(self, topic: TopicImage, partitions: "dict[int, PartitionImage]") -> None:
-        local = {i: p for i, p in partitions.items() if self._config.node_id in p.replicas}
+    def _host_partitions(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> None:
+        local = {index: part for index, part in partitions.items() if part.leader == self._config.node_id}
         if not local:
             return
         settings = self._settings(topic.name)
@@ -107,39 +106,41 @@ class PartitionHost:
         for index, partition in local.items():
             topic_partition = TopicPartition(topic.name, index)
             hosted = hosted_here.get(index)
-            try:
-                if hosted is None:
-                    log = self._log_dirs.open_partition(
-                        topic_partition, topic.topic_id, settings.log, now_ms=self._env.clock.now_ms()
-                    )
-                    hosted_here[index] = self._new_hosted(topic_partition, topic.topic_id, log, partition, settings)
-                elif hosted.leader.leader_epoch != partition.leader_epoch:
-                    hosted.leader = self._new_leader(hosted.log, partition, settings)
-                    self._waiting_room.check(topic_partition)
-            except OSError as error:
-                logger.error("%s cannot be opened: %s", topic_partition, error)
+            if hosted is None:
+                try:
+                    log = self._open_log(topic_partition, topic.topic_id, settings)
+                except KafkaError as error:
+                    logger.error("%s cannot be opened: %s", topic_partition, error.message)
+                    continue
+                leader = self._new_leader(log, partition, settings)
+                hosted_here[index] = HostedPartition(
+                    topic_partition, topic.topic_id, log, leader, settings.records, self._storage_failed
+                )
+            elif hosted.leader.leader_epoch != partition.leader_epoch:
+                hosted.leader = self._new_leader(hosted.log, partition, settings)
+                self._waiting_room.check(topic_partition)
 
-    def _new_hosted(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        log: "Log",
-        partition: PartitionImage,
-        settings: TopicSettings,
-    ) -> HostedPartition:
-        leader = self._new_leader(log, partition, settings)
-        return HostedPartition(
-            topic_partition, topic_id, log, leader, settings.records, self._on_storage_error
+    def _open_log(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> "Log":
+        now_ms = self._env.clock.now_ms()
+        log = self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id)
+        if log.topic_id == topic_id:
+            return log
+        # The topic was deleted and another made with its name while its folder could not be removed.
+        logger.warning(
+            "%s has a folder of a deleted topic (id %s): removing it", topic_partition, log.topic_id
         )
+        self._log_dirs.delete(topic_partition, self._new_uuid(), now_ms)
+        return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id)
 
     def _new_leader(self, log: "Log", partition: PartitionImage, settings: TopicSettings) -> PartitionLeader:
+        high_watermark = self._high_watermarks.get(log.topic_partition, 0)
         return PartitionLeader(
             log.producers,
             log.epochs,
             leader_epoch=partition.leader_epoch,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            high_watermark=self._log_dirs.high_watermark(log),
+            high_watermark=min(max(high_watermark, log.log_start_offset), log.log_end_offset),
             local_id=self._config.node_id,
             replica_ids=partition.replicas,
             isr=partition.isr,
@@ -153,26 +154,29 @@ class PartitionHost:
             del self._by_name[topic.name]
         for hosted in partitions.values():
             hosted.is_closed = True
-            try:
-                deletion = self._log_dirs.delete_partition(
-                    hosted.log, self._new_uuid(), now_ms=self._env.clock.now_ms()
-                )
-                self.deletions.append(deletion)
-            except OSError as error:
-                logger.error("the log of %s cannot be deleted: %s", hosted.topic_partition, error)
+            if hosted.failure is None:
+                try:
+                    self._log_dirs.delete(hosted.topic_partition, self._new_uuid(), self._env.clock.now_ms())
+                except KafkaError as error:
+                    logger.error("%s cannot be deleted: %s", hosted.topic_partition, error.message)
             self._waiting_room.check(hosted.topic_partition)
 
     def _new_uuid(self) -> UUID:
         return uuid.UUID(int=self._env.random.getrandbits(128), version=4)
 
-    def _on_storage_error(self, hosted: HostedPartition, error: OSError) -> None:
-        """The whole directory is taken offline, as in Kafka: what one file of a disk meets, the others will."""
-        path = self._log_dirs.path_of(hosted.log)
-        if not self._log_dirs.is_online(path):
-            return
-        logger.error("log directory %s fails and is taken offline: %s", path, error)
-        self._log_dirs.take_offline(path, error)
-        for other in list(self):
-            if self._log_dirs.path_of(other.log) == path:
-                other.fail(error)
-                self._waiting_room.check(other.topic_partition)
+    def _storage_failed(self, hosted: HostedPartition, error: OSError) -> KafkaError:
+        """Takes the whole directory offline, as Kafka does: what one file of a disk meets, the others will."""
+        refusal = self._log_dirs.failed(hosted.topic_partition, error)
+        self.fail_offline()
+        return refusal
+
+    def fail_offline(self) -> None:
+        """Closes what lies in directories that have gone offline; who waits for it is told."""
+        for hosted in list(self):
+            if hosted.failure is None and self._log_dirs.logs.get(hosted.topic_partition) is not hosted.log:
+                hosted.failure = KafkaError(
+                    ErrorCode.kafka_storage_error,
+                    f"{hosted.topic_partition} is not available: its data directory is offline. "
+                    "Mend the disk and restart the broker",
+                )
+                self._waiting_room.check(hosted.topic_partition)

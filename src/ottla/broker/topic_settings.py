@@ -48,7 +48,9 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
     )
 
 
-def _record_settings(configs: dict[str, Any], policy: frozenset[str], log_append_time: bool) -> RecordSettings:
+def _record_settings(
+    configs: dict[str, Any], policy: frozenset[str], log_append_time: bool
+) -> RecordSettings:
     before = configs["message.timestamp.before.max.ms"]
     codec = CODEC_OF_TYPE[configs["compression.type"]]
     return RecordSettings(

@@ -35,7 +35,7 @@ class WaitingRoom:
             self._timer.cancel()
 
     def _arm(self, now_ms: int) -> None:
-        """A timer that is due too early costs one idle call; most waits end before theirs, so none is re-armed later."""
+        """Most waits end before their deadline: a timer that fires too early costs less than re-arming for each."""
         deadline_ms = self._purgatory.timers.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return

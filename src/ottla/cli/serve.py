@@ -23,7 +23,7 @@ def serve(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             print(f"  {problem}", file=sys.stderr)
         return BAD_CONFIG
-    from ottla.broker.node import run_broker
+    from ottla.broker.run import run_broker
 
     return run_broker(config)
 

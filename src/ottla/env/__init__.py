@@ -1,6 +1,6 @@
 """The one door through which everything non-deterministic enters: clock, disk, network, worker threads, randomness.
 
-`real_env()` is the machine; `ottla.sim` makes one from a seed.
+`ottla.env.real` has the machine; `ottla.sim` makes one from a seed.
 """
 
 from dataclasses import dataclass

@@ -26,11 +26,10 @@ def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any
     """The request as it was sent, and the same in the newest version (the same object where it is the newest)."""
     schema = load_request_schema(api_key, version)
     try:
-        request, size = entity_reader(schema)(body, 0)
+        # Bytes after the end are ignored, as Kafka does: librdkafka 2.x sends three of them with Metadata v13.
+        request, _ = entity_reader(schema)(body, 0)
     except MalformedRequest as error:
         raise MalformedRequest(f"{api_key.name} v{version} cannot be read: {error}") from error
-    if size != len(body):
-        raise MalformedRequest(f"{api_key.name} v{version} has {len(body) - size} bytes after its end")
     newest = load_request_schema(api_key, APIS[api_key].max_version)
     return request, converter(schema, newest)(request)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from ottla.env.disk import DirectoryLock, Disk
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import METADATA_TOPIC, TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_offset_checkpoint, write_offset_checkpoint
 from ottla.storage.file_names import DELETE_DIR_SUFFIX, parse_partition_dir
 from ottla.storage.meta_properties import (
@@ -65,7 +65,7 @@ class LogDir:
     def _list(self) -> None:
         for name in self._disk.list_dir(self.path):
             partition = parse_partition_dir(name)
-            if partition is not None:
+            if partition is not None and partition.topic != METADATA_TOPIC:  # that one is the quorum's
                 self.partitions.add(partition)
             elif name.endswith(DELETE_DIR_SUFFIX):
                 self.deleted_directories.append(f"{self.path}/{name}")

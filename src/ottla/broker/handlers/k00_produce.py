@@ -10,6 +10,7 @@ from ottla.broker.connection import Answer
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.produce_codec import (
@@ -43,6 +44,9 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     response = ProduceResponse(topics)
     if request.acks == 0:
         return _close_on_error(context, response)
+    unflushed = [partition for partition, _ in appended if partition.needs_flush]
+    if unflushed:
+        return _after_flush(broker, context, response, unflushed)
     if request.acks == -1:
         waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
         if waiting:
@@ -124,6 +128,23 @@ def _wait(
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
     )
+    return pending
+
+
+def _after_flush(
+    broker: "Broker", context: RequestContext, response: ProduceResponse, partitions: list[HostedPartition]
+) -> Pending[Answer]:
+    """`flush.messages` is reached: the answer waits for the disk."""
+    pending: Pending[Answer] = Pending()
+
+    async def run() -> None:
+        for partition in partitions:
+            await flush(broker.env, partition)
+        failed = {partition: partition.failure for partition in partitions if partition.failure is not None}
+        final = _with_failures(response, failed)
+        pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
+
+    broker.spawn(run())
     return pending
 
 

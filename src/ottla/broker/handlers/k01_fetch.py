@@ -88,7 +88,9 @@ def _respond(
     return _after_warming(broker, context, parts, cold) if cold else parts
 
 
-def _encode(context: RequestContext, response: FetchResponse) -> list[bytes | bytearray | memoryview | FileRegion]:
+def _encode(
+    context: RequestContext, response: FetchResponse
+) -> list[bytes | bytearray | memoryview | FileRegion]:
     version = context.header.api_version
     parts = encode_fetch_response(response, version)
     prefix = response_prefix(context.header.correlation_id, encoded_size(parts), version >= _FLEXIBLE_FROM)
@@ -96,7 +98,10 @@ def _encode(context: RequestContext, response: FetchResponse) -> list[bytes | by
 
 
 def _after_warming(
-    broker: "Broker", context: RequestContext, parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
+    broker: "Broker",
+    context: RequestContext,
+    parts: list[bytes | bytearray | memoryview | FileRegion],
+    cold: list[FileRegion],
 ) -> Pending[Answer]:
     """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first."""
     pending: Pending[Answer] = Pending()

@@ -72,7 +72,9 @@ def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Foun
         return _NOTHING
     if timestamp < _EARLIEST_PENDING_UPLOAD:
         raise KafkaError(ErrorCode.unsupported_version, f"{timestamp} is no timestamp and names no offset")
-    found = log.offset_of_max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = (
+        log.offset_of_max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    )
     if found is None or found[1] >= limit:
         return _NOTHING
     return found[0], found[1], _epoch_at(hosted, found[1])

@@ -38,7 +38,11 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
 
 async def handle(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     errors: dict[str, ErrorCode] = {}
-    if request.topics and request.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable"):
+    if (
+        request.topics
+        and request.allow_auto_topic_creation
+        and broker.config.get_bool("auto.create.topics.enable")
+    ):
         errors = await _create_missing(broker, request.topics)
     image = broker.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -59,9 +63,7 @@ async def handle(broker: "Broker", context: RequestContext, request: MetadataReq
     )
 
 
-async def _create_missing(
-    broker: "Broker", wanted: tuple[MetadataRequestTopic, ...]
-) -> dict[str, ErrorCode]:
+async def _create_missing(broker: "Broker", wanted: tuple[MetadataRequestTopic, ...]) -> dict[str, ErrorCode]:
     """Creates the topics that are not there, and answers with the errors of those that could not be."""
     errors: dict[str, ErrorCode] = {}
     for topic in wanted:
@@ -111,7 +113,9 @@ def _describe_topic(image: MetadataImage, topic: TopicImage, operations: int) ->
     )
 
 
-def _describe_partition(image: MetadataImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionImage
+) -> MetadataResponsePartition:
     led = partition.has_leader and image.is_active(partition.leader)
     return MetadataResponsePartition(
         error_code=ErrorCode.none if led else ErrorCode.leader_not_available,

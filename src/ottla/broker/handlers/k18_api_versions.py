@@ -17,12 +17,14 @@ from kio.schema.api_versions.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.protocol.api_keys import APIS
+from ottla.protocol.api_keys import APIS, ApiKey
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -55,7 +57,11 @@ def unsupported_version(broker: "Broker") -> ApiVersionsResponse:
 
 def _response(broker: "Broker", error: ErrorCode, *, with_apis: bool = True) -> ApiVersionsResponse:
     image = broker.image
-    apis = APIS.items() if with_apis else ()
+    # As Kafka, which offers telemetry only where somebody wants it: else every client would ask, for nothing.
+    wants_telemetry = any(resource.type == ResourceType.CLIENT_METRICS for resource in image.configs)
+    apis = [
+        (key, spec) for key, spec in APIS.items() if with_apis and (wants_telemetry or key not in _TELEMETRY)
+    ]
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(

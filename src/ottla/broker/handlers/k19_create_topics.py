@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-async def handle(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(
+    broker: "Broker", context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
     command = CreateTopics(
         tuple(_new_topic(broker, topic) for topic in request.topics),
         placement_start=broker.env.random.getrandbits(31),

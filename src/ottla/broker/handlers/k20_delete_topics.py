@@ -23,7 +23,9 @@ def lift(request: DeleteTopicsRequest, as_sent: Any, version: int) -> DeleteTopi
     )
 
 
-async def handle(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(
+    broker: "Broker", context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     if not broker.config.get_bool("delete.topic.enable"):
         refused = ErrorCode.topic_deletion_disabled if context.version >= 3 else ErrorCode.invalid_request
         return _response(

@@ -33,4 +33,6 @@ async def handle(
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time=timedelta(), error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(
+        throttle_time=timedelta(), error_code=code, producer_id=-1, producer_epoch=-1
+    )

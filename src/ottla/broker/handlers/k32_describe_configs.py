@@ -25,14 +25,15 @@ from ottla.model.config import (
 )
 from ottla.model.errors import ErrorCode, KafkaError
 
-
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 Document = Callable[[int, str], str | None]
 
 
-def handle(broker: "Broker", context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     document = _documentation() if request.include_documentation else lambda resource_type, name: None
     return DescribeConfigsResponse(
         throttle_time=timedelta(),

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-async def handle(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    broker: "Broker", context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
     command = AlterConfigs(
         tuple(
             (

@@ -19,24 +19,29 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-def handle(broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(
         throttle_time=timedelta(),
         error_code=ErrorCode.none,
-        results=tuple(_describe(broker, path, wanted) for path in broker.log_dirs.paths),
+        results=tuple(
+            _describe(broker, path, wanted) for path in [*broker.log_dirs.paths, *broker.log_dirs.offline]
+        ),
     )
 
 
 def _describe(broker: "Broker", path: str, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    if not broker.log_dirs.is_online(path):
+    if path in broker.log_dirs.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
     total, usable = broker.env.disk.space(path)
     by_topic: dict[str, list[HostedPartition]] = {}
     for hosted in broker.partitions:
-        if broker.log_dirs.path_of(hosted.log) == path and (wanted is None or hosted.topic_partition in wanted):
+        in_here = broker.log_dirs.directory_of(hosted.topic_partition) == path
+        if in_here and (wanted is None or hosted.topic_partition in wanted):
             by_topic.setdefault(hosted.topic_partition.topic, []).append(hosted)
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-def handle(broker: "Broker", context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in request.topics]
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    asked = [
+        (topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in request.topics
+    ]
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
             error_code=ErrorCode.unknown_topic_or_partition,
@@ -29,14 +33,15 @@ def handle(broker: "Broker", context: RequestContext, request: DescribeQuorumReq
             topics=(),
             nodes=(),
         )
-    quorum = broker.quorum.describe(broker.env.clock.now_ms())
+    quorum = broker.quorum.describe_quorum()
+    now_ms = broker.env.clock.now_ms()
     voters = tuple(
         ReplicaState(
-            replica_id=voter.replica_id,
-            replica_directory_id=voter.directory_id,
-            log_end_offset=voter.log_end_offset,
-            last_fetch_timestamp=voter.last_fetch_timestamp_ms,
-            last_caught_up_timestamp=voter.last_caught_up_timestamp_ms,
+            replica_id=voter,
+            replica_directory_id=None,
+            log_end_offset=quorum.log_end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
         )
         for voter in quorum.voters
     )
@@ -55,7 +60,9 @@ def handle(broker: "Broker", context: RequestContext, request: DescribeQuorumReq
         error_message=None,
         topics=(TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
         nodes=tuple(
-            Node(node_id=node.node_id, listeners=(Listener(name="CONTROLLER", host=node.host, port=node.port),))
+            Node(
+                node_id=node.node_id, listeners=(Listener(name="CONTROLLER", host=node.host, port=node.port),)
+            )
             for node in broker.nodes_as_seen_by(context.connection.stream)
         ),
     )

@@ -17,7 +17,9 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def handle(broker: "Broker", context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     error, message = ErrorCode.none, None
     if request.endpoint_type == _CONTROLLERS:
         error = ErrorCode.mismatched_endpoint_type

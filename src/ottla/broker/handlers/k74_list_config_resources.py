@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-def lift(
-    request: ListConfigResourcesRequest, as_sent: object, version: int
-) -> ListConfigResourcesRequest:
-    return ListConfigResourcesRequest(resource_types=(ResourceType.CLIENT_METRICS,)) if version == 0 else request
+def lift(request: ListConfigResourcesRequest, as_sent: object, version: int) -> ListConfigResourcesRequest:
+    return (
+        ListConfigResourcesRequest(resource_types=(ResourceType.CLIENT_METRICS,)) if version == 0 else request
+    )
 
 
 def handle(

@@ -1,0 +1,49 @@
+"""PushTelemetry, version 0 (KIP-714): a client's metrics, in OpenTelemetry's encoding."""
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
+from kio.schema.push_telemetry.v0.response import PushTelemetryResponse
+
+from ottla.broker.dispatch import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.records.compression import CODEC_NAMES, decompress
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+logger = logging.getLogger("ottla.telemetry")
+
+
+def handle(broker: "Broker", context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    code = ErrorCode.none
+    try:
+        _take(broker, context, request)
+    except KafkaError as error:
+        code = error.code
+    return PushTelemetryResponse(throttle_time=timedelta(), error_code=code)
+
+
+def _take(broker: "Broker", context: RequestContext, request: PushTelemetryRequest) -> None:
+    telemetry = broker.telemetry
+    if not 0 <= request.compression_type < len(CODEC_NAMES):
+        raise KafkaError(
+            ErrorCode.unsupported_compression_type, f"no codec has the id {request.compression_type}"
+        )
+    telemetry.push(
+        request.client_instance_id,
+        request.subscription_id,
+        len(request.metrics),
+        terminating=request.terminating,
+        now_ms=broker.env.clock.now_ms(),
+    )
+    try:
+        metrics = decompress(request.compression_type, request.metrics, telemetry.max_push_bytes)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.invalid_record, error.message) from error
+    logger.debug(
+        "%d bytes of metrics from client instance %s (%s)",
+        len(metrics), request.client_instance_id, context.client_id,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""What a broker does in the background: flush, checkpoint, retention, deletion of files, expiry of producers.
+
+One task looks every second at what is due; what would block goes to a worker.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.partition_host import PartitionHost
+from ottla.env import Env
+from ottla.model.config import BrokerConfig
+from ottla.storage.log_dirs import LogDirs
+
+logger = logging.getLogger("ottla.housekeeping")
+
+_TICK_S = 1.0
+
+
+class Housekeeping:
+    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, partitions: PartitionHost) -> None:
+        self._env = env
+        self._config = config
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._last_ms: dict[str, int] = {}
+        self._last_flush_ms: dict[HostedPartition, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        now_ms = self._env.clock.now_ms()
+        # The first retention check comes early, as Kafka's does: a broker that was down may hold old segments.
+        self._last_ms = {
+            "log.flush.offset.checkpoint.interval.ms": now_ms,
+            "log.flush.start.offset.checkpoint.interval.ms": now_ms,
+            "replica.high.watermark.checkpoint.interval.ms": now_ms,
+            "log.retention.check.interval.ms": now_ms
+            + 30_000
+            - self._config.get_int("log.retention.check.interval.ms"),
+            "producer.id.expiration.check.interval.ms": now_ms,
+        }
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            try:
+                await self.tick(self._env.clock.now_ms())
+            except Exception:
+                logger.exception("housekeeping failed and goes on with its next round")
+
+    async def tick(self, now_ms: int) -> None:
+        await self._flush_what_is_due(now_ms)
+        if self._is_due("log.retention.check.interval.ms", now_ms):
+            self.enforce_retention(now_ms)
+        for deletion in self._log_dirs.due_deletions(now_ms):
+            await self._env.workers.run(partial(deletion.perform, self._env.disk))
+        if self._is_due("producer.id.expiration.check.interval.ms", now_ms):
+            expiration_ms = self._config.get_int("producer.id.expiration.ms")
+            for hosted in self._partitions:
+                hosted.log.producers.expire(now_ms, expiration_ms)
+        self._write_checkpoints(now_ms)
+
+    def _is_due(self, interval: str, now_ms: int) -> bool:
+        if now_ms - self._last_ms[interval] < self._config.get_int(interval):
+            return False
+        self._last_ms[interval] = now_ms
+        return True
+
+    def _write_checkpoints(self, now_ms: int) -> None:
+        if self._is_due("log.flush.offset.checkpoint.interval.ms", now_ms):
+            self._log_dirs.checkpoint_recovery_points()
+        if self._is_due("log.flush.start.offset.checkpoint.interval.ms", now_ms):
+            self._log_dirs.checkpoint_log_start_offsets()
+        if self._is_due("replica.high.watermark.checkpoint.interval.ms", now_ms):
+            self._log_dirs.checkpoint_high_watermarks(
+                {hosted.topic_partition: hosted.leader.high_watermark for hosted in self._partitions}
+            )
+        if self._log_dirs.offline:
+            self._partitions.fail_offline()
+
+    async def _flush_what_is_due(self, now_ms: int) -> None:
+        """Sealed segments are synced soon after the roll, so that recovery never reads more than the active one."""
+        for hosted in list(self._partitions):
+            log = hosted.log
+            if hosted.failure is not None or hosted.is_closed or log.recovery_point >= log.log_end_offset:
+                continue
+            up_to: int | None = log.segments.active.base_offset
+            if now_ms - self._last_flush_ms.setdefault(hosted, now_ms) >= log.config.flush_ms:
+                up_to = None
+                self._last_flush_ms[hosted] = now_ms
+            elif log.recovery_point >= log.segments.active.base_offset:
+                continue
+            await flush(self._env, hosted, up_to)
+
+    def enforce_retention(self, now_ms: int) -> None:
+        for hosted in list(self._partitions):
+            if hosted.failure is not None or hosted.is_closed:
+                continue
+            try:
+                removed = hosted.log.delete_old_segments(now_ms, hosted.leader.high_watermark)
+            except OSError as error:
+                hosted.storage_failed(error)
+                continue
+            if removed:
+                logger.info(
+                    "%s: %d segments were removed by retention, the log starts at offset %d now",
+                    hosted.topic_partition, len(removed), hosted.log.log_start_offset,
+                )  # fmt: skip
+            hosted.leader.move_log_start_offset(hosted.log.log_start_offset)
+
+
+async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
+    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline."""
+    try:
+        work = hosted.log.prepare_flush(up_to)
+        if work is not None:
+            await env.workers.run(work.sync)
+            hosted.log.completed(work)
+    except OSError as error:
+        raise_as = hosted.storage_failed(error)
+        logger.error("%s", raise_as.message)

@@ -1,0 +1,294 @@
+"""The composition root: one broker, from its configuration and an `Env` to a listener that serves.
+
+    async with Broker(BrokerConfig({"log.dirs": "data", "listeners": "PLAINTEXT://127.0.0.1:0"})) as broker:
+        print(broker.address)
+
+There is no global state: several brokers live in one process, each with its own directories and port.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Collection, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.partition_host import PartitionHost
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.server import Server, ServerLimits
+from ottla.broker.waiting_room import WaitingRoom
+from ottla.core.client_telemetry import ClientTelemetry
+from ottla.core.controller.changes import changes_since
+from ottla.core.controller.commands import (
+    AllocateProducerIds,
+    CreateTopics,
+    NewTopic,
+    ProducerIdBlock,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from ottla.core.controller.image import ConfigResource, MetadataImage
+from ottla.core.controller.settings import SUPPORTED_FEATURES, ControllerSettings
+from ottla.core.fetch_session import FetchSessionCache
+from ottla.env import Env
+from ottla.env.network import Stream
+from ottla.env.real import real_env
+from ottla.model.config import (
+    BrokerConfig,
+    ConfigError,
+    ResourceType,
+    validate,
+    validate_broker_configs,
+    validate_group_configs,
+    validate_topic_configs,
+)
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import uuid_to_string
+from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
+from ottla.storage.log_dirs import LogDirs
+
+logger = logging.getLogger("ottla.broker")
+
+
+class Node(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Broker:
+    def __init__(self, config: BrokerConfig, env: Env | None = None) -> None:
+        self.config = config
+        self.env = env or real_env()
+        self._owns_env = env is None
+        self.failed: asyncio.Future[Exception] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._broker_epoch = -1
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- start and stop
+
+    async def start(self) -> None:
+        """Loads everything, and listens last. Raises RefusedDirectoryError, OSError."""
+        config, env = self.config, self.env
+        self.failed = asyncio.get_running_loop().create_future()
+        self.log_dirs = LogDirs(env.disk, config.log_dirs)
+        try:
+            await self._start_metadata()
+            self._start_partitions()
+            await self._start_server()
+        except BaseException:
+            self.log_dirs.release()
+            raise
+        logger.info("broker %d of cluster %s serves on %s:%d", config.node_id, self.cluster_id, *self.address)
+
+    async def _start_metadata(self) -> None:
+        config = self.config
+        known = self.log_dirs.known_cluster_id
+        self.cluster_id = self.log_dirs.identify(
+            config.node_id, self.new_uuid, known or uuid_to_string(self.new_uuid())
+        )
+        self.quorum = Quorum(
+            self.env,
+            config.metadata_log_dir,
+            node_id=config.node_id,
+            controller=ControllerSettings(
+                self._validate_configs,
+                num_partitions=config.get_int("num.partitions"),
+                default_replication_factor=config.get_int("default.replication.factor"),
+            ),
+            settings=QuorumSettings.from_config(config),
+            on_failure=self._metadata_failed,
+        )
+        await self.quorum.start()
+        self._broker_epoch = await self.quorum.submit(
+            RegisterBroker(
+                config.node_id,
+                self.new_uuid(),
+                self._end_points(),
+                tuple(
+                    FeatureRange(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in sorted(self.supported_features.items())
+                ),
+                tuple(self.log_dirs.directory_ids.values()),
+                config.get_str("broker.rack") or None,
+            )
+        )
+        await self.quorum.submit(UnfenceBroker(config.node_id, self._broker_epoch))
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+
+    def _start_partitions(self) -> None:
+        config = self.config
+        self.waiting_room = WaitingRoom(self.env.clock)
+        self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
+        self.fetch_sessions = FetchSessionCache(config.get_int("max.incremental.fetch.session.cache.slots"))
+        self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
+        self._image_changed(MetadataImage(), self.quorum.image)
+        self.quorum.subscribe(self._image_changed)
+        for stray in self.log_dirs.partitions:
+            if stray not in self.log_dirs.logs:
+                logger.warning(
+                    "%s has a folder in %s, but no such partition is in the metadata: it is left alone",
+                    stray, self.log_dirs.directory_of(stray),
+                )  # fmt: skip
+        self._housekeeping = Housekeeping(self.env, config, self.log_dirs, self.partitions)
+
+    async def _start_server(self) -> None:
+        self._dispatcher = Dispatcher(self)
+        self._server = Server(self.env, self._dispatcher, self._limits())
+        listener = self.config.broker_listeners[0]
+        self.address = await self._server.listen(listener.host, listener.port)
+        self._housekeeping.start()
+
+    async def stop(self) -> None:
+        """Answers nothing more, writes everything down, and marks the directories as left in order."""
+        await self._server.close()
+        await self._dispatcher.close()
+        self.waiting_room.close()
+        await self._housekeeping.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.quorum.close()
+        high_watermarks = {hosted.topic_partition: hosted.leader.high_watermark for hosted in self.partitions}
+        await self.env.workers.run(lambda: self.log_dirs.close(self._broker_epoch, high_watermarks))
+        if self._owns_env:
+            self.env.workers.close()
+        logger.info("broker %d has stopped", self.config.node_id)
+
+    def _metadata_failed(self, error: Exception) -> None:
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(error)
+
+    # -- what handlers ask for
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.quorum.image
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        return SUPPORTED_FEATURES
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        return self.config.get_int("fetch.max.bytes")
+
+    def new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work` beside the request that started it; it ends with the broker."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def nodes_as_seen_by(self, stream: Stream) -> list[Node]:
+        """The brokers' addresses for a client. Our own is the one it reached us on, unless one is advertised.
+
+        So nobody meets the trap of an advertised address that resolves only somewhere else.
+        """
+        nodes = []
+        for broker in self.image.brokers.values():
+            if broker.broker_id == self.config.node_id:
+                advertised = self.config.advertised_listeners
+                host, port = (advertised[0].host, advertised[0].port) if advertised else stream.local_address
+                nodes.append(Node(broker.broker_id, host, port, broker.rack))
+            elif broker.is_active and broker.end_points:
+                end_point = broker.end_points[0]
+                nodes.append(Node(broker.broker_id, end_point.host, end_point.port, broker.rack))
+        return nodes
+
+    def controller_as_seen_by_clients(self) -> int:
+        """Clients send administrative requests to any broker; it is named so that old ones find one (KIP-590)."""
+        return self.config.node_id
+
+    async def create_topic_automatically(self, name: str) -> None:
+        """Raises KafkaError where the topic cannot be made. One that is there by now is fine."""
+        command = CreateTopics(
+            (NewTopic(name, self.new_uuid()),), placement_start=self.env.random.getrandbits(31)
+        )
+        (result,) = await self.quorum.submit(command)
+        if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            raise KafkaError(result.error.code, result.error.message or f"{name} could not be created")
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        return await self.quorum.submit(AllocateProducerIds(self.config.node_id, self._broker_epoch))
+
+    # -- configuration
+
+    def _end_points(self) -> tuple[Endpoint, ...]:
+        advertised = self.config.advertised_listeners or self.config.broker_listeners
+        return tuple(
+            Endpoint(name=e.name, host=e.host or "localhost", port=e.port, security_protocol=0)
+            for e in advertised
+        )
+
+    def _limits(self) -> ServerLimits:
+        config = self.config
+        overrides = (
+            item.rpartition(":") for item in config.get_str("max.connections.per.ip.overrides").split(",")
+        )
+        return ServerLimits(
+            socket_request_max_bytes=config.get_int("socket.request.max.bytes"),
+            connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
+            max_connections=config.get_int("max.connections"),
+            max_connections_per_ip=config.get_int("max.connections.per.ip"),
+            max_connections_per_ip_overrides={host: int(limit) for host, _, limit in overrides if host},
+        )
+
+    def _validate_configs(
+        self, resource: ConfigResource, configs: Mapping[str, str], altered: Collection[str]
+    ) -> str | None:
+        match resource.type:
+            case ResourceType.TOPIC:
+                return validate_topic_configs(configs, self.config)
+            case ResourceType.GROUP:
+                return validate_group_configs(configs, self.config)
+            case ResourceType.BROKER:
+                return validate_broker_configs(
+                    configs, self.config, per_broker=resource.name != "", altered=altered
+                )
+        problems = (validate(resource.type, name, value) for name, value in configs.items())
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        changes = changes_since(old, new)
+        types = {resource.type for resource in changes.configs}
+        if ResourceType.BROKER in types:
+            self._apply_broker_configs(new)
+        if ResourceType.CLIENT_METRICS in types:
+            self.telemetry.configure(
+                {
+                    r.name: configs
+                    for r, configs in new.configs.items()
+                    if r.type == ResourceType.CLIENT_METRICS
+                }
+            )
+        self.partitions.apply(changes, new)
+
+    def _apply_broker_configs(self, image: MetadataImage) -> None:
+        own = image.config(ResourceType.BROKER, str(self.config.node_id))
+        try:
+            changed = self.config.apply_dynamic(own, image.config(ResourceType.BROKER, ""))
+        except ConfigError as error:
+            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.problems))
+            return
+        if changed:
+            logger.info("broker configs changed: %s", ", ".join(sorted(changed)))
+            self.partitions.reconfigure_all()
+            if hasattr(self, "_server"):
+                self._server.limits = self._limits()
