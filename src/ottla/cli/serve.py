@@ -32,7 +32,11 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="ottla serve", description=DESCRIPTION, allow_abbrev=False)
     add = result.add_argument
     add("--data", metavar="DIR", help=f"keep the data in this folder: log.dirs (default: {DEFAULT_DATA})")
-    add("--listen", metavar="HOST:PORT", help=f"listen here; port 0 picks a free one (default: {DEFAULT_LISTEN})")
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"listen here; port 0 picks a free one (default: {DEFAULT_LISTEN})",
+    )
     add("--node-id", metavar="N", help="the number of this node in the cluster: node.id (default: 1)")
     add("--config", metavar="FILE", help="a server.properties, in Kafka's format and with Kafka's names")
     add(
@@ -51,15 +55,14 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
     """The named options are stronger than --set, and --set than the file. Raises ConfigError."""
     file_text = _read(options.config) if options.config else ""
     overrides = dict(_split(pair) for pair in options.set)
-    for name, value in (
-        ("log.dirs", options.data),
-        ("listeners", _listener(options.listen) if options.listen else None),
-        ("node.id", options.node_id),
-        ("ottla.log.format", options.log_format),
-        ("ottla.log.level", options.log_level),
-    ):
-        if value is not None:
-            overrides[name] = value
+    named = {
+        "log.dirs": options.data,
+        "listeners": _listener(options.listen) if options.listen else None,
+        "node.id": options.node_id,
+        "ottla.log.format": options.log_format,
+        "ottla.log.level": options.log_level,
+    }
+    overrides |= {name: value for name, value in named.items() if value is not None}
     config = BrokerConfig.load(file_text, overrides)
     missing = {}
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):

@@ -1,0 +1,82 @@
+"""Configs of a topic, a broker or a group, as the cluster reports and changes them."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from ottla.admin.cluster import Cluster, ClusterError
+from ottla.model.config import ConfigSource
+
+RESOURCE_TYPES = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "group": ResourceType.GROUP,
+}
+
+
+class ConfigLine(NamedTuple):
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == ConfigSource.DEFAULT_CONFIG.name
+
+
+def describe_configs(cluster: Cluster, kind: str, name: str) -> list[ConfigLine]:
+    """Sorted by name. `kind` is topic, broker or group."""
+    resource = ConfigResource(RESOURCE_TYPES[kind], name)
+    _check_broker(cluster, kind, name)
+    (future,) = cluster.admin.describe_configs([resource]).values()
+    entries = cluster.result(future, f"Configs of {kind} {name}")
+    return sorted(_line(entry) for entry in entries.values())
+
+
+def alter_configs(
+    cluster: Cluster, kind: str, name: str, *, set: Mapping[str, str], unset: Collection[str]
+) -> None:
+    """Sets some and returns others to their defaults, in one step; the rest stays as it is (KIP-339)."""
+    changes = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in set.items()
+    ]
+    changes += [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in unset]
+    resource = ConfigResource(RESOURCE_TYPES[kind], name, incremental_configs=changes)
+    _check_broker(cluster, kind, name)
+    (future,) = cluster.admin.incremental_alter_configs([resource]).values()
+    cluster.result(future, f"Configs of {kind} {name} were not changed")
+
+
+def _check_broker(cluster: Cluster, kind: str, name: str) -> None:
+    """A request for a broker goes to that broker: one that is not there would only time out."""
+    if kind == "broker":
+        brokers = sorted(cluster.metadata().brokers)
+        if name not in map(str, brokers):
+            raise ClusterError(
+                f"Broker {name} is not in the cluster; its brokers are {', '.join(map(str, brokers))}"
+            )
+
+
+def _line(entry: ConfigEntry) -> ConfigLine:
+    return ConfigLine(
+        entry.name,
+        entry.value,
+        _source(entry.source),
+        entry.is_read_only,
+        entry.is_sensitive,
+    )
+
+
+def _source(number: Any) -> str:
+    try:
+        return ConfigSource(number).name
+    except ValueError:
+        return f"UNKNOWN_{number}"

@@ -1,0 +1,97 @@
+"""Sends records to a topic and makes sure that they arrived."""
+
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from ottla.admin.cluster import Cluster, ClusterError
+from ottla.admin.records import OutgoingRecord
+
+DELIVERY_TIMEOUT_MS = 30_000
+UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
+POLL_S = 0.05
+
+
+class RecordSender:
+    """`with RecordSender(...) as sender`: leaving the block waits for every acknowledgement.
+
+    The first record that was refused ends the work with a ClusterError.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, *, acks: str = "all", compression: str = "none") -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._failure: KafkaError | None = None
+        self.delivered = 0
+        self._producer = Producer(
+            cluster.client_config(
+                acks=acks,
+                enable_idempotence=acks == "all",
+                compression_type=compression,
+                linger_ms=5,
+                message_timeout_ms=DELIVERY_TIMEOUT_MS,
+                message_max_bytes=1_000_000_000,
+                topic_metadata_propagation_max_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
+            )
+        )
+
+    def send(self, record: OutgoingRecord) -> None:
+        options: dict[str, Any] = {}
+        if record.partition is not None:
+            options["partition"] = record.partition
+        if record.timestamp is not None:
+            options["timestamp"] = record.timestamp
+        while True:
+            self._raise_failure()
+            try:
+                self._producer.produce(
+                    self._topic,
+                    record.value,
+                    record.key,
+                    headers=record.headers or None,
+                    on_delivery=self._on_delivery,
+                    **options,
+                )
+                break
+            except BufferError:
+                self._producer.poll(POLL_S)
+            except KafkaException as error:
+                raise self._cluster.error(f"Topic {self._topic}", error.args[0]) from None
+        self._producer.poll(0)
+
+    def poll(self, timeout_s: float) -> None:
+        """Takes acknowledgements while there is nothing to send. Raises ClusterError."""
+        self._producer.poll(timeout_s)
+        self._raise_failure()
+
+    def finish(self) -> None:
+        """Waits until every record is acknowledged. Raises ClusterError where one was not."""
+        left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
+        self._raise_failure()
+        if left:
+            raise ClusterError(f"Topic {self._topic}: {left} records are not acknowledged")
+
+    def __enter__(self) -> "RecordSender":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        elif kind is KeyboardInterrupt:
+            self._producer.flush(5)
+        else:
+            self._producer.purge()
+
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.delivered += 1
+        elif self._failure is None:
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            delivered = f"{self.delivered} records were acknowledged before"
+            raise self._cluster.error(f"Topic {self._topic} ({delivered})", self._failure)

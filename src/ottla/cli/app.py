@@ -1,0 +1,64 @@
+"""All commands but `serve`, which is only listed here: `ottla.cli.main` runs it itself."""
+
+import sys
+
+import typer
+
+from ottla import __version__
+from ottla.cli import configs, perf, topics
+from ottla.cli.consume import consume
+from ottla.cli.dump_log import dump_log
+from ottla.cli.options import AsJson
+from ottla.cli.output import CommandError, print_error, print_json
+from ottla.cli.produce import produce
+from ottla.cli.serve import DESCRIPTION
+
+FAILED = 1
+UNREACHABLE = 3
+_PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = typer.Typer(
+    name="ottla",
+    help="Ottla: a distributed log that speaks Apache Kafka's protocol. Commands work on any Kafka cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(
+    "serve",
+    help=DESCRIPTION + " See: ottla serve --help",
+    add_help_option=False,
+    context_settings=_PASS_THROUGH,
+)(lambda: None)
+app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
+app.command()(produce)
+app.command()(consume)
+app.add_typer(perf.app, name="perf")
+app.command("dump-log")(dump_log)
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Show the versions of Ottla and of its client library."""
+    from confluent_kafka import libversion
+
+    librdkafka = libversion()[0]
+    if as_json:
+        print_json({"ottla": __version__, "librdkafka": librdkafka, "python": sys.version.split()[0]})
+    else:
+        print(f"ottla {__version__} (librdkafka {librdkafka}, Python {sys.version.split()[0]})")
+
+
+def run() -> int:
+    """Runs the command line; returns the exit code, or leaves by SystemExit as the framework does."""
+    try:
+        app(prog_name="ottla")
+    except Exception as error:
+        from ottla.admin.cluster import ClusterError, UnreachableError
+
+        if not isinstance(error, ClusterError | CommandError):
+            raise
+        print_error(str(error))
+        return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
+    return 0

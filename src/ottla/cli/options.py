@@ -1,0 +1,43 @@
+"""Options that many commands share."""
+
+from typing import Annotated
+
+import typer
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        envvar="OTTLA_BOOTSTRAP",
+        help="A broker of the cluster; several, parted by commas.",
+    ),
+]
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
+Acks = Annotated[
+    str, typer.Option("--acks", metavar="0|1|all", help="Who must have a record before it counts.")
+]
+Compression = Annotated[
+    str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+ACKS = ("0", "1", "all")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}", param_hint=option)
+    return value
+
+
+def pairs(option: str, items: list[str]) -> dict[str, str]:
+    """NAME=VALUE arguments."""
+    result = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise typer.BadParameter(f"{item!r}: expected NAME=VALUE", param_hint=option)
+        result[name] = value
+    return result

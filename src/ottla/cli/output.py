@@ -1,0 +1,76 @@
+"""What commands print: tables for people, JSON lines for programs, errors in one sentence."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+# Wide enough that nothing is cut where the output goes to a file or a pipe.
+PIPE_WIDTH = 2000
+
+
+class CommandError(Exception):
+    """What a command cannot do, in a sentence for the person who typed it."""
+
+
+def print_json(*objects: Any) -> None:
+    for item in objects:
+        print(json.dumps(item, ensure_ascii=False))
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
+) -> None:
+    """Columns of numbers stand right. A column's name with a leading ">" says that it holds numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    table = Table(
+        box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
+    )
+    for column in columns:
+        is_number = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=is_number,
+        )
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    with console.capture() as capture:
+        console.print(table)
+    # Rich fills every line to the width of the table; nobody needs the blanks at the end.
+    for line in capture.get().splitlines():
+        print(line.rstrip())
+
+
+def print_error(message: str) -> None:
+    print(f"ottla: {message}", file=sys.stderr)
+
+
+@contextmanager
+def progress(
+    description: str, total: int | None, *, wanted: bool | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A function that takes the number done so far. Shown on stderr: where that is a terminal, or where `wanted`."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import Task as RichTask
+
+    class Rate(TextColumn):
+        def render(self, task: RichTask) -> Any:
+            from rich.text import Text
+
+            return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+    columns = [TextColumn(description), BarColumn(), MofNCompleteColumn(), Rate(""), TimeElapsedColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=wanted is None) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda done: bar.update(task, completed=done)
