@@ -37,10 +37,15 @@ def place_replicas(
         )
     racks = _racks(known)
     leading = sum(bool(rack.active) for rack in racks)
-    # Each time that all racks have led, their brokers move on by one, so that the same sets do not repeat.
     return [
-        _place(racks, replication_factor, turn % leading, turn // leading)
-        for turn in range(start, start + partitions)
+        _place(
+            racks,
+            replication_factor,
+            (start + index) % leading,
+            (start + index) // leading,
+            index // len(usable),
+        )
+        for index in range(partitions)
     ]
 
 
@@ -53,8 +58,13 @@ def _racks(brokers: list[BrokerImage]) -> list[_Rack]:
     return [by_name[name] for name in sorted(by_name, key=lambda name: (not by_name[name].active, name))]
 
 
-def _place(racks: list[_Rack], replication_factor: int, first_rack: int, turn: int) -> tuple[int, ...]:
-    queues = [_queue(rack, turn) for rack in racks[first_rack:] + racks[:first_rack]]
+def _place(
+    racks: list[_Rack], replication_factor: int, first_rack: int, turn: int, shift: int
+) -> tuple[int, ...]:
+    queues = [
+        _order(rack.active, turn, shift) + _order(rack.fenced, turn, shift)
+        for rack in racks[first_rack:] + racks[:first_rack]
+    ]
     replicas: list[int] = []
     while len(replicas) < replication_factor:
         for queue in queues:
@@ -63,12 +73,18 @@ def _place(racks: list[_Rack], replication_factor: int, first_rack: int, turn: i
     return tuple(replicas)
 
 
-def _queue(rack: _Rack, turn: int) -> list[int]:
-    """The rack's brokers in the order in which this partition takes them."""
-    return [
-        *(rack.active[(turn + index) % len(rack.active)] for index in range(len(rack.active))),
-        *(rack.fenced[(turn + index) % len(rack.fenced)] for index in range(len(rack.fenced))),
-    ]
+def _order(brokers: list[int], turn: int, shift: int) -> list[int]:
+    """The order in which a partition takes a rack's brokers: each is the first in its turn.
+
+    With every round over all brokers those behind the first move on by `shift`, so that the partitions of a broker
+    that fails are taken over by all the others.
+    """
+    if len(brokers) < 2:
+        return brokers.copy()
+    first = turn % len(brokers)
+    behind = brokers[first + 1 :] + brokers[:first]
+    shift %= len(behind)
+    return [brokers[first], *behind[shift:], *behind[:shift]]
 
 
 def _impossible(replication_factor: int, reason: str) -> KafkaError:

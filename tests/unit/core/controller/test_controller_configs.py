@@ -1,0 +1,176 @@
+"""Dynamic configs are set, deleted and, where they are lists, added to (KIP-339)."""
+
+import pytest
+from controller_cluster import Cluster
+
+from ottla.core.controller.commands import (
+    NO_ERROR,
+    AlterConfigs,
+    ApiError,
+    ConfigChange,
+    ConfigOp,
+    IncrementalAlterConfigs,
+)
+from ottla.core.controller.image import ConfigResource, ResourceType
+from ottla.model.errors import ErrorCode
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "a")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.create("a")
+    return cluster
+
+
+def alter(cluster: Cluster, resource: ConfigResource, *changes: tuple[str, int, str | None]) -> ApiError:
+    command = IncrementalAlterConfigs(((resource, tuple(ConfigChange(*change) for change in changes)),))
+    ((answered, error),) = cluster.submit(command)
+    assert answered == resource
+    return error
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value"),
+    [
+        (TOPIC, "retention.ms", "5"),
+        (BROKER, "log.cleaner.threads", "2"),
+        (ALL_BROKERS, "log.cleaner.threads", "3"),
+        (ConfigResource(ResourceType.CLIENT_METRICS, "sub"), "interval.ms", "1000"),
+        (ConfigResource(ResourceType.GROUP, "g"), "consumer.session.timeout.ms", "50000"),
+    ],
+)
+def test_a_config_is_set_and_deleted_for_each_kind_of_resource(
+    cluster: Cluster, resource: ConfigResource, name: str, value: str
+) -> None:
+    assert alter(cluster, resource, (name, ConfigOp.SET, value)) == NO_ERROR
+    assert cluster.image.configs[resource] == {name: value}
+    assert alter(cluster, resource, (name, ConfigOp.DELETE, None)) == NO_ERROR
+    assert resource not in cluster.image.configs
+
+
+def test_append_starts_from_the_default_and_adds_no_value_twice(cluster: Cluster) -> None:
+    alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.APPEND, "compact,delete"))
+    assert cluster.image.configs[TOPIC] == {"cleanup.policy": "delete,compact"}
+
+
+def test_subtract_takes_out_what_is_there_and_minds_nothing_else(cluster: Cluster) -> None:
+    alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.SET, "compact,delete"))
+    alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.SUBTRACT, "delete,other"))
+    assert cluster.image.configs[TOPIC] == {"cleanup.policy": "compact"}
+
+
+def test_a_config_that_is_no_list_cannot_be_appended_to(cluster: Cluster) -> None:
+    error = alter(cluster, TOPIC, ("retention.ms", ConfigOp.APPEND, "1"))
+    message = "Can't APPEND to key retention.ms because its type is not LIST."
+    assert error == ApiError(ErrorCode.invalid_config, message)
+
+
+@pytest.mark.parametrize(
+    ("resource", "change", "code", "message"),
+    [
+        (TOPIC, ("nope", 0, "1"), "invalid_config", "Unknown topic config name: nope"),
+        (
+            TOPIC,
+            ("retention.ms", 0, "abc"),
+            "invalid_config",
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (TOPIC, ("retention.ms", 0, None), "invalid_request", "Null value not supported for : retention.ms"),
+        (TOPIC, ("retention.ms", 9, "1"), "invalid_request", "Unknown operations type 9"),
+        (
+            ConfigResource(ResourceType.TOPIC, "zzz"),
+            ("retention.ms", 0, "1"),
+            "unknown_topic_or_partition",
+            "The topic 'zzz' does not exist.",
+        ),
+        (
+            ConfigResource(ResourceType.TOPIC, ""),
+            ("retention.ms", 0, "1"),
+            "invalid_request",
+            "Default topic resources are not allowed.",
+        ),
+        (
+            ConfigResource(ResourceType.BROKER, "9"),
+            ("log.cleaner.threads", 0, "2"),
+            "broker_id_not_registered",
+            "No node with id 9 found.",
+        ),
+        (
+            ConfigResource(ResourceType.BROKER, "x"),
+            ("log.cleaner.threads", 0, "2"),
+            "invalid_request",
+            "Unable to parse broker name 'x' as a base 10 number.",
+        ),
+        (ConfigResource(77, "x"), ("a", 0, "2"), "invalid_request", "Unknown resource type 77"),
+        (
+            TOPIC,
+            ("leader.replication.throttled.replicas", 0, ",".join(["1:1"] * 9000)),
+            "invalid_config",
+            "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes.",
+        ),
+    ],
+)
+def test_a_change_is_refused_in_kafkas_words(
+    cluster: Cluster, resource: ConfigResource, change: tuple[str, int, str | None], code: str, message: str
+) -> None:
+    before = cluster.image
+    assert alter(cluster, resource, change) == ApiError(ErrorCode[code], message)
+    assert cluster.image == before
+
+
+def test_where_one_change_of_a_resource_is_refused_none_is_made(cluster: Cluster) -> None:
+    alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"), ("nope", ConfigOp.SET, "1"))
+    assert TOPIC not in cluster.image.configs
+
+
+def test_a_refused_resource_does_not_hold_back_the_others(cluster: Cluster) -> None:
+    missing = ConfigResource(ResourceType.TOPIC, "zzz")
+    change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
+    results = dict(cluster.submit(IncrementalAlterConfigs(((missing, change), (TOPIC, change)))))
+    assert results[missing].code is ErrorCode.unknown_topic_or_partition
+    assert cluster.image.configs[TOPIC] == {"retention.ms": "5"}
+
+
+def test_a_name_twice_and_a_resource_twice_are_refused(cluster: Cluster) -> None:
+    error = alter(cluster, TOPIC, ("retention.ms", 0, "1"), ("retention.ms", 0, "2"))
+    assert error == ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
+    ((_, error),) = cluster.submit(IncrementalAlterConfigs(((TOPIC, change), (TOPIC, change))))
+    assert error == ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+
+
+def test_validate_only_changes_nothing(cluster: Cluster) -> None:
+    before = cluster.image
+    change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
+    assert cluster.submit(IncrementalAlterConfigs(((TOPIC, change),), validate_only=True)) == (
+        (TOPIC, NO_ERROR),
+    )
+    assert cluster.image == before
+
+
+def test_an_unchanged_value_is_written_again_for_brokers_alone(cluster: Cluster) -> None:
+    for _ in range(2):
+        alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
+        alter(cluster, BROKER, ("log.cleaner.threads", ConfigOp.SET, "2"))
+    written = cluster.image.offset
+    alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
+    assert cluster.image.offset == written
+    alter(cluster, BROKER, ("log.cleaner.threads", ConfigOp.SET, "2"))
+    assert cluster.image.offset == written + 1
+
+
+def test_the_old_request_replaces_all_that_the_resource_has(cluster: Cluster) -> None:
+    alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"), ("segment.ms", ConfigOp.SET, "6"))
+    command = AlterConfigs(((TOPIC, (("segment.ms", "7"), ("cleanup.policy", "compact"))),))
+    assert cluster.submit(command) == ((TOPIC, NO_ERROR),)
+    assert cluster.image.configs[TOPIC] == {"segment.ms": "7", "cleanup.policy": "compact"}
+
+
+def test_the_old_request_with_nothing_clears_the_resource(cluster: Cluster) -> None:
+    alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
+    cluster.submit(AlterConfigs(((TOPIC, ()),)))
+    assert TOPIC not in cluster.image.configs

@@ -1,0 +1,95 @@
+"""Replicas of new partitions are spread as the seed's 6.1 says: evenly, on different brokers, on different racks."""
+
+import uuid
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.core.controller.image import BrokerImage
+from ottla.core.controller.placement import place_replicas
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:
+    return BrokerImage(broker_id, 0, uuid.UUID(int=1), (), (), rack, fenced, False, (), None)
+
+
+def test_leaders_go_round_and_followers_are_at_increasing_distances() -> None:
+    placed = place_replicas([broker(each) for each in range(6)], 10, 3, start=4)
+    assert placed[:3] == [(4, 5, 0), (5, 0, 1), (0, 1, 2)]
+
+
+def test_replicas_are_spread_evenly() -> None:
+    placed = place_replicas([broker(each) for each in range(6)], 12, 3, start=4)
+    assert Counter(each for replicas in placed for each in replicas) == dict.fromkeys(range(6), 6)
+
+
+def test_the_followers_of_a_leader_differ_from_round_to_round() -> None:
+    placed = place_replicas([broker(each) for each in range(4)], 12, 2, start=0)
+    assert [replicas for replicas in placed if replicas[0] == 0] == [(0, 1), (0, 2), (0, 3)]
+
+
+def test_brokers_of_alternating_racks_are_taken_so_that_a_rack_may_fail() -> None:
+    brokers = [broker(0, "A"), broker(1, "A"), broker(2, "B"), broker(3, "B")]
+    placed = place_replicas(brokers, 4, 2, start=0)
+    assert placed == [(0, 2), (2, 0), (1, 3), (3, 1)]
+
+
+def test_more_replicas_than_racks_use_a_rack_twice() -> None:
+    brokers = [broker(0, "A"), broker(1, "A"), broker(2, "B")]
+    assert [sorted(replicas) for replicas in place_replicas(brokers, 3, 3, start=7)] == [[0, 1, 2]] * 3
+
+
+def test_a_fenced_broker_is_taken_last_and_never_to_lead() -> None:
+    brokers = [broker(1), broker(2, fenced=True), broker(3)]
+    assert all(2 not in replicas for replicas in place_replicas(brokers, 5, 2, start=0))
+    placed = place_replicas(brokers, 5, 3, start=0)
+    assert all(replicas[-1] == 2 for replicas in placed)
+
+
+def test_too_few_brokers_are_refused_by_their_number() -> None:
+    with pytest.raises(KafkaError, match="of 3 cannot be reached because only 2 broker") as refused:
+        place_replicas([broker(1), broker(2)], 1, 3, start=0)
+    assert refused.value.code is ErrorCode.invalid_replication_factor
+
+
+def test_a_cluster_of_fenced_brokers_has_nowhere_to_put_a_leader() -> None:
+    with pytest.raises(KafkaError, match="All brokers are currently fenced"):
+        place_replicas([broker(1, fenced=True)], 1, 1, start=0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    racks=st.lists(st.tuples(st.sampled_from("ABC"), st.booleans()), min_size=1, max_size=9),
+    partitions=st.integers(1, 30),
+    factor=st.integers(1, 5),
+    start=st.integers(0, 2**31),
+)
+def test_every_placement_has_distinct_brokers_a_live_leader_and_as_many_racks_as_can_be(
+    racks: list[tuple[str, bool]], partitions: int, factor: int, start: int
+) -> None:
+    brokers = [broker(index, rack, fenced) for index, (rack, fenced) in enumerate(racks)]
+    if factor > len(brokers) or all(each.fenced for each in brokers):
+        with pytest.raises(KafkaError):
+            place_replicas(brokers, partitions, factor, start)
+        return
+    placed = place_replicas(brokers, partitions, factor, start)
+    assert len(placed) == partitions
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert not brokers[replicas[0]].fenced
+        assert len({brokers[each].rack for each in replicas}) == min(
+            factor, len({each.rack for each in brokers})
+        )
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    per_rack=st.integers(1, 3), racks=st.integers(1, 4), rounds=st.integers(1, 3), start=st.integers(0, 99)
+)
+def test_equal_racks_get_equal_shares_of_leaders(per_rack: int, racks: int, rounds: int, start: int) -> None:
+    brokers = [broker(index, f"rack{index % racks}") for index in range(per_rack * racks)]
+    placed = place_replicas(brokers, rounds * len(brokers), 1, start)
+    assert Counter(replicas[0] for replicas in placed) == {each.broker_id: rounds for each in brokers}
