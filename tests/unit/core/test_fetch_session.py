@@ -290,8 +290,8 @@ def test_no_slots_means_no_sessions() -> None:
 
 def test_a_session_that_was_not_used_for_the_eviction_time_makes_room() -> None:
     cache = FetchSessionCache(max_sessions=2, min_eviction_ms=1000)
-    stale = opened(cache, *range(9), random_id=1)
     used = opened(cache, 0, random_id=2)
+    stale = opened(cache, *range(9), random_id=1)
     respond(resolve(cache, used, 1, now_ms=900))
     assert opened(cache, 0, random_id=3, now_ms=1000) == 0
     assert opened(cache, 0, random_id=3, now_ms=1001) == 3

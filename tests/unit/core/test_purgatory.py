@@ -118,18 +118,34 @@ def test_an_operation_that_completes_another_on_its_way_completes_each_once() ->
 def test_an_operation_whose_own_attempt_changes_its_key_looks_again_but_not_from_within() -> None:
     purgatory = Purgatory(0)
     operation = Waiting()
+    looks: list[int] = []
 
-    def becomes_ready_after_its_look() -> None:
+    def check_own_key() -> None:
+        looks.append(operation.tries)
+        if operation.tries == 1:
+            purgatory.check("a", 1)
+            assert looks == [1]
+
+    operation.on_try = check_own_key
+    purgatory.watch(operation, ["a"], 100)
+    assert purgatory.check("a", 1) == 0
+    assert operation.tries == 2
+
+
+def test_an_operation_that_becomes_ready_through_its_own_attempt_completes_once() -> None:
+    purgatory = Purgatory(0)
+    operation = Waiting()
+
+    def become_ready() -> None:
+        operation.is_ready = True
         if operation.tries == 1:
             purgatory.check("a", 1)
 
-    operation.on_try = becomes_ready_after_its_look
+    operation.on_try = become_ready
     purgatory.watch(operation, ["a"], 100)
-    purgatory.check("a", 1)
-    assert operation.tries == 2
-    operation.is_ready = True
     assert purgatory.check("a", 1) == 1
     assert operation.story == ["completed"]
+    assert is_empty(purgatory)
 
 
 def test_an_expiry_that_completes_another_of_the_same_moment_ends_each_once() -> None:

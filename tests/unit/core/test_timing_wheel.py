@@ -29,10 +29,12 @@ def test_level_1_has_1_ms_ticks_level_2_has_20_ms_level_3_has_400_ms() -> None:
 
 def test_buckets_of_two_wheels_that_come_up_together_both_expire() -> None:
     wheel: TimingWheel[str] = TimingWheel(0)
-    wheel.add("far", 400)  # third wheel
-    wheel.advance(1)
-    wheel.add("near", 400)  # second wheel: its bucket starts at 400 too
-    assert items(wheel.advance(5000)) == ["far", "near"]
+    wheel.add("far", 400)  # in the third wheel
+    wheel.advance(20)
+    wheel.add("near", 400)  # in the second wheel, whose bucket starts at 400 too
+    wheel.advance(390)
+    wheel.add("nearest", 400)  # in the first
+    assert items(wheel.advance(400)) == ["far", "near", "nearest"]
     assert wheel.next_deadline_ms() is None
 
 
@@ -96,6 +98,7 @@ def test_waking_at_each_next_deadline_expires_every_timer_in_its_very_millisecon
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.one_of(st.integers(-5, 60), st.integers(0, 200_000))),
+        st.tuples(st.just("add where buckets start"), st.integers(1, 25)),
         st.tuples(st.just("cancel"), st.integers(0, 100)),
         st.tuples(st.just("advance"), st.one_of(st.integers(-3, 50), st.integers(0, 100_000))),
     ),
@@ -111,9 +114,10 @@ def test_the_wheel_does_what_a_sorted_list_does(start: int, script: list[tuple[s
     timers: list[Timer[int]] = []
     now = start
     for action, value in script:
-        if action == "add":
-            timers.append(wheel.add(len(timers), now + value))
-            model[len(timers) - 1] = now + value
+        if action.startswith("add"):
+            deadline = now + value if action == "add" else (now // 400 + value) * 400
+            timers.append(wheel.add(len(timers), deadline))
+            model[len(timers) - 1] = deadline
         elif action == "cancel" and timers:
             number = value % len(timers)
             assert wheel.cancel(timers[number]) == (model.pop(number, None) is not None)
