@@ -11,7 +11,7 @@ from kio.static.primitive import Records
 
 st.register_type_strategy(Records, st.binary(max_size=40).map(Records))
 
-MESSAGES = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+MESSAGES = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 MUTATIONS = settings(max_examples=40, deadline=None)
 
 
