@@ -110,7 +110,7 @@ def produce_values(
     return deliveries.delivered
 
 
-def flush(producer: Producer) -> None:
-    left = producer.flush(TIMEOUT_S)
+def flush(producer: Producer, timeout_s: float = 2 * TIMEOUT_S) -> None:
+    left = producer.flush(timeout_s)
     if left:
-        raise AssertionError(f"{left} records were not acknowledged within {TIMEOUT_S:.0f} s")
+        raise AssertionError(f"{left} records were not acknowledged within {timeout_s:.0f} s")

@@ -1,0 +1,176 @@
+"""kill -9 under load, and up again: what was acknowledged is there."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from tests.interop.brokers import RunningBroker
+from tests.interop.librdkafka import create_topic, flush, produce_values, read_records, wait_until
+
+pytestmark = [pytest.mark.contract, pytest.mark.slow]
+
+PARTITIONS = 3
+ROUNDS = 4
+ACKNOWLEDGED_A_ROUND = 5_000
+
+
+class Load:
+    """A producer in a thread that numbers the records of each partition and knows which were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, **config: object) -> None:
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        # The client lives through restarts: it tries again soon and does not give up within the test.
+        patience = {"message.timeout.ms": 120_000, "reconnect.backoff.max.ms": 200, "linger.ms": 2}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **patience, **settings})
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.sent = 0
+        self.acknowledged: dict[int, list[int]] = defaultdict(list)
+        self.errors: list[KafkaError] = []
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def count(self) -> int:
+        return sum(len(numbers) for numbers in self.acknowledged.values())
+
+    def wait_for(self, more: int) -> None:
+        wanted = self.count() + more
+        wait_until(
+            lambda: self.count() >= wanted or bool(self.errors), f"{more} more records are acknowledged"
+        )
+
+    def finish(self) -> None:
+        """Sends nothing more and waits for the answer to everything sent."""
+        self._stop.set()
+        self._thread.join()
+        flush(self._producer)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            partition, number = self.sent % PARTITIONS, self.sent // PARTITIONS
+            value = f"{number} {'x' * 100}".encode()
+            try:
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+                self.sent += 1
+            except BufferError:
+                self._producer.poll(0.05)
+            # About twenty thousand records a second: enough for a batch to be under way at every moment.
+            if self.sent % 200 == 0:
+                self._producer.poll(0)
+                time.sleep(0.01)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self.acknowledged[message.partition()].append(number_of(message))
+
+
+def number_of(message: Message) -> int:
+    return int((message.value() or b"").split()[0])
+
+
+def crash_under_load(broker: RunningBroker, load: Load) -> None:
+    for _ in range(ROUNDS):
+        load.wait_for(ACKNOWLEDGED_A_ROUND)
+        broker.kill()
+        broker.start()
+    load.finish()
+    if load.errors:
+        raise KafkaException(load.errors[0])
+
+
+def test_with_idempotence_every_record_is_there_in_order_and_once(
+    own_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name, partitions=PARTITIONS)
+    with Load(broker.bootstrap, topic_name, enable_idempotence=True) as load:
+        crash_under_load(broker, load)
+    for partition in range(PARTITIONS):
+        acknowledged = load.acknowledged[partition]
+        assert acknowledged == list(range(len(acknowledged)))
+        records = read_records(broker.bootstrap, topic_name, len(acknowledged), (partition,), check_crcs=True)
+        assert [number_of(record) for record in records] == acknowledged
+        assert [record.offset() for record in records] == acknowledged
+    assert load.count() == load.sent
+
+
+def test_with_acks_1_and_no_idempotence_every_acknowledged_record_is_there(
+    own_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name, partitions=PARTITIONS)
+    with Load(broker.bootstrap, topic_name, acks=1, enable_idempotence=False) as load:
+        crash_under_load(broker, load)
+    for partition in range(PARTITIONS):
+        acknowledged = load.acknowledged[partition]
+        # A marker at the end of the log says when all has been read, for a retry may have written a record twice.
+        end = Producer({"bootstrap.servers": broker.bootstrap})
+        ends: list[int] = []
+        end.produce(
+            topic_name,
+            b"-1",
+            partition=partition,
+            on_delivery=lambda _, m, ends=ends: ends.append(m.offset()),
+        )
+        flush(end)
+        records = read_records(broker.bootstrap, topic_name, ends[0] + 1, (partition,), check_crcs=True)
+        assert set(acknowledged) <= {number_of(record) for record in records}
+
+
+def test_a_torn_tail_is_cut_and_the_log_goes_on(
+    own_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name)
+    produce_values(broker.bootstrap, topic_name, [str(n).encode() for n in range(100)])
+    broker.kill()
+    (segment,) = (broker.data_dir / f"{topic_name}-0").glob("*.log")
+    whole = segment.read_bytes().rstrip(b"\0")
+    with segment.open("r+b") as file:
+        file.seek(len(whole))
+        # The beginning of a further batch, as a crash of the machine may leave it.
+        file.write(whole[:40])
+    broker.start()
+    (delivered,) = produce_values(broker.bootstrap, topic_name, [b"after"])
+    assert delivered.offset() == 100
+    records = read_records(broker.bootstrap, topic_name, 101, check_crcs=True)
+    assert [record.value() for record in records] == [*(str(n).encode() for n in range(100)), b"after"]
+
+
+def test_missing_indexes_are_built_again(own_broker: Callable[..., RunningBroker], topic_name: str) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name, config={"segment.bytes": "1048576"})
+    values = [str(n).encode() + b"x" * 1_000 for n in range(5_000)]
+    produce_values(broker.bootstrap, topic_name, values)
+    broker.kill()
+    indexes = list((broker.data_dir / f"{topic_name}-0").glob("*index"))
+    assert len(indexes) > 4
+    for index in indexes:
+        index.unlink()
+    broker.start()
+    assert [record.value() for record in read_records(broker.bootstrap, topic_name, 5_000)] == values
+
+
+def test_a_clean_stop_and_start_keeps_topics_configs_and_records(
+    own_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name, partitions=2, config={"retention.ms": "-1"})
+    produce_values(broker.bootstrap, topic_name, [b"before"])
+    assert broker.stop() == (0 if broker.name == "ottla" else 143)
+    broker.start()
+    (delivered,) = produce_values(broker.bootstrap, topic_name, [b"after"])
+    assert delivered.offset() == 1
+    assert [r.value() for r in read_records(broker.bootstrap, topic_name, 2)] == [b"before", b"after"]
