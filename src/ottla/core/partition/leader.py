@@ -99,6 +99,8 @@ class PartitionLeader:
         self._epoch_start_offset = log_end_offset
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
         epochs.assign(leader_epoch, log_end_offset)
+        # A log that was just read knows decided transactions, but not how far they are replicated.
+        producers.on_high_watermark(high_watermark)
         self._advance_high_watermark(now_ms)
 
     # -- appends

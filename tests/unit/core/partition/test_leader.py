@@ -194,6 +194,26 @@ def test_a_read_committed_fetch_ends_before_the_first_open_transaction() -> None
     assert log.leader.last_stable_offset == 11
 
 
+def test_a_transaction_that_was_replicated_before_a_restart_is_stable_after_it() -> None:
+    producers = ProducerStateTable()
+    producers.update(batch(offset=0, producer_id=7, sequence=0, transactional=True))
+    producers.complete(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
+    leader = PartitionLeader(
+        producers,
+        LeaderEpochCache(),
+        leader_epoch=4,
+        log_start_offset=0,
+        log_end_offset=2,
+        high_watermark=2,
+        local_id=1,
+        replica_ids=[1],
+        isr=[1],
+        settings=LeaderSettings(),
+        now_ms=NOW,
+    )
+    assert leader.last_stable_offset == 2
+
+
 def test_the_last_stable_offset_is_never_before_the_log() -> None:
     log = LeaderAndLog()
     log.append(batch(count=5, producer_id=7, sequence=0, transactional=True))
