@@ -8,11 +8,11 @@ from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, list_snapshots
 from ottla.core.raft.node import Entry, LeaderChange
-from ottla.env.disk import Bytes, Disk
+from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, TopicPartition
 from ottla.records.control import build_control_batch
-from ottla.records.header import BatchHeader, read_header
+from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.storage.flush import FlushWork
 from ottla.storage.log import Log
@@ -95,13 +95,16 @@ class MetadataLog:
             offset = batches[-1].header.next_offset
 
     def append(self, entries: Sequence[Entry], now_ms: int) -> int:
-        """Returns the bytes that were written; raises OSError, and then nothing was. Durable only once flushed."""
-        batches: list[tuple[BatchHeader, Sequence[Bytes]]] = []
+        """Returns the bytes that were written, which are durable only once flushed.
+
+        Raises OSError, and then some of the entries may be in the log: their proposer must not go on.
+        """
+        written = 0
         for entry in entries:
             data = _encode_entry(entry, now_ms)
-            batches.append((read_header(data), (data,)))
-        self._log.append(batches, now_ms)
-        return sum(header.size for header, _ in batches)
+            self._log.append([(read_header(data), (data,))], now_ms)
+            written += len(data)
+        return written
 
     def prepare_flush(self) -> FlushWork | None:
         return self._log.prepare_flush()

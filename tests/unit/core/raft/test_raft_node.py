@@ -4,7 +4,6 @@ import pytest
 
 from ottla.core.raft.node import Entry, HardState, LeaderChange, NotLeader, RaftNode, Ready, Role
 
-
 NEVER_VOTED = HardState()
 
 

@@ -1,0 +1,391 @@
+"""Commands are answered once durable, share flushes, and survive restarts, power losses and failing disks."""
+
+import asyncio
+import errno
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.settings import QuorumSettings
+from ottla.core.controller.commands import (
+    AllocateProducerIds,
+    Command,
+    CreateTopics,
+    NewTopic,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from ottla.core.controller.image import METADATA_VERSION, MetadataImage
+from ottla.core.controller.settings import ControllerSettings
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records.codec import encode_record
+from ottla.protocol.metadata_records.records import BeginTransactionRecord, OpaqueRecord, TopicRecord
+from ottla.sim.disk import SimDisk
+from ottla.sim.env import ProcessKilled, World, simulate
+
+LOG_DIR = "/data"
+METADATA_DIR = f"{LOG_DIR}/__cluster_metadata-0"
+CONTROLLER = ControllerSettings(validate_configs=lambda resource, configs, altered: None)
+
+
+class Node:
+    """One process with a quorum on a disk of its own; `restart` brings the next process on that disk."""
+
+    def __init__(self, world: World, disk: SimDisk, settings: QuorumSettings) -> None:
+        self.world = world
+        self.disk = disk
+        self.settings = settings
+        self.failures: list[Exception] = []
+        self.process = world.process("node", disk)
+        self.quorum = self.new_quorum(self.process.env)
+        self.broker_epoch = -1
+
+    def new_quorum(self, env: Env) -> Quorum:
+        return Quorum(
+            env,
+            LOG_DIR,
+            node_id=1,
+            controller=CONTROLLER,
+            settings=self.settings,
+            on_failure=self.failures.append,
+        )
+
+    async def start(self) -> None:
+        async def main(env: Env) -> None:
+            await self.quorum.start()
+            self.broker_epoch = await self.quorum.submit(
+                RegisterBroker(1, uuid.UUID(int=env.random.getrandbits(120)), (), (), (uuid.UUID(int=9),))
+            )
+            await self.quorum.submit(UnfenceBroker(1, self.broker_epoch))
+
+        await self.process.run(main)
+
+    async def restarted(self) -> "Node":
+        node = Node(self.world, self.disk.reopen(), self.settings)
+        await node.start()
+        return node
+
+    async def stopped_and_restarted(self) -> "Node":
+        await self.quorum.close()
+        self.disk.kill()
+        return await self.restarted()
+
+    async def create(self, *names: str, partitions: int = 1) -> None:
+        await asyncio.gather(*(self.quorum.submit(topic(name, partitions)) for name in names))
+
+    def snapshots(self) -> list[str]:
+        return [name for name in self.disk.list_dir(METADATA_DIR) if name.endswith(".checkpoint")]
+
+    async def wait_for_snapshot(self) -> str:
+        """A snapshot is written after the answer; a second is long, and virtual."""
+        await asyncio.sleep(1)
+        return self.snapshots()[-1]
+
+
+def topic(name: str, partitions: int = 1) -> Command[Any]:
+    new = NewTopic(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), partitions, 1)
+    return CreateTopics((new,))
+
+
+def in_simulation(
+    test: Callable[[Node], Awaitable[None]], seed: int = 1, settings: QuorumSettings | None = None
+) -> None:
+    async def main(world: World) -> None:
+        node = Node(world, world.new_disk(LOG_DIR), settings or QuorumSettings())
+        await node.start()
+        await test(node)
+
+    simulate(main, seed)
+
+
+def test_an_empty_log_begins_with_the_metadata_version_and_says_so_in_the_bootstrap_file() -> None:
+    async def check(node: Node) -> None:
+        assert node.quorum.image.features == {METADATA_VERSION: 30}
+        assert node.disk.exists(f"{LOG_DIR}/bootstrap.checkpoint")
+
+    in_simulation(check)
+
+
+def test_a_command_is_answered_with_its_change_in_the_image() -> None:
+    async def check(node: Node) -> None:
+        (result,) = await node.quorum.submit(topic("a", 3))
+        assert result.error.code is ErrorCode.none
+        assert len(node.quorum.image.topics["a"].partitions) == 3
+
+    in_simulation(check)
+
+
+def test_a_restart_finds_everything_and_leads_in_a_new_epoch() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", "b")
+        block = await node.quorum.submit(AllocateProducerIds(1, node.broker_epoch))
+        before = node.quorum.describe_quorum()
+        node = await node.stopped_and_restarted()
+        assert sorted(node.quorum.image.topics) == ["a", "b"]
+        assert node.quorum.image.topics["a"].partitions[0].leader_epoch == 1
+        assert (await node.quorum.submit(AllocateProducerIds(1, node.broker_epoch))).first == block.size
+        after = node.quorum.describe_quorum()
+        assert (after.leader_id, after.leader_epoch) == (1, before.leader_epoch + 1)
+        assert after.high_watermark == after.log_end_offset > before.high_watermark
+        assert after.voters == (1,)
+
+    in_simulation(check)
+
+
+def test_commands_that_come_together_share_one_flush() -> None:
+    async def check(node: Node) -> None:
+        await node.create("first")
+        before = node.disk.stats.operations["sync"]
+        await node.create(*(f"t{index}" for index in range(50)))
+        assert node.disk.stats.operations["sync"] - before == 1
+        assert len(node.quorum.image.topics) == 51
+
+    in_simulation(check)
+
+
+def test_a_command_sees_what_the_one_before_it_in_the_same_round_decided() -> None:
+    async def check(node: Node) -> None:
+        first, second = await asyncio.gather(*(node.quorum.submit(topic("a")) for _ in range(2)))
+        assert first[0].error.code is ErrorCode.none
+        assert second[0].error.code is ErrorCode.topic_already_exists
+
+    in_simulation(check)
+
+
+def test_a_refused_command_raises_and_the_others_go_on() -> None:
+    async def check(node: Node) -> None:
+        refused, created = await asyncio.gather(
+            node.quorum.submit(UnfenceBroker(7, 0)), node.quorum.submit(topic("a")), return_exceptions=True
+        )
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.broker_id_not_registered
+        assert isinstance(created, tuple)
+
+    in_simulation(check)
+
+
+def test_a_caller_that_went_away_does_not_stop_its_command() -> None:
+    async def check(node: Node) -> None:
+        gone = asyncio.ensure_future(node.quorum.submit(topic("a")))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await node.create("b")
+        assert sorted(node.quorum.image.topics) == ["a", "b"]
+
+    in_simulation(check)
+
+
+def test_subscribers_see_every_image_in_order_before_the_answer() -> None:
+    async def check(node: Node) -> None:
+        seen: list[tuple[MetadataImage, MetadataImage]] = []
+        node.quorum.subscribe(lambda old, new: seen.append((old, new)))
+        await node.create("a")
+        assert seen[-1][1] is node.quorum.image
+        await node.create("b")
+        assert [sorted(new.topics) for _, new in seen] == [["a"], ["a", "b"]]
+        assert seen[1][0] is seen[0][1]
+
+    in_simulation(check)
+
+
+def test_a_subscriber_that_fails_does_not_keep_others_from_the_image(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def check(node: Node) -> None:
+        def fail(old: MetadataImage, new: MetadataImage) -> None:
+            raise RuntimeError("the publisher broke")
+
+        seen: list[int] = []
+        node.quorum.subscribe(fail)
+        node.quorum.subscribe(lambda old, new: seen.append(new.offset))
+        await node.create("a")
+        assert seen == [node.quorum.image.offset]
+
+    in_simulation(check)
+    assert "the publisher broke" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> None:
+    async def check(node: Node) -> None:
+        answered: set[str] = set()
+
+        async def create(env: Env, names: list[str]) -> None:
+            for name in names:
+                await node.quorum.submit(topic(name, 2))
+                answered.add(name)
+
+        for round_number in range(3):
+            names = [f"r{round_number}n{index}" for index in range(30)]
+            node.disk.crash_after(node.world.random.randrange(1, 80))
+            try:
+                await node.process.run(lambda env, names=names: create(env, names))  # type: ignore[misc]
+            except (ProcessKilled, KafkaError, OSError):
+                pass
+            await node.process.lose_power()
+            node = await node.restarted()
+            assert answered <= set(node.quorum.image.topics)
+            node.quorum._machine.validate()
+
+    in_simulation(check, seed, QuorumSettings(snapshot_bytes=3000))
+
+
+def test_a_snapshot_is_written_after_enough_bytes_and_the_log_before_it_goes() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", partitions=40)
+        snapshot = await node.wait_for_snapshot()
+        image = node.quorum.image
+        assert snapshot == f"{image.offset + 1:020d}-{image.epoch:010d}.checkpoint"
+        node = await node.stopped_and_restarted()
+        assert len(node.quorum.image.topics["a"].partitions) == 40
+        await node.create("b")
+        node = await node.stopped_and_restarted()
+        assert sorted(node.quorum.image.topics) == ["a", "b"]
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=3000))
+
+
+def test_a_snapshot_is_written_after_the_interval() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a")
+        await asyncio.sleep(59)
+        assert not node.snapshots()
+        await asyncio.sleep(2)
+        await node.create("b")
+        await node.wait_for_snapshot()
+
+    in_simulation(check, settings=QuorumSettings(snapshot_interval_ms=60_000))
+
+
+def test_old_snapshots_and_segments_go_by_size_but_never_the_last_snapshot() -> None:
+    settings = QuorumSettings(snapshot_bytes=2000, retention_bytes=6000, segment_bytes=6000)
+
+    async def check(node: Node) -> None:
+        for index in range(30):
+            await node.create(f"t{index}", partitions=4)
+        await asyncio.sleep(61)  # file.delete.delay.ms
+        await node.create("last")
+        names = node.disk.list_dir(METADATA_DIR)
+        assert sum(name.endswith(".checkpoint") for name in names) == 1
+        assert f"{0:020d}.log" not in names
+        assert not [name for name in names if name.endswith(".deleted")]
+        node = await node.stopped_and_restarted()
+        assert len(node.quorum.image.topics) == 31
+
+    in_simulation(check, settings=settings)
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(node: Node) -> None:
+        node.disk.fail(METADATA_DIR, errno.ENOSPC, operations=frozenset({"rename"}), times=1)
+        await node.create("a", partitions=40)
+        await node.create("b")
+        await node.wait_for_snapshot()
+        assert not node.failures
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=3000))
+    assert "could not be written as a snapshot" in caplog.text
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_log_that_cannot_be_written_fails_the_commands_and_stops_the_node(operation: str) -> None:
+    async def check(node: Node) -> None:
+        node.disk.fail(METADATA_DIR, errno.EIO, operations=frozenset({operation}))
+        results = await asyncio.gather(
+            *(node.quorum.submit(topic(name)) for name in "ab"), return_exceptions=True
+        )
+        assert [getattr(result, "code", None) for result in results] == [ErrorCode.kafka_storage_error] * 2
+        assert not node.quorum.image.topics
+        assert len(node.failures) == 1
+        with pytest.raises(KafkaError) as refused:
+            await node.quorum.submit(topic("c"))
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        node.disk.heal()
+        await node.quorum.close()
+
+    in_simulation(check)
+
+
+def test_after_close_commands_are_refused() -> None:
+    async def check(node: Node) -> None:
+        await node.quorum.close()
+        with pytest.raises(KafkaError) as refused:
+            await node.quorum.submit(topic("a"))
+        assert refused.value.code is ErrorCode.not_controller
+
+    in_simulation(check)
+
+
+def test_a_metadata_transaction_that_a_crash_left_open_is_aborted() -> None:
+    async def check(node: Node) -> None:
+        records = (BeginTransactionRecord(name="x"), TopicRecord(name="half", topic_id=uuid.UUID(int=3)))
+        node.quorum._raft.propose([encode_record(record) for record in records])
+        await node.create("whole")  # flushes both
+        node = await node.stopped_and_restarted()
+        assert "half" not in node.quorum.image.topics
+
+    in_simulation(check)
+
+
+def test_records_without_effect_are_kept_through_snapshots(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(node: Node) -> None:
+        quota = OpaqueRecord(14, 0, b"some quota")
+        node.quorum._propose([quota])
+        await node.create("a")
+        for _ in range(2):
+            node = await node.stopped_and_restarted()
+            assert node.quorum.image.opaque == (quota,)
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
+    assert "1 records of types that have no effect yet" in caplog.text
+
+
+def test_a_log_that_lost_its_end_goes_on_from_the_snapshot(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", partitions=3)
+        offset = node.quorum.image.offset
+        await node.quorum.close()
+        log = node.disk.open(f"{METADATA_DIR}/{0:020d}.log")
+        log.truncate(100)
+        log.sync()
+        node.disk.kill()
+        node = await node.restarted()
+        assert len(node.quorum.image.topics["a"].partitions) == 3
+        assert node.quorum.image.offset > offset
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
+    assert "it goes on from the snapshot" in caplog.text
+
+
+def test_a_log_without_the_snapshot_that_it_follows_is_refused() -> None:
+    async def check(node: Node) -> None:
+        for index in range(10):
+            await node.create(f"t{index}", partitions=4)
+        await node.quorum.close()
+        for name in node.disk.list_dir(METADATA_DIR):
+            if name.endswith(".checkpoint"):
+                node.disk.remove(f"{METADATA_DIR}/{name}")
+        node.disk.kill()
+        with pytest.raises(KafkaError, match="no snapshot reaches it"):
+            await node.restarted()
+
+    in_simulation(
+        check, settings=QuorumSettings(snapshot_bytes=1000, retention_bytes=1000, segment_bytes=1000)
+    )
+
+
+def test_the_leader_change_of_an_epoch_is_its_first_entry() -> None:
+    async def check(node: Node) -> None:
+        quorum = node.new_quorum(node.process.env)
+        await node.quorum.close()
+        await quorum.start()
+        (first, *_) = quorum._log.batches_from(quorum._raft.epoch_start_offset)
+        assert first.header.is_control
+        assert first.header.partition_leader_epoch == quorum.describe_quorum().leader_epoch == 2
+        await quorum.close()
+
+    in_simulation(check)

@@ -1,0 +1,117 @@
+"""quorum-state and snapshots are Kafka's files."""
+
+import json
+import random
+import uuid
+
+import pytest
+
+from ottla.broker.quorum.bootstrap import bootstrap_records
+from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
+from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
+from ottla.core.raft.node import HardState
+from ottla.model.errors import KafkaError
+from ottla.protocol.metadata_records.records import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    TopicRecord,
+)
+from ottla.records.records import read_batches
+from ottla.sim.disk import SimDisk
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk(random.Random(1), lambda: 0, mounts=("/data",))
+    disk.make_dirs("/data/log")
+    return disk
+
+
+def encoded(records: list[MetadataRecord]) -> bytes:
+    return encode_snapshot(records, epoch=3, last_contained_log_timestamp=77, now_ms=88)
+
+
+TOPICS: list[MetadataRecord] = [
+    TopicRecord(name=f"t{index}", topic_id=uuid.UUID(int=index + 1)) for index in range(4500)
+]
+
+
+def test_a_node_that_never_voted_has_no_file(disk: SimDisk) -> None:
+    assert read_quorum_state(disk, "/data/log") == HardState(0, -1, -1)
+
+
+def test_the_state_is_read_as_it_was_written(disk: SimDisk) -> None:
+    write_quorum_state(disk, "/data/log", HardState(7, 1, -1), (1,))
+    assert read_quorum_state(disk, "/data/log") == HardState(7, 1, -1)
+
+
+def test_the_state_has_kafkas_fields(disk: SimDisk) -> None:
+    write_quorum_state(disk, "/data/log", HardState(2, 1, -1), (1,))
+    assert json.loads(disk.read_bytes("/data/log/quorum-state")) == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 2,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+
+
+def test_the_state_of_version_1_is_read_too(disk: SimDisk) -> None:
+    state = {"leaderId": -1, "leaderEpoch": 5, "votedId": 1, "votedDirectoryId": "x", "data_version": 1}
+    disk.write_atomically("/data/log/quorum-state", json.dumps(state).encode())
+    assert read_quorum_state(disk, "/data/log") == HardState(5, -1, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"data_version": 2}', b'{"data_version": 0}'])
+def test_a_state_that_cannot_be_read_is_refused_by_its_path(disk: SimDisk, data: bytes) -> None:
+    disk.write_atomically("/data/log/quorum-state", data)
+    with pytest.raises(KafkaError, match="/data/log/quorum-state is not a quorum state"):
+        read_quorum_state(disk, "/data/log")
+
+
+def test_a_snapshot_is_read_as_it_was_written() -> None:
+    assert list(decode_snapshot(encoded(TOPICS), "file")) == TOPICS
+
+
+def test_a_snapshot_has_a_header_batches_of_records_and_a_footer() -> None:
+    batches = read_batches(encoded(TOPICS))
+    assert [batch.header.is_control for batch in batches] == [True, False, False, False, True]
+    assert [batch.header.base_offset for batch in batches] == [0, 1, 2001, 4001, 4501]
+    assert {batch.header.partition_leader_epoch for batch in batches} == {3}
+
+
+def test_a_snapshot_without_its_footer_is_refused() -> None:
+    data = encoded(TOPICS[:3])
+    footer = read_batches(data)[-1].header.size
+    with pytest.raises(
+        KafkaError, match="the snapshot file does not begin with a header and end with a footer"
+    ):
+        decode_snapshot(data[:-footer], "file")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, 100, -1])
+def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
+    with pytest.raises(KafkaError, match="the snapshot file"):
+        decode_snapshot(encoded(TOPICS[:3])[:cut], "file")
+
+
+def test_snapshots_are_listed_from_the_oldest(disk: SimDisk) -> None:
+    for name in (SnapshotId(200, 3).file_name, SnapshotId(9, 1).file_name, "x.checkpoint", f"{7:020d}.log"):
+        disk.write_atomically(f"/data/log/{name}", b"")
+    assert list_snapshots(disk, "/data/log") == [SnapshotId(9, 1), SnapshotId(200, 3)]
+    assert list_snapshots(disk, "/data/none") == []
+    assert SnapshotId(200, 3).file_name == "00000000000000000200-0000000003.checkpoint"
+
+
+def test_a_formatted_directory_says_which_features_the_cluster_begins_with(disk: SimDisk) -> None:
+    features: list[MetadataRecord] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+    ]
+    disk.write_atomically("/data/bootstrap.checkpoint", encoded(features))
+    begin, *between, end = bootstrap_records(disk, "/data", 0)
+    assert (type(begin), between, type(end)) == (BeginTransactionRecord, features, EndTransactionRecord)
