@@ -12,6 +12,8 @@ CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
 _NO_ANSWER = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
 
 class ClusterError(Exception):
     """What was asked of a cluster was refused; the message names the thing and what to do."""
@@ -19,6 +21,10 @@ class ClusterError(Exception):
 
 class UnreachableError(ClusterError):
     """No broker answers at all."""
+
+
+class AddressError(ClusterError):
+    """What was given as an address is none."""
 
 
 class Cluster:
@@ -73,9 +79,10 @@ class Cluster:
                 f"{what}: the cluster at {self.bootstrap} accepts connections, but does not answer ({detail}). "
                 "Is it a Kafka broker, and can the address that it advertises be reached from here?"
             )
-        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        if error.code() in _UNKNOWN:
             return ClusterError(f"{what}: no such topic or partition. See: ottla topics list")
-        return ClusterError(f"{what}: {error.str().removeprefix('Broker: ')} ({error.name()})")
+        reason = error.str().removeprefix("Broker: ").removeprefix("Local: ")
+        return ClusterError(f"{what}: {reason} ({error.name()})")
 
     def _remember(self, error: KafkaError) -> None:
         self._last_error = error.str()
@@ -99,7 +106,7 @@ def _connect_to_any(bootstrap: str) -> None:
 def _split(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdigit() or not host:
-        raise ClusterError(f"--bootstrap {address}: expected HOST:PORT, e.g. 127.0.0.1:9092")
+        raise AddressError(f"--bootstrap {address}: expected HOST:PORT, e.g. 127.0.0.1:9092")
     return host.strip("[]"), int(port)
 
 

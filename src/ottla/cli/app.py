@@ -13,7 +13,9 @@ from ottla.cli.output import CommandError, print_error, print_json
 from ottla.cli.produce import produce
 from ottla.cli.serve import DESCRIPTION
 
+# Also in docs/commands.md. 2 is what the framework answers to an unknown option.
 FAILED = 1
+WRONG_USAGE = 2
 UNREACHABLE = 3
 _PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -55,10 +57,12 @@ def run() -> int:
     try:
         app(prog_name="ottla")
     except Exception as error:
-        from ottla.admin.cluster import ClusterError, UnreachableError
+        from ottla.admin.cluster import AddressError, ClusterError, UnreachableError
 
         if not isinstance(error, ClusterError | CommandError):
             raise
         print_error(str(error))
+        if isinstance(error, AddressError):
+            return WRONG_USAGE
         return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
     return 0

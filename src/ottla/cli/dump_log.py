@@ -40,7 +40,9 @@ def dump_log(
                 else:
                     print(_line(entry))
         except UnknownFileError as error:
-            raise CommandError(f"{path}: {error}") from None
+            raise CommandError(str(error)) from None
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     if damaged:
