@@ -53,6 +53,7 @@ class SimDisk:
         cold_reads: float = 0.1,
     ) -> None:
         self.stats = DiskStats()
+        self.on_power_loss: Callable[[], None] = lambda: None
         self._random = random
         self._now_ms = now_ms
         self._volume = Volume(now_ms(), mounts) if volume is None else volume
@@ -86,6 +87,7 @@ class SimDisk:
         """A power loss: what was not synced is lost, kept or torn, as the seed has it."""
         if self._alive:
             self.kill()
+            self.on_power_loss()
             for fate in self._volume.lose_power(self._random):
                 self._note(f"disk after power loss: {fate}")
 

@@ -40,7 +40,9 @@ class World:
         random = self.derive()
         door = self.network.host(host)
         env = Env(self.clock, disk, door, SimWorkers(self.derive()), random)
-        return SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, door)
+        process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, door)
+        disk.on_power_loss = process.on_power_loss
+        return process
 
 
 class ProcessKilled(Exception):
@@ -63,9 +65,9 @@ class SimProcess:
         task = asyncio.get_running_loop().create_task(main(self.env), context=context)
         try:
             return await task
-        except asyncio.CancelledError:
-            if task.cancelled() and not _is_cancelled():
-                raise ProcessKilled(f"{self.name} was killed") from None
+        except BaseException as error:
+            if not self.disk.is_alive and not _is_cancelled():
+                raise ProcessKilled(f"{self.name} was killed") from error
             raise
 
     async def kill(self) -> None:
@@ -77,14 +79,21 @@ class SimProcess:
     async def lose_power(self) -> None:
         """The machine stops: unsynced bytes are at risk, peers hear nothing."""
         self.disk.crash()
-        self.door.kill(silent=True)
         await self._end()
 
+    def on_power_loss(self) -> None:
+        """Also where the disk loses it by itself, in the midst of an operation: nothing more is said or done."""
+        self.door.kill(silent=True)
+        self._cancel()
+
     async def _end(self) -> None:
+        while tasks := self._cancel():
+            await asyncio.wait(tasks)
+
+    def _cancel(self) -> list[asyncio.Task[Any]]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
-        while tasks := [task for task in loop.kill(self.name) if not task.done()]:
-            await asyncio.wait(tasks)
+        return [task for task in loop.kill(self.name) if not task.done()]
 
 
 def sim_env(seed: int, profile: NetworkProfile | None = None) -> Env:

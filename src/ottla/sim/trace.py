@@ -20,6 +20,10 @@ class Trace:
         self._tail.append(line)
         self.lines += 1
 
+    def remark(self, text: str) -> None:
+        """A line for the reader only: log messages may hold what differs from run to run."""
+        self._tail.append(f"{self._time_s():12.6f}   | {text}")
+
     def digest(self) -> str:
         return self._digest.hexdigest()
 

@@ -16,6 +16,7 @@ IN_FLIGHT_MAX = 5
 RECORDS_PER_BATCH_MAX = 4
 VALUE_PADDING_MAX = 900
 RETRY_PAUSE_S = 0.2
+PAUSE_S_MAX = 4.0
 # Errors that a client meets around a restart and answers by trying again, as Kafka's clients do.
 RETRIABLE = frozenset(
     {
@@ -82,8 +83,8 @@ class IdempotentProducer:
                 left -= 1
             if not await self._send_all():
                 await asyncio.sleep(RETRY_PAUSE_S)
-            elif self._random.random() < 0.5:
-                await asyncio.sleep(self._random.random())
+            elif self._random.random() < 0.8:
+                await asyncio.sleep(self._random.random() * PAUSE_S_MAX)
 
     async def _init(self) -> None:
         while True:
@@ -147,9 +148,9 @@ class Reader:
 
     def __init__(self, client: SimClient, history: History, topic_id: UUID, partition: int) -> None:
         self._client = client
+        self.partition = partition
         self._history = history[partition]
         self._topic_id = topic_id
-        self._partition = partition
 
     async def follow(self) -> None:
         """Reads on and on, until cancelled."""
@@ -176,7 +177,7 @@ class Reader:
 
     async def _read(self, offset: int) -> tuple[list[tuple[int, Value]], int, int]:
         """(records, next offset, high watermark; -1 where the broker could not say)."""
-        answer = await self._client.fetch(self._topic_id, self._partition, offset)
+        answer = await self._client.fetch(self._topic_id, self.partition, offset)
         if answer.error_code in RETRIABLE:
             await asyncio.sleep(RETRY_PAUSE_S)
             return [], offset, -1
