@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.core.partition.leader import AppendOrigin, AppendPlan, PartitionLeader
+from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, PartitionLeader
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.region import FileRegion
@@ -21,6 +21,7 @@ from ottla.records.header import (
 )
 from ottla.records.validate import RecordRules, check_records, recompress
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 
 logger = logging.getLogger("ottla.partition")
 
@@ -66,6 +67,7 @@ class HostedPartition:
         self.log = log
         self.leader = leader
         self.record_settings = record_settings
+        self._looks_into_records = record_settings.looks_into_records
         self.failure: KafkaError | None = None  # set when the disk below is gone: all is refused then
         self.is_closed = False
         self.is_internal = is_internal(topic_partition.topic)
@@ -76,7 +78,7 @@ class HostedPartition:
         headers = scan_batches(records)
         for header in headers:
             check_client_batch(header)
-        if self.record_settings.looks_into_records:
+        if self._looks_into_records:
             records, headers = self._examine(records, headers, now_ms)
         plan = self.leader.append(headers, now_ms, required_acks=required_acks)
         return self._write(plan, records, now_ms)
@@ -87,6 +89,13 @@ class HostedPartition:
             scan_batches(records), now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR
         )
         return self._write(plan, records, now_ms)
+
+    def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
+        """Takes over changed configs; they hold from the next request on."""
+        self.log.config = log
+        self.leader.settings = leader
+        self.record_settings = records
+        self._looks_into_records = records.looks_into_records
 
     def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.duplicate:

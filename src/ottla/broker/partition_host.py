@@ -85,9 +85,7 @@ class PartitionHost:
         """The topic's configs, or defaults of the broker, have changed."""
         settings = self._settings(topic)
         for hosted in self._by_name.get(topic, {}).values():
-            hosted.log.config = settings.log
-            hosted.leader.settings = settings.leader
-            hosted.record_settings = settings.records
+            hosted.configure(settings.log, settings.leader, settings.records)
 
     def reconfigure_all(self) -> None:
         for topic in self._by_name:

@@ -25,7 +25,8 @@ class WaitingRoom:
 
     def check(self, key: Hashable) -> None:
         """Something changed under `key`."""
-        self._purgatory.check(key, self._clock.now_ms())
+        if len(self._purgatory):
+            self._purgatory.check(key, self._clock.now_ms())
 
     def cancel(self, operation: Operation) -> None:
         self._purgatory.cancel(operation)

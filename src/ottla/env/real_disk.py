@@ -44,7 +44,9 @@ class RealFile:
         return b"".join(parts)
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        remaining = sum(map(_size, buffers))
+        remaining = sum(map(len, buffers))
+        if len(buffers) <= IOV_MAX and os.pwritev(self._descriptor, buffers, position) == remaining:
+            return  # all but always
         while remaining:
             written = os.pwritev(self._descriptor, buffers[:IOV_MAX], position)
             position += written
@@ -84,16 +86,12 @@ class RealFile:
             self.close()
 
 
-def _size(buffer: Bytes) -> int:
-    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
-
-
 def _without_first(buffers: Sequence[Bytes], count: int) -> list[Bytes]:
     """What is left of `buffers` after `count` bytes of them were written."""
     for index, buffer in enumerate(buffers):
-        size = _size(buffer)
+        size = len(buffer)
         if count < size:
-            return [memoryview(buffer).cast("B")[count:], *buffers[index + 1 :]]
+            return [memoryview(buffer)[count:], *buffers[index + 1 :]]
         count -= size
     return []
 

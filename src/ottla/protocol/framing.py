@@ -104,13 +104,14 @@ def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> Request
     position = _HEADER.size
     client_id = None
     if length >= 0:
-        if position + length > len(frame):
+        end = position + length
+        if end > len(frame):
             raise MalformedRequest("the client id is longer than the request")
         try:
-            client_id = str(frame[position : position + length], "utf-8")
+            client_id = str(frame[position:end], "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedRequest("the client id is not UTF-8") from error
-        position += length
+        position = end
     if version >= first_flexible.get(api_key, 1 << 15):
         position = _skip_tagged_fields(frame, position)
     return RequestHeader(api_key, version, correlation_id, client_id, position)

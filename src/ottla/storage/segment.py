@@ -145,6 +145,9 @@ class Segment:
             return True
         if last_offset - self.base_offset > INT32_MAX:
             return True
+        # The indexes matter only where this append would add to them.
+        if self._bytes_since_index <= self._interval_bytes and self._indexes_checked:
+            return False
         return self.offset_index.is_full or self.time_index.is_full
 
     def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Bytes], size: int) -> None:

@@ -12,6 +12,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending
+from ottla.core.partition.leader import ACKS_ALL
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.produce_codec import (
     ProducePartition,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 _ACKS = (-1, 0, 1)
-_NO_ERROR = int(ErrorCode.none)
 # Kafka's own admin client may write to internal topics; nobody else.
 _ADMIN_CLIENT_ID = "__admin_client"
 
@@ -37,45 +37,35 @@ _ADMIN_CLIENT_ID = "__admin_client"
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
     version = context.header.api_version
     request = decode_produce_request(body, version)
+    acks = request.acks
     appended: list[tuple[HostedPartition, int]] = []
-    topics = [_append_topic(broker, context, request, topic, appended) for topic in request.topics]
-    for partition, _ in appended:
+    response = ProduceResponse(
+        [
+            ProduceTopicResponse(
+                topic.name,
+                topic.topic_id,
+                [_append(broker, context, request, topic, data, appended) for data in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    is_waiting = False
+    for partition, end_offset in appended:
         broker.waiting_room.check(partition.topic_partition)
-    response = ProduceResponse(topics)
-    if request.acks == 0:
+        if partition.leader.high_watermark < end_offset or partition.needs_flush:
+            is_waiting = True
+    if acks == 0:
         return _close_on_error(context, response)
-    unflushed = [partition for partition, _ in appended if partition.needs_flush]
-    if unflushed:
-        return _after_flush(broker, context, response, unflushed)
-    if request.acks == -1:
-        waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
-        if waiting:
-            return _wait(broker, context, request, response, waiting)
+    if is_waiting:
+        unflushed = [partition for partition, _ in appended if partition.needs_flush]
+        if unflushed:
+            return _after_flush(broker, context, response, unflushed)
+        if acks == ACKS_ALL:
+            return _wait(broker, context, request, response, appended)
     return context.respond(encode_produce_response(response, version))
 
 
-def _append_topic(
-    broker: "Broker",
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: ProduceTopic,
-    appended: list[tuple[HostedPartition, int]],
-) -> ProduceTopicResponse:
-    results = []
-    for partition in topic.partitions:
-        try:
-            results.append(_append_partition(broker, context, request, topic, partition, appended))
-        except KafkaError as error:
-            record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
-            results.append(
-                ProducePartitionResponse(
-                    partition.index, int(error.code), -1, -1, -1, record_errors, error.message, None
-                )
-            )
-    return ProduceTopicResponse(topic.name, topic.topic_id, results)
-
-
-def _append_partition(
+def _append(
     broker: "Broker",
     context: RequestContext,
     request: ProduceRequest,
@@ -83,24 +73,21 @@ def _append_partition(
     data: ProducePartition,
     appended: list[tuple[HostedPartition, int]],
 ) -> ProducePartitionResponse:
-    if request.acks not in _ACKS:
-        raise KafkaError(ErrorCode.invalid_required_acks, f"acks={request.acks} is none of -1, 0 and 1")
-    hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
-    if hosted.is_internal and context.header.client_id != _ADMIN_CLIENT_ID:
-        raise KafkaError(
-            ErrorCode.invalid_topic_exception, f"clients may not write to the internal topic {topic.name}"
+    try:
+        hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
+        _check_request(context, request, hosted)
+        if data.records is None:
+            raise KafkaError(ErrorCode.invalid_record, f"no records were sent for {hosted.topic_partition}")
+        plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
+    except KafkaError as error:
+        record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
+        return ProducePartitionResponse(
+            data.index, int(error.code), -1, -1, -1, record_errors, error.message, None
         )
-    if data.records is None:
-        raise KafkaError(
-            ErrorCode.invalid_record, f"no records were sent for partition {hosted.topic_partition}"
-        )
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served by this version of Ottla")
-    plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
     appended.append((hosted, plan.last_offset + 1))
     return ProducePartitionResponse(
         data.index,
-        _NO_ERROR,
+        0,
         plan.first_offset,
         plan.log_append_time_ms,
         hosted.leader.log_start_offset,
@@ -110,13 +97,26 @@ def _append_partition(
     )
 
 
+def _check_request(context: RequestContext, request: ProduceRequest, hosted: HostedPartition) -> None:
+    if request.acks not in _ACKS:
+        raise KafkaError(ErrorCode.invalid_required_acks, f"acks={request.acks} is none of -1, 0 and 1")
+    if hosted.is_internal and context.header.client_id != _ADMIN_CLIENT_ID:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"clients may not write to the internal topic {hosted.topic_partition.topic}",
+        )
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served by this version of Ottla")
+
+
 def _wait(
     broker: "Broker",
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: list[tuple[HostedPartition, int]],
+    appended: list[tuple[HostedPartition, int]],
 ) -> Pending[Answer]:
+    waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
     pending: Pending[Answer] = Pending()
 
     def finished(failed: dict[HostedPartition, KafkaError]) -> None:
