@@ -97,8 +97,10 @@ class Log:
         ).load()
         recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
         log = cls(disk, directory, topic_partition, config, loaded, recorded)
-        if is_new:
+        if not clean_shutdown or is_new:
+            # What the run before made may still be in memory only.
             log._unsynced_directories = [_parent(directory), directory]
+            log._unsynced_paths = [] if recorded is None else [f"{directory}/{PARTITION_METADATA}"]
         if recorded is None and topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -111,6 +113,7 @@ class Log:
         file.truncate(len(data))
         self.topic_id = topic_id
         self._unsynced_paths.append(path)
+        self._note_names_changed()
 
     @property
     def size_bytes(self) -> int:
@@ -177,6 +180,7 @@ class Log:
         if offset not in self._snapshots.offsets:
             self._snapshots.write(offset, self.producers.entries())
             self._unsynced_paths.append(self._snapshots.path(offset))
+            self._note_names_changed()
 
     def _note_names_changed(self) -> None:
         if self.directory not in self._unsynced_directories:

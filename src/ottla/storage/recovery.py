@@ -197,6 +197,8 @@ class LogLoader:
         unflushed = segments.from_offset(self._recovery_point)
         end_offset = unflushed[0].base_offset
         load_producers(self._producers, snapshots, segments, end_offset)
+        # The checkpoint may be older than a truncation; from here on the batches say it anew.
+        self._epochs.truncate_from_end(end_offset)
         for index, segment in enumerate(unflushed):
             if index and segment.base_offset > end_offset and "compact" not in self._config.cleanup_policy:
                 # Power was lost before an earlier segment was on disk, and its end is missing without a trace.

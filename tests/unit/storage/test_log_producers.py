@@ -1,0 +1,183 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
+
+from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
+from ottla.storage.producer_snapshots import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from ottla.storage.producer_state import replay_batch
+
+
+def sequence_of(log, producer_id: int) -> int:
+    return next(entry.last_sequence for entry in log.producers.entries() if entry.producer_id == producer_id)
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_producers_are_known_after_a_restart(tmp_path, stop):
+    log = open_log(tmp_path / "orders-0")
+    for number in range(40):
+        header = batch(
+            log.log_end_offset, 2, producer_id=number % 3, producer_epoch=1, base_sequence=number // 3 * 2
+        )
+        log.append([header], NOW_MS)
+    before = sorted(log.producers.entries())
+    log.close(clean=stop == "clean")
+    log = open_log(tmp_path / "orders-0", clean_shutdown=stop == "clean", recovery_point=log.recovery_point)
+    assert sorted(log.producers.entries()) == before
+
+
+def test_after_a_clean_stop_producers_come_from_the_snapshot_alone():
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 40, producer_id=9, producer_epoch=0, base_sequence=0)
+    log.close(clean=True)
+    disk.stats.bytes_read = 0
+    log = open_log("/data/orders-0", disk=disk, clean_shutdown=True, recovery_point=80)
+    assert len(log.producers) == 1
+    assert disk.stats.bytes_read < 200
+
+
+def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_log(tmp_path, caplog):
+    log = open_log(tmp_path / "orders-0")
+    for number in range(40):
+        log.append([batch(number, producer_id=1, producer_epoch=0, base_sequence=number, size=100)], NOW_MS)
+    log.close(clean=True)
+    newest = tmp_path / "orders-0" / f"{40:020d}.snapshot"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=40)
+    assert sequence_of(log, 1) == 39
+    assert "removing the producer snapshot" in caplog.text
+    assert not newest.exists()
+
+
+def test_there_is_one_snapshot_per_segment_and_one_for_the_end(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    for stop in range(3):
+        fill(log, 1 + stop)
+        log.close(clean=True)
+        log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=log.log_end_offset)
+    taken = {int(path.name[:20]) for path in (tmp_path / "orders-0").glob("*.snapshot")}
+    assert taken == {*log.segments.base_offsets[1:], log.log_end_offset}
+
+
+def test_truncation_takes_back_what_producers_did_after_the_offset(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    for number in range(40):
+        log.append([batch(number, producer_id=1, producer_epoch=0, base_sequence=number, size=100)], NOW_MS)
+    assert len(log.segments) > 3
+    log.truncate_to(11, NOW_MS)
+    assert sequence_of(log, 1) == 10
+    assert log.log_end_offset == 11
+    log.truncate_fully_and_start_at(100, NOW_MS)
+    assert len(log.producers) == 0
+    assert not list((tmp_path / "orders-0").glob("*.snapshot"))
+
+
+def test_a_snapshot_holds_what_it_was_given():
+    entries = [ProducerEntry(1, 2, 3, 4, 5, 6, 7, 8), ProducerEntry(2**62, 0, -1, -1, 0, -1, -1, -1)]
+    assert decode_snapshot(encode_snapshot(entries)) == entries
+    assert len(encode_snapshot([])) == 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(position=st.integers(0, 101), bit=st.integers(0, 7), cut=st.integers(0, 101))
+def test_a_damaged_snapshot_is_noticed(position, bit, cut):
+    data = bytearray(encode_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, 8)] * 2))
+    with pytest.raises(CorruptSnapshotError):
+        decode_snapshot(bytes(data[: min(cut, len(data) - 1)]))
+    data[position] ^= 1 << bit
+    with pytest.raises(CorruptSnapshotError):
+        decode_snapshot(bytes(data))
+
+
+def transaction(log, producer_id: int, records: int, *, commit: bool) -> None:
+    for _ in range(records):
+        log.append(
+            [batch(log.log_end_offset, producer_id=producer_id, producer_epoch=0, transactional=True)], NOW_MS
+        )
+    log.append([marker(log.log_end_offset, producer_id, commit=commit)], NOW_MS)
+
+
+def test_a_reader_learns_which_transactions_between_two_offsets_were_aborted(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    transaction(log, 1, 3, commit=False)  # offsets 0 to 3
+    transaction(log, 2, 3, commit=True)  # 4 to 7
+    transaction(log, 3, 40, commit=False)  # 8 to 48, over several segments
+    transaction(log, 4, 1, commit=False)  # 49, 50
+    everything = [(1, 0), (3, 8), (4, 49)]
+    assert log.aborted_transactions(0, 51) == everything
+    assert log.aborted_transactions(4, 8) == []
+    assert log.aborted_transactions(0, 4) == [(1, 0)]
+    assert log.aborted_transactions(20, 25) == [(3, 8)]
+    log.close(clean=True)
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=51)
+    assert log.aborted_transactions(0, 51) == everything
+
+
+def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    for producer_id in range(8):
+        transaction(log, producer_id, 9, commit=producer_id % 2 == 0)
+    expected = log.aborted_transactions(0, 80)
+    assert len(expected) == 4
+    log.close(clean=False)
+    for path in (tmp_path / "orders-0").glob("*.txnindex"):
+        path.unlink()
+    assert open_log(tmp_path / "orders-0").aborted_transactions(0, 80) == expected
+
+
+def test_truncation_forgets_the_transactions_that_it_cuts_off(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    transaction(log, 1, 3, commit=False)
+    transaction(log, 2, 3, commit=False)
+    log.truncate_to(7, NOW_MS)  # the marker of the second
+    assert log.aborted_transactions(0, 7) == [(1, 0)]
+    assert log.producers.first_unstable_offset() == 0
+    log.producers.on_high_watermark(7)
+    assert log.producers.first_unstable_offset() == 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["write", "write", "commit", "abort", "roll", "flush"])),
+        max_size=60,
+    ),
+    stop=st.sampled_from(["clean", "kill"]),
+)
+def test_however_a_log_stops_its_producers_and_aborted_transactions_are_those_of_its_batches(steps, stop):
+    disk = sim_disk()
+    log = open_log("/data/orders-0", SMALL, disk=disk)
+    oracle, sequences = ProducerStateTable(), [0] * 4
+    for producer_id, step in steps:
+        if step == "roll":
+            log.roll(NOW_MS)
+        elif step == "flush":
+            log.flush()
+        else:
+            if step == "write":
+                header, parts = batch(
+                    log.log_end_offset,
+                    producer_id=producer_id,
+                    producer_epoch=0,
+                    base_sequence=sequences[producer_id],
+                    transactional=True,
+                )
+                sequences[producer_id] += 1
+            else:
+                header, parts = marker(log.log_end_offset, producer_id, commit=step == "commit")
+            log.append([(header, parts)], NOW_MS)
+            replay_batch(oracle, header, b"".join(parts), None)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert sorted(log.producers.entries()) == sorted(oracle.entries())
+    log.close(clean=stop == "clean")
+    log = open_log(
+        "/data/orders-0",
+        SMALL,
+        disk=disk,
+        clean_shutdown=stop == "clean",
+        recovery_point=log.recovery_point,
+    )
+    assert sorted(log.producers.entries()) == sorted(oracle.entries())
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted

@@ -1,0 +1,259 @@
+import logging
+import shutil
+
+import pytest
+from log_builder import NOW_MS, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
+
+from ottla.storage.log_config import LogConfig
+
+
+def test_a_tail_torn_at_any_byte_of_the_last_batch_is_cut_to_the_batch_before_it(tmp_path, caplog):
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    written = fill(log, 3)
+    log.close(clean=False)
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    whole = path.read_bytes()
+    keep = len(whole) - len(written[-1])
+    for size in range(keep + 1, len(whole)):
+        path.write_bytes(whole[:size])
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "ottla.storage"):
+            recovered = open_log(tmp_path / "orders-0", LogConfig())
+        assert recovered.log_end_offset == 4
+        assert path.read_bytes() == whole[:keep]
+        assert caplog.messages == [
+            f"cut {size - keep} bytes from the end of {path} at position {keep}: the batch there is torn or damaged"
+        ]
+        recovered.append([batch(4, 2)], NOW_MS)
+        assert offsets_of(read_all(recovered)) == list(range(6))
+        recovered.close(clean=False)
+
+
+def test_a_flipped_bit_anywhere_in_the_last_batch_cuts_it(tmp_path):
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    written = fill(log, 2)
+    log.close(clean=False)
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    whole = path.read_bytes()
+    keep = len(written[0])
+    # The leader epoch (bytes 12 to 15) is outside the checksum, as a leader sets it.
+    for position in [*range(12), *range(16, len(written[1]))]:
+        data = bytearray(whole)
+        data[keep + position] ^= 0x80
+        path.write_bytes(data)
+        recovered = open_log(tmp_path / "orders-0", LogConfig())
+        # A base offset that grew is what compaction leaves too; a smaller one is out of order.
+        assert recovered.log_end_offset == 2 or (position < 8 and recovered.log_end_offset > 4), position
+        recovered.close(clean=False)
+
+
+def test_zeros_that_a_power_loss_left_at_the_end_are_cut(tmp_path):
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    written = fill(log, 2)
+    log.close(clean=False)
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    recovered = open_log(tmp_path / "orders-0", LogConfig())
+    assert path.read_bytes() == b"".join(written)
+    assert recovered.log_end_offset == 4
+
+
+def test_segments_after_a_damaged_one_are_removed(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    log.close(clean=False)
+    damaged = tmp_path / "orders-0" / f"{bases[1]:020d}.log"
+    data = bytearray(damaged.read_bytes())
+    data[200] ^= 1
+    damaged.write_bytes(data)
+    recovered = open_log(tmp_path / "orders-0")
+    assert recovered.segments.base_offsets == bases[:2]
+    assert bases[1] < recovered.log_end_offset < bases[2]
+    assert offsets_of(read_all(recovered)) == list(range(recovered.log_end_offset))
+    left = {path.name[:20] for path in (tmp_path / "orders-0").glob("0*.log*")}
+    assert left == {f"{base:020d}" for base in bases[:2]}
+
+
+def test_recovery_starts_at_the_segment_with_the_recovery_point(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    log.close(clean=False)
+    flushed = tmp_path / "orders-0" / f"{bases[0]:020d}.log"
+    data = bytearray(flushed.read_bytes())
+    data[200] ^= 1  # recovery would find this
+    flushed.write_bytes(data)
+    recovered = open_log(tmp_path / "orders-0", recovery_point=bases[1])
+    assert recovered.log_end_offset == 120
+    assert recovered.recovery_point == bases[1]
+
+
+def test_the_end_of_a_segment_that_is_missing_without_a_trace_ends_the_log(tmp_path, caplog):
+    log = open_log(tmp_path / "orders-0")
+    written = fill(log, 60)
+    bases = log.segments.base_offsets
+    log.close(clean=False)
+    path = tmp_path / "orders-0" / f"{bases[1]:020d}.log"
+    path.write_bytes(path.read_bytes()[: -len(written[0])])  # at a batch boundary
+    recovered = open_log(tmp_path / "orders-0")
+    assert recovered.log_end_offset == bases[2] - 2
+    assert offsets_of(read_all(recovered)) == list(range(bases[2] - 2))
+    assert "the log before them ends at offset" in caplog.text
+
+
+def test_holes_between_segments_of_a_compacted_topic_are_no_damage(tmp_path):
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), max_index_bytes=240)
+    log = open_log(tmp_path / "orders-0", config)
+    log.append([batch(0)], NOW_MS)
+    log.roll(NOW_MS, 50)
+    log.append([batch(50)], NOW_MS)
+    log.close(clean=False)
+    assert offsets_of(read_all(open_log(tmp_path / "orders-0", config))) == [0, 50]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        *(
+            (suffix, damage)
+            for suffix in (".index", ".timeindex")
+            for damage in ("missing", "zeros", "odd size")
+        ),
+        (".index", "beyond the log"),
+    ],
+)
+def test_a_missing_or_damaged_index_is_rebuilt_as_it_was(tmp_path, suffix, damage):
+    log = open_log(tmp_path / "orders-0")
+    written = fill(log, 60)
+    log.close(clean=True)
+    path = tmp_path / "orders-0" / f"{log.segments.base_offsets[1]:020d}{suffix}"
+    before = path.read_bytes()
+    assert before
+    if damage == "missing":
+        path.unlink()
+    elif damage == "zeros":
+        path.write_bytes(before + bytes(48))
+    elif damage == "odd size":
+        path.write_bytes(before[:-1])
+    else:
+        path.write_bytes(before + b"\0\0\0\x7f\0\xff\xff\xff")
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=log.recovery_point)
+    for offset in range(0, 120, 2):
+        log.segments.forget_positions()
+        found = log.read(offset, 100, end_offset=120, at_least_one=True)
+        assert found.region.read() == written[offset // 2]
+    assert path.read_bytes() == before
+
+
+def test_an_index_without_its_log_is_removed(tmp_path):
+    open_log(tmp_path / "orders-0").close(clean=True)
+    orphan = tmp_path / "orders-0" / "00000000000000000777.index"
+    orphan.write_bytes(bytes(8))
+    open_log(tmp_path / "orders-0", clean_shutdown=True)
+    assert not orphan.exists()
+
+
+def test_the_end_is_found_without_a_recovery_point_too(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    log.close(clean=True)
+    assert open_log(tmp_path / "orders-0", clean_shutdown=True).log_end_offset == 120
+
+
+def test_a_log_start_offset_above_the_end_starts_an_empty_log_there(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 10)
+    log.close(clean=False)
+    log = open_log(tmp_path / "orders-0", log_start_offset=500)
+    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
+    log.append([batch(500)], NOW_MS)
+    assert offsets_of(read_all(log)) == [500]
+
+
+def test_files_that_wait_for_deletion_are_removed_at_the_next_start(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 40)
+    log.delete_records_before(60)
+    log.delete_old_segments(NOW_MS, 80)
+    log.close(clean=True)
+    assert list((tmp_path / "orders-0").glob("*.deleted"))
+    log = open_log(
+        tmp_path / "orders-0", clean_shutdown=True, recovery_point=80, log_start_offset=log.log_start_offset
+    )
+    assert not list((tmp_path / "orders-0").glob("*.deleted"))
+    assert offsets_of(read_all(log, 60)) == list(range(60, 80))
+
+
+def test_compaction_that_had_finished_is_put_in_place_and_one_that_had_not_is_forgotten(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    log.close(clean=True)
+    directory = tmp_path / "orders-0"
+    cleaned = open_log(tmp_path / "cleaned", LogConfig())
+    cleaned.append([batch(0)], NOW_MS)
+    cleaned.append([batch(bases[2] - 1)], NOW_MS)
+    cleaned.close(clean=True)
+    for suffix in (".log", ".index", ".timeindex"):
+        source = tmp_path / "cleaned" / f"{0:020d}{suffix}"
+        shutil.copy(source, directory / f"{0:020d}{suffix}.swap")
+        shutil.copy(source, directory / f"{bases[3]:020d}{suffix}.cleaned")
+    log = open_log(directory, clean_shutdown=True, recovery_point=120)
+    assert log.segments.base_offsets == [0, *bases[2:]]
+    assert offsets_of(read_all(log)) == [0, bases[2] - 1, *range(bases[2], 120)]
+    assert not list(directory.glob("*.swap")) + list(directory.glob("*.cleaned"))
+
+
+def test_leader_epochs_come_back_from_the_log_where_their_checkpoint_is_lost_or_damaged(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    for epoch in (3, 3, 5, 9):
+        fill(log, 5, leader_epoch=epoch)
+    log.close(clean=False)
+    assert not (tmp_path / "orders-0" / "leader-epoch-checkpoint").exists()
+    log = open_log(tmp_path / "orders-0")
+    expected = [(3, 0), (5, 20), (9, 30)]
+    assert log.epochs.entries() == expected
+    log.close(clean=True)
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").write_text("0\n2\nnonsense\n")
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=40)
+    assert log.epochs.entries() == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_flushed_survives_a_power_loss_and_what_follows_is_a_prefix_of_it(seed):
+    disk = sim_disk(seed)
+    log = open_log("/data/orders-0", disk=disk)
+    written = fill(log, 20)
+    log.flush()
+    written += fill(log, 5 + seed)
+    disk.crash()
+    log = open_log("/data/orders-0", disk=disk.reopen(), recovery_point=log.recovery_point)
+    assert log.log_end_offset >= 40
+    assert read_all(log) == b"".join(written[: log.log_end_offset // 2])
+
+
+@pytest.mark.parametrize("operations", range(0, 60, 3))
+def test_a_power_loss_in_the_midst_of_a_clean_close_loses_nothing_flushed(operations):
+    disk = sim_disk(operations)
+    log = open_log("/data/orders-0", disk=disk)
+    written = fill(log, 30)
+    log.flush()
+    written += fill(log, 3)
+    disk.crash_after(operations)
+    try:
+        log.close(clean=True)
+    except OSError:
+        pass
+    log = open_log("/data/orders-0", disk=disk.reopen(), recovery_point=60)
+    assert log.log_end_offset >= 60
+    assert read_all(log) == b"".join(written[: log.log_end_offset // 2])
+
+
+def test_a_partition_that_was_never_flushed_may_vanish_with_the_power_and_start_again():
+    disk = sim_disk(7)
+    open_log("/data/orders-0", SMALL, disk=disk)
+    disk.crash()
+    log = open_log("/data/orders-0", SMALL, disk=disk.reopen())
+    assert log.log_end_offset == 0
+    fill(log, 3)

@@ -1,0 +1,142 @@
+import uuid
+from dataclasses import replace
+
+from log_builder import NOW_MS, PARTITION, SMALL, batch, fill, offsets_of, open_log, read_all
+
+from ottla.storage.log_config import LogConfig
+
+HOUR_MS = 3_600_000
+
+
+def test_segments_whose_youngest_record_is_older_than_retention_ms_are_deleted(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=HOUR_MS))
+    fill(log, 30, timestamp=NOW_MS - 2 * HOUR_MS)
+    log.roll(NOW_MS)
+    fill(log, 1, timestamp=NOW_MS)
+    removed = log.delete_old_segments(NOW_MS, log.log_end_offset)
+    assert removed[0].base_offset == 0
+    assert log.log_start_offset == 60
+    assert offsets_of(read_all(log)) == [60, 61]
+
+
+def test_without_retention_ms_nothing_grows_too_old(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=-1))
+    fill(log, 30, timestamp=0)
+    assert log.delete_old_segments(NOW_MS, log.log_end_offset) == []
+
+
+def test_when_all_is_expired_the_active_segment_goes_too_and_the_writer_gets_an_empty_one(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=HOUR_MS))
+    fill(log, 30, timestamp=NOW_MS - 2 * HOUR_MS)
+    log.delete_old_segments(NOW_MS, 60)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (60, 60, 0)
+    assert log.segments.base_offsets == [60]
+    fill(log, 1)
+    assert offsets_of(read_all(log)) == [60, 61]
+    assert log.delete_old_segments(NOW_MS, 62) == []
+
+
+def test_an_empty_active_segment_stays(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=0, retention_bytes=0))
+    assert log.delete_old_segments(NOW_MS, 0) == []
+
+
+def test_retention_bytes_keeps_at_least_that_much(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_bytes=3000, retention_ms=-1))
+    fill(log, 60)
+    size = log.size_bytes
+    removed = log.delete_old_segments(NOW_MS, log.log_end_offset)
+    assert removed
+    assert log.size_bytes == size - sum(segment.size for segment in removed)
+    assert 3000 <= log.size_bytes < 3000 + removed[0].size
+
+
+def test_nothing_at_or_above_the_high_watermark_is_deleted(tmp_path):
+    log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=0))
+    fill(log, 60, timestamp=0)
+    bases = log.segments.base_offsets
+    log.delete_old_segments(NOW_MS, bases[2] + 1)
+    assert log.log_start_offset == bases[2]
+
+
+def test_a_compacted_topic_deletes_only_below_its_log_start_offset(tmp_path):
+    log = open_log(
+        tmp_path / "orders-0",
+        replace(SMALL, retention_ms=0, retention_bytes=0, cleanup_policy=frozenset({"compact"})),
+    )
+    fill(log, 60, timestamp=0)
+    assert log.delete_old_segments(NOW_MS, 120) == []
+    bases = log.segments.base_offsets
+    log.delete_records_before(bases[2] + 1)
+    assert [segment.base_offset for segment in log.delete_old_segments(NOW_MS, 120)] == bases[:2]
+    assert log.log_start_offset == bases[2] + 1
+
+
+def test_files_are_renamed_at_once_and_removed_after_the_delay(tmp_path):
+    log = open_log(tmp_path / "orders-0", SMALL)
+    fill(log, 60, producer_id=7, producer_epoch=0)
+    second = log.segments.base_offsets[1]
+    log.delete_records_before(log.segments.base_offsets[2])
+    log.delete_old_segments(NOW_MS, 120)
+    names = {path.name for path in (tmp_path / "orders-0").iterdir()}
+    assert f"{second:020d}.log.deleted" in names
+    assert f"{second:020d}.snapshot.deleted" in names
+    assert log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms - 1) == []
+    due = log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms)
+    assert len(due) == 7  # two segments of three files, and one snapshot
+    for deletion in due * 2:  # what is gone already does not matter
+        deletion.perform(log._disk)
+    assert not list((tmp_path / "orders-0").glob("*.deleted"))
+    assert log.due_deletions(NOW_MS * 2) == []
+
+
+def test_the_segment_rolls_by_the_time_of_its_records(tmp_path):
+    log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1000))
+    for offset, timestamp in enumerate((0, 500, 1000, 1001, 1500)):
+        log.append([batch(offset, timestamp=NOW_MS + timestamp)], NOW_MS)
+    assert log.segments.base_offsets == [0, 3]
+    log.close(clean=True)
+    log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1000), clean_shutdown=True, recovery_point=5)
+    log.append([batch(5, timestamp=NOW_MS + 2001)], NOW_MS)
+    assert log.segments.base_offsets == [0, 3]
+    log.append([batch(6, timestamp=NOW_MS + 2002)], NOW_MS)
+    assert log.segments.base_offsets == [0, 3, 6]
+
+
+def test_jitter_lets_partitions_roll_at_different_times(tmp_path):
+    rolled = set()
+    for partition in range(8):
+        log = open_log(tmp_path / f"orders-{partition}", LogConfig(segment_ms=10_000, segment_jitter_ms=9000))
+        for offset in range(11):
+            log.append([batch(offset, timestamp=NOW_MS + offset * 1000)], NOW_MS)
+        rolled.add(log.segments.base_offsets[1])
+        log.close(clean=False)
+    assert len(rolled) > 2
+
+
+def test_a_full_index_rolls_the_segment(tmp_path):
+    log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=0, max_index_bytes=80))
+    fill(log, 30)
+    assert len(log.segments) > 2
+    assert offsets_of(read_all(log)) == list(range(60))
+
+
+def test_a_changed_configuration_takes_effect_at_once(tmp_path):
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    fill(log, 20)
+    assert len(log.segments) == 1
+    log.config = replace(log.config, segment_bytes=500)
+    fill(log, 1)
+    assert len(log.segments) == 2
+
+
+def test_a_deleted_log_is_renamed_as_kafka_does_and_removed_when_due(tmp_path):
+    log = open_log(tmp_path / "orders-0", SMALL)
+    fill(log, 10)
+    unique_id = uuid.UUID(int=0xABC)
+    deletion = log.delete_log(unique_id, NOW_MS)
+    assert [path.name for path in tmp_path.iterdir()] == [f"orders-0.{unique_id.hex}-delete"]
+    assert deletion.due_ms == NOW_MS + SMALL.file_delete_delay_ms
+    deletion.perform(log._disk)
+    assert list(tmp_path.iterdir()) == []
+    assert PARTITION.topic == "orders"
