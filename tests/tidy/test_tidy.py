@@ -65,11 +65,12 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
 
 
 def test_tests_wait_for_conditions_and_never_sleep_for_luck() -> None:
-    """A helper that polls for a condition may sleep between two looks; a test may not."""
+    """A helper may sleep between two looks at a condition, or to pace a load; a test may not."""
     found = []
     for name in python_files("tests/"):
-        if name.rpartition("/")[2].startswith("test_"):
-            found += [f"{name}:{node.lineno}" for node in ast.walk(tree(name)) if _is_sleep(node)]
+        for function in ast.walk(tree(name)):
+            if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
+                found += [f"{name}:{node.lineno}" for node in ast.walk(function) if _is_sleep(node)]
     assert found == []
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
@@ -48,6 +49,13 @@ async def until_it_works(client: SimClient, topic: str, partitions: int, configs
         await asyncio.sleep(RETRY_PAUSE_S)
 
 
+@dataclass
+class _Batch:
+    values: list[Value]
+    data: bytes
+    was_sent: bool = False
+
+
 class IdempotentProducer:
     """Writes numbered records to one partition, up to five batches under way, each sent again until acknowledged."""
 
@@ -71,7 +79,7 @@ class IdempotentProducer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._next_number = 0
-        self._unacknowledged: list[tuple[list[Value], bytes]] = []
+        self._unacknowledged: list[_Batch] = []
 
     async def run(self, batches: int) -> None:
         await self._init()
@@ -98,7 +106,7 @@ class IdempotentProducer:
                 raise Violation(f"InitProducerId was answered with {error.name}")
             await asyncio.sleep(RETRY_PAUSE_S)
 
-    def _new_batch(self) -> tuple[list[Value], bytes]:
+    def _new_batch(self) -> _Batch:
         now_ms = self._now_ms()
         base = self._next_number
         count = self._random.randint(1, RECORDS_PER_BATCH_MAX)
@@ -108,38 +116,47 @@ class IdempotentProducer:
             Record(index, now_ms, value.encode(), bytes(self._random.randrange(VALUE_PADDING_MAX)))
             for index, value in enumerate(values)
         ]
-        batch = build_batch(
+        data = build_batch(
             records,
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=base,
         )
-        return values, batch
+        return _Batch(values, data)
 
     async def _send_all(self) -> bool:
         """Sends what is not acknowledged, in order; True when all of it was."""
-        for values, _ in self._unacknowledged:
-            self._history.attempted.update(values)
-        answers = await asyncio.gather(
-            *(self._send(batch) for _, batch in self._unacknowledged), return_exceptions=True
-        )
-        for index, answer in enumerate(answers):
-            if isinstance(answer, OSError):
-                return False
-            if isinstance(answer, BaseException):
-                raise answer
-            error, offset = answer
+        batches = list(self._unacknowledged)
+        retried = [batch.was_sent for batch in batches]
+        for batch in batches:
+            batch.was_sent = True
+            self._history.attempted.update(batch.values)
+        answers = await asyncio.gather(*(self._send(batch.data) for batch in batches))
+        accepted = [index for index, (error, _) in enumerate(answers) if error == ErrorCode.none]
+        for index, (error, offset) in enumerate(answers):
+            batch = batches[index]
             if error in RETRIABLE:
                 return False
-            if error != ErrorCode.none:
-                raise Violation(f"{self._name}'s batch {index} was answered with {error.name}")
-            values, _ = self._unacknowledged.pop(0)
-            for delta, value in enumerate(values):
-                self._history.acknowledge(value, offset + delta)
+            if error == ErrorCode.none:
+                for delta, value in enumerate(batch.values):
+                    self._history.acknowledge(value, offset + delta)
+            elif (
+                error != ErrorCode.out_of_order_sequence_number
+                or not retried[index]
+                or max(accepted, default=-1) < index
+            ):
+                raise Violation(f"{self._name} got {error.name} for {batch.values[0]} and what follows it")
+            # Else it is a duplicate that the broker could not tell from a gap: it remembers the last five batches,
+            # but after a restart only the last of those before the newest snapshot (Kafka's format of snapshots).
+            # A later batch was accepted, so this one was there; the order of the log is checked in the end.
+            self._unacknowledged.pop(0)
         return True
 
-    async def _send(self, batch: bytes) -> tuple[ErrorCode, int]:
-        answer = await self._client.produce(self._topic_id, self._partition, batch)
+    async def _send(self, data: bytes) -> tuple[ErrorCode, int]:
+        try:
+            answer = await self._client.produce(self._topic_id, self._partition, data)
+        except OSError:
+            return ErrorCode.request_timed_out, -1
         return answer.error_code, answer.base_offset
 
 
