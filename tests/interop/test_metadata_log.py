@@ -1,4 +1,4 @@
-"""The metadata log is Kafka's: its tools read ours, and each of Ottla and Apache Kafka goes on from what the other wrote."""
+"""The metadata log is Kafka's: its tools read ours, and Ottla and Apache Kafka go on from what the other wrote."""
 
 import asyncio
 import json

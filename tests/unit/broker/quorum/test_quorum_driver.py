@@ -7,9 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
+from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
+from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.quorum.snapshots import SnapshotId
 from ottla.core.controller.commands import (
     AllocateProducerIds,
     Command,
@@ -24,6 +28,7 @@ from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.codec import encode_record
 from ottla.protocol.metadata_records.records import BeginTransactionRecord, OpaqueRecord, TopicRecord
+from ottla.records.control import build_control_batch
 from ottla.sim.disk import SimDisk
 from ottla.sim.env import ProcessKilled, World, simulate
 
@@ -359,6 +364,28 @@ def test_a_log_that_lost_its_end_goes_on_from_the_snapshot(caplog: pytest.LogCap
 
     in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
     assert "it goes on from the snapshot" in caplog.text
+
+
+def test_a_directory_formatted_for_dynamic_voters_begins_with_a_snapshot_of_nothing() -> None:
+    """KIP-853: Kafka's formatting writes the first voters into a snapshot at offset 0."""
+
+    async def main(world: World) -> None:
+        disk = world.new_disk(LOG_DIR)
+        disk.make_dirs(METADATA_DIR)
+        header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
+        messages = (header, KRaftVersionRecord(version=0, k_raft_version=1), SnapshotFooterRecord(version=0))
+        data = b"".join(
+            build_control_batch([message], base_offset=offset, timestamp=0, leader_epoch=0)
+            for offset, message in enumerate(messages)
+        )
+        disk.write_atomically(f"{METADATA_DIR}/{SnapshotId(0, 0).file_name}", data)
+        node = Node(world, disk, QuorumSettings())
+        await node.start()
+        assert node.quorum.image.features == {METADATA_VERSION: 30}
+        node = await node.stopped_and_restarted()
+        assert node.quorum.describe_quorum().leader_epoch == 2
+
+    simulate(main, 1)
 
 
 def test_a_log_without_the_snapshot_that_it_follows_is_refused() -> None:
