@@ -4,7 +4,7 @@ import socket
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
@@ -48,20 +48,16 @@ class Cluster:
         }
         return config | {name.replace("_", "."): value for name, value in settings.items()}
 
-    def metadata(self, topic: str | None = None) -> Any:
+    def metadata(self) -> Any:
         try:
-            if topic is None:
-                return self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-            return self.admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            return self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise self.error("The cluster's metadata cannot be had", error.args[0]) from None
 
     def partitions_of(self, topic: str) -> list[int]:
-        """Raises ClusterError where there is no such topic."""
-        found = self.metadata(topic).topics[topic]
-        if found.error is not None:
-            raise self.error(f"Topic {topic}", found.error)
-        return sorted(found.partitions)
+        """Raises ClusterError where there is no such topic; asking for the topic's metadata would create it."""
+        futures = self.admin.describe_topics(TopicCollection([topic]))
+        return sorted(partition.id for partition in self.result(futures[topic], f"Topic {topic}").partitions)
 
     def result(self, future: "Future[T]", what: str) -> T:
         """What a call of the admin client answered. `what` begins the sentence where it failed."""

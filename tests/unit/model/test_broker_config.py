@@ -231,6 +231,11 @@ def test_a_groups_configs_stay_within_the_brokers_bounds(
         ({"log.segment.bytes": "2000000", "any.plugin": "x"}, True, None),
         ({"listener.name.a.max.connections": "5"}, True, None),
         ({"listener.name.a.ssl.keystore.location": "x"}, True, None),
+        (
+            {"log.segment.bytes": "1"},
+            True,
+            "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576",
+        ),
         ({"node.id": "1"}, False, "Cannot update these configs dynamically: [node.id]"),
         (
             {"listeners": "PLAINTEXT://:1"},

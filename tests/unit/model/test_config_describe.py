@@ -128,6 +128,6 @@ def test_a_groups_configs_fall_back_to_the_brokers() -> None:
 
 
 def test_a_client_metrics_subscription_shows_its_own_values_and_defaults() -> None:
-    described = by_name(describe_client_metrics_configs({"metrics": "a,b"}))
+    described = by_name(describe_client_metrics_configs({"metrics": "a, b,a"}))
     assert described["metrics"].synonyms == (("metrics", "a,b", ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),)
     assert (described["interval.ms"].value, described["interval.ms"].synonyms) == ("300000", ())

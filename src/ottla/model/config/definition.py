@@ -92,6 +92,9 @@ class ConfigDef(NamedTuple):
     def parse(self, text: str | None) -> ConfigValue:
         """The value that `text` means. ValueError, with Kafka's sentence, where it may not be set."""
         value = parse_value(self.name, text, self.type)
+        if isinstance(value, tuple):
+            # KIP-1161: what a list repeats counts once.
+            value = tuple(dict.fromkeys(value))
         problem = self.valid.problem(self.name, value) if self.valid is not None else None
         if problem:
             raise ValueError(problem)

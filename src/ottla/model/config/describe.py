@@ -110,7 +110,7 @@ def describe_group_configs(
         )
         value = format_value(broker[behind] if behind else definition.default)
         if name in overrides:
-            value = overrides[name]
+            value = _normal(definition, overrides[name])
             synonyms = (ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
         entries.append(_entry(definition, value, synonyms))
     return entries
@@ -121,13 +121,22 @@ def describe_client_metrics_configs(
 ) -> list[ConfigEntry]:
     entries = []
     for definition in _chosen(CLIENT_METRICS_CONFIGS.values(), overrides, names):
-        value = overrides.get(definition.name, definition.default_text())
+        value = definition.default_text()
         synonyms: tuple[ConfigSynonym, ...] = ()
         if definition.name in overrides:
+            value = _normal(definition, overrides[definition.name])
             source = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
             synonyms = (ConfigSynonym(definition.name, value, source),)
         entries.append(_entry(definition, value, synonyms))
     return entries
+
+
+def _normal(definition: ConfigDef, text: str) -> str | None:
+    """The text as Kafka would write the value: without blanks and repeats."""
+    try:
+        return format_value(definition.parse(text))
+    except ValueError:
+        return text
 
 
 def _chosen(

@@ -105,6 +105,10 @@ def validate_broker_configs(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(own)}]"
         )
+    for name, value in configs.items():
+        problem = validate(ResourceType.BROKER, name, value)
+        if problem:
+            return problem
     try:
         if per_broker:
             broker.with_dynamic(configs, broker.dynamic_default)

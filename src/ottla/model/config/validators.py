@@ -66,7 +66,7 @@ class OneOf(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """A list without duplicates and without empty names; `values` empty: any names."""
+    """A list without empty names; `values` empty: any names."""
 
     values: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -80,8 +80,6 @@ class ListOf(NamedTuple):
         if not value and not self.may_be_empty:
             valid = f"[{', '.join(self.values)}]" if self.values else "any non-empty value"
             return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
-        if len(set(value)) < len(value):
-            return f"Configuration '{name}' values must not be duplicated."
         for item in value:
             if not item:
                 return f"Configuration '{name}' values must not be empty."
@@ -90,7 +88,7 @@ class ListOf(NamedTuple):
         return None
 
     def allowed(self) -> str:
-        return f"a list of [{', '.join(self.values)}]" if self.values else "a list without duplicates"
+        return f"a list of [{', '.join(self.values)}]" if self.values else "a list"
 
 
 class NotEmpty(NamedTuple):
