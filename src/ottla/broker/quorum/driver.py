@@ -79,6 +79,7 @@ class Quorum:
         self._stopped: KafkaError | None = None
         self._has_failed = False
         self._task: asyncio.Task[None] | None = None
+        self._snapshot_task: asyncio.Task[None] | None = None
         self._bytes_since_snapshot = 0
         self._records_replayed = 0
         self._snapshot_ms = 0
@@ -109,7 +110,7 @@ class Quorum:
             self._propose(bootstrap_records(self._env.disk, self._log_dir, now_ms))
         await self._persist()
         self._publish()
-        await self._maybe_snapshot()
+        self._maybe_snapshot()
         self._task = asyncio.create_task(self._run(), name="quorum")
 
     async def close(self) -> None:
@@ -117,6 +118,8 @@ class Quorum:
         self._stop(KafkaError(ErrorCode.not_controller, f"node {self._node_id} is shutting down"))
         if self._task is not None:
             await self._task
+            if self._snapshot_task is not None:
+                await self._snapshot_task
             self._log.close(clean=not self._has_failed)
 
     # Use
@@ -221,7 +224,7 @@ class Quorum:
         # Refusals wait too: they may follow from what another command of the round has changed.
         for (_, answer), result in zip(pending, results, strict=True):
             _resolve(answer, result)
-        await self._maybe_snapshot()
+        self._maybe_snapshot()
 
     def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
         try:
@@ -281,7 +284,8 @@ class Quorum:
 
     # Snapshots
 
-    async def _maybe_snapshot(self) -> None:
+    def _maybe_snapshot(self) -> None:
+        """Starts one beside the rounds that follow, where one is due."""
         now_ms = self._env.clock.now_ms()
         settings = self._settings
         is_due = (
@@ -290,16 +294,14 @@ class Quorum:
             or 0 < settings.snapshot_interval_ms <= now_ms - self._snapshot_ms
         )
         latest = self._log.snapshots[-1].end_offset if self._log.snapshots else 0
-        try:
-            if is_due and latest <= self.image.offset:
-                await self._snapshot(now_ms)
-            self._log.clean(settings, self._raft.high_watermark, now_ms)
-        except OSError:
-            # Nothing depends on a snapshot as long as the log is whole: the next round tries again.
-            logger.exception("the metadata in %s could not be written as a snapshot", self._log_dir)
+        is_running = self._snapshot_task is not None and not self._snapshot_task.done()
+        if is_due and latest <= self.image.offset and not is_running:
+            self._bytes_since_snapshot = self._records_replayed = 0
+            self._snapshot_ms = now_ms
+            self._snapshot_task = asyncio.create_task(self._snapshot(self.image, now_ms), name="snapshot")
+        self._log.remove_deleted(now_ms)
 
-    async def _snapshot(self, now_ms: int) -> None:
-        image = self.image
+    async def _snapshot(self, image: MetadataImage, now_ms: int) -> None:
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         appended_ms = self._last_append_ms
 
@@ -313,11 +315,14 @@ class Quorum:
             )
             self._log.write_snapshot(snapshot, data)
 
-        await self._env.workers.run(write)
-        self._log.snapshots.append(snapshot)
-        self._bytes_since_snapshot = self._records_replayed = 0
-        self._snapshot_ms = now_ms
-        logger.info("wrote the metadata snapshot %s", snapshot.file_name)
+        try:
+            await self._env.workers.run(write)
+            self._log.snapshots.append(snapshot)
+            logger.info("wrote the metadata snapshot %s", snapshot.file_name)
+            self._log.clean(self._settings, self._raft.high_watermark, now_ms)
+        except OSError:
+            # Nothing depends on a snapshot as long as the log is whole: the next one that is due tries again.
+            logger.exception("the metadata in %s could not be written as a snapshot", self._log_dir)
 
 
 def _resolve(answer: "asyncio.Future[Any]", result: Decision[Any] | Exception) -> None:

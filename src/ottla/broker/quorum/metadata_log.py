@@ -136,8 +136,16 @@ class MetadataLog:
             excess -= sizes.pop(0)
         if self.snapshots and self._log.delete_records_before(self.snapshots[0].end_offset):
             self._log.delete_old_segments(now_ms, high_watermark)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Files of deleted segments go when file.delete.delay.ms has passed."""
         for deletion in self._log.due_deletions(now_ms):
-            deletion.perform(self._disk)
+            try:
+                deletion.perform(self._disk)
+            except OSError as error:
+                logger.warning(
+                    "%s could not be removed, the next start tries again: %s", deletion.path, error
+                )
 
     def close(self, *, clean: bool) -> None:
         self._log.close(clean=clean)

@@ -284,11 +284,24 @@ def test_old_snapshots_and_segments_go_by_size_but_never_the_last_snapshot() -> 
     in_simulation(check, settings=settings)
 
 
+def test_commands_do_not_wait_for_a_snapshot() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", partitions=40)
+        assert not node.snapshots()
+        await node.create("b")
+        snapshot = await node.wait_for_snapshot()
+        assert int(snapshot.partition("-")[0]) <= node.quorum.image.offset
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=3000))
+
+
 def test_a_snapshot_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def check(node: Node) -> None:
         node.disk.fail(METADATA_DIR, errno.ENOSPC, operations=frozenset({"rename"}), times=1)
         await node.create("a", partitions=40)
-        await node.create("b")
+        await asyncio.sleep(1)
+        assert not node.snapshots()
+        await node.create("b", partitions=40)
         await node.wait_for_snapshot()
         assert not node.failures
 
