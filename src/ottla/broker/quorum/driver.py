@@ -29,7 +29,7 @@ from ottla.protocol.metadata_records.records import AbortTransactionRecord, Meta
 logger = logging.getLogger("ottla.quorum")
 
 # A start replays what came after the last snapshot: beyond this many records it is worth one at once.
-REPLAYED_RECORDS_MAX = 10_000
+REPLAYED_RECORDS_MAX = 5_000
 
 Subscriber = Callable[[MetadataImage, MetadataImage], None]
 
