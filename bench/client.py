@@ -1,0 +1,126 @@
+"""The client of a benchmark, in a process of its own, so that its work is not the broker's and its CPU can be told.
+
+`python -m bench.client ROLE JSON` does one piece of work with librdkafka and prints one line of JSON: what it measured
+and the CPU seconds that the client took. Few Python calls pass per record: producing hands over lists, consuming takes
+up to ten thousand records a call, and there are no delivery callbacks (the offsets are checked at the end instead).
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+BATCH = 10_000
+FLUSH_TIMEOUT_S = 300
+# Room for a whole run, so that Python never waits for the queue: what is measured is how fast it drains.
+ROOMY_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
+THROUGHPUT = {"linger.ms": 5, "batch.size": 1_000_000, "acks": "all"}
+ONE_RECORD_A_REQUEST = {"linger.ms": 0, "batch.num.messages": 1, "acks": "all"}
+
+Spec = dict[str, Any]
+Result = dict[str, Any]
+
+
+def produce(spec: Spec) -> Result:
+    """Sends `records` of `value_bytes` round the partitions; throughput settings, or one record a request."""
+    settings = ONE_RECORD_A_REQUEST if spec.get("one_record") else THROUGHPUT
+    producer = Producer({"bootstrap.servers": spec["bootstrap"], **ROOMY_QUEUE, **settings})
+    producer.list_topics(spec["topic"], timeout=30)
+    value = os.urandom(spec["value_bytes"])
+    messages = [{"value": value, "partition": n % spec["partitions"]} for n in range(BATCH)]
+    began = time.monotonic()
+    for first in range(0, spec["records"], BATCH):
+        count = min(BATCH, spec["records"] - first)
+        if producer.produce_batch(spec["topic"], messages[:count] if count < BATCH else messages) != count:
+            raise RuntimeError("the client's queue is full: make the run smaller")
+    if producer.flush(FLUSH_TIMEOUT_S):
+        raise RuntimeError(f"not all records were acknowledged within {FLUSH_TIMEOUT_S} s")
+    seconds = time.monotonic() - began
+    check_end(spec)
+    return {"seconds": seconds}
+
+
+def check_end(spec: Spec) -> None:
+    """Without callbacks a refused record would go unnoticed: the offsets tell."""
+    consumer = new_consumer(spec)
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(spec["topic"], partition), timeout=30)[1]
+        for partition in range(spec["partitions"])
+    ]
+    consumer.close()
+    expected = spec.get("expected_end", spec["records"])
+    if sum(ends) != expected:
+        raise RuntimeError(f"{spec['topic']} holds {sum(ends)} records, not {expected}")
+
+
+def consume(spec: Spec) -> Result:
+    """Drains `records` of a topic that is full already, from `start_offset` of each partition."""
+    consumer = new_consumer(spec, **{"fetch.message.max.bytes": 8_000_000, "queued.min.messages": 1_000_000})
+    start = spec.get("start_offset", 0)
+    consumer.list_topics(spec["topic"], timeout=30)
+    began = time.monotonic()
+    consumer.assign([TopicPartition(spec["topic"], p, start) for p in range(spec["partitions"])])
+    left, first_record_s = spec["records"], 0.0
+    while left > 0:
+        messages = consumer.consume(BATCH, timeout=10)
+        if not messages:
+            raise RuntimeError(f"no record for 10 s, with {left} of {spec['records']} to come")
+        if messages[0].error() is not None:
+            raise KafkaException(messages[0].error())
+        first_record_s = first_record_s or time.monotonic() - began
+        left -= len(messages)
+    seconds = time.monotonic() - began
+    consumer.close()
+    return {"seconds": seconds, "first_record_s": first_record_s}
+
+
+def latency(spec: Spec) -> Result:
+    """From produce() to the consumer's hands, at `rate` records a second; one thread, so that no lock adds to it."""
+    producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
+    consumer = new_consumer(spec)
+    consumer.assign([TopicPartition(spec["topic"], 0, 0)])
+    interval_ns = 1_000_000_000 // spec["rate"]
+    padding = os.urandom(spec["value_bytes"] - 8)
+    taken_us: list[float] = []
+    sent, next_send = 0, time.monotonic_ns()
+    while len(taken_us) < spec["records"]:
+        now = time.monotonic_ns()
+        if sent < spec["records"] and now >= next_send:
+            producer.produce(spec["topic"], now.to_bytes(8, "big") + padding, partition=0)
+            producer.poll(0)
+            sent, next_send = sent + 1, next_send + interval_ns
+        wait_s = max(0, next_send - time.monotonic_ns()) / 1e9 if sent < spec["records"] else 1.0
+        for message in consumer.consume(1, timeout=wait_s):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            taken_us.append(
+                (time.monotonic_ns() - int.from_bytes((message.value() or b"")[:8], "big")) / 1_000
+            )
+    consumer.close()
+    # The first records also pay for connections and for the first fetch.
+    steady = sorted(taken_us[len(taken_us) // 10 :])
+    return {"p50_ms": steady[len(steady) // 2] / 1_000, "p99_ms": steady[len(steady) * 99 // 100] / 1_000}
+
+
+def new_consumer(spec: Spec, **settings: object) -> Consumer:
+    fixed = {"group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    return Consumer({"bootstrap.servers": spec["bootstrap"], **fixed, **settings})
+
+
+ROLES: dict[str, Callable[[Spec], Result]] = {"produce": produce, "consume": consume, "latency": latency}
+
+
+def main() -> None:
+    role, spec = sys.argv[1], json.loads(sys.argv[2])
+    result = ROLES[role](spec)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({**result, "cpu_seconds": used.ru_utime + used.ru_stime}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Takes the rounds: each scenario on both sides, turn about, the first side changing from round to round."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from bench.scenario import Metric, Scenario, Sizes
+from bench.sides import Side
+
+
+@dataclass
+class Series:
+    """All rounds of one metric on both sides."""
+
+    scenario: Scenario
+    metric: Metric
+    values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def median(self, side: str) -> float:
+        return median(self.values[side])
+
+    def spread(self, side: str) -> float:
+        """(most - least) / median: how far the rounds lie apart."""
+        values = self.values[side]
+        return (max(values) - min(values)) / (median(values) or 1)
+
+    @property
+    def ratio(self) -> float:
+        return self.metric.ratio(self.median("ottla"), self.median("kafka"))
+
+    @property
+    def verdict(self) -> str:
+        """Against the target and the limit, where there are any."""
+        targets = []
+        if self.metric.target is not None:
+            targets.append((f"{self.metric.target:g}x", self.ratio >= self.metric.target))
+        if self.metric.limit is not None:
+            limit = f"at most {self.metric.limit:g} {self.metric.unit}"
+            targets.append((limit, self.median("ottla") <= self.metric.limit))
+        return ", ".join(f"{text}: {'reached' if good else 'not reached'}" for text, good in targets)
+
+
+def run_scenarios(
+    scenarios: Sequence[Scenario],
+    sides: Sequence[Side],
+    sizes: Sizes,
+    rounds: int,
+    say: Callable[[str], None],
+) -> list[Series]:
+    found: list[Series] = []
+    for scenario in scenarios:
+        series = {metric.name: Series(scenario, metric) for metric in scenario.metrics}
+        for number in range(min(rounds, scenario.rounds_max or rounds)):
+            for side in sides if number % 2 == 0 else reversed(sides):
+                measured = scenario.run(side, sizes)
+                shown = ", ".join(f"{name} {value:,.3g}" for name, value in measured.items())
+                say(f"{scenario.name}, round {number + 1}, {side.name}: {shown}")
+                for name, value in measured.items():
+                    series[name].values[side.name].append(value)
+        found.extend(series.values())
+    return found

@@ -1,0 +1,44 @@
+"""What a scenario is: metrics with their direction and target, and a run that measures them on one side."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.sides import Side
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`target` is the ratio to reach against Kafka, `limit` what Ottla itself may take at most."""
+
+    name: str
+    unit: str
+    higher_is_better: bool = True
+    target: float | None = None
+    limit: float | None = None
+
+    def ratio(self, ottla: float, kafka: float) -> float:
+        """How many times better Ottla is: over 1 is better, whatever the direction."""
+        better, worse = (ottla, kafka) if self.higher_is_better else (kafka, ottla)
+        return better / worse if worse else float("inf")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much a run does; `quick` is for a look, not for numbers to quote."""
+
+    quick: bool
+
+    def of(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`rounds_max` limits the rounds of a scenario that takes minutes; `growth` shows how cost grows."""
+
+    name: str
+    what: str
+    metrics: tuple[Metric, ...]
+    run: Callable[[Side, Sizes], dict[str, float]]
+    rounds_max: int | None = None
+    growth: bool = False

@@ -1,0 +1,85 @@
+"""The two sides of a benchmark, Ottla and Apache Kafka, and what a scenario does with either."""
+
+import contextlib
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
+
+ROOT = Path(__file__).parents[1]
+OTTLA = ROOT / ".venv" / "bin" / "ottla"
+CLIENT_TIMEOUT_S = 900
+ADMIN_TIMEOUT_S = 120
+
+
+@dataclass
+class Side:
+    """One of the two brokers. `running` is shared and warm; `fresh` starts a new one for a scenario of its own."""
+
+    name: str
+    scratch: Path
+    stack: contextlib.ExitStack
+    client_cores: list[float] = field(default_factory=list)
+    _running: RunningBroker | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def running(self) -> RunningBroker:
+        if self._running is None:
+            self._running = self.stack.enter_context(self.fresh())
+            self._warm_up(self._running)
+        return self._running
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[RunningBroker]:
+        data_dir = self.scratch / f"{self.name}-{next(self._numbers)}" / "data"
+        start = run_kafka(data_dir) if self.name == "kafka" else run_ottla(data_dir, command=[str(OTTLA)])
+        try:
+            with start as broker:
+                yield broker
+        finally:
+            shutil.rmtree(data_dir.parent, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def topic(self, broker: RunningBroker, partitions: int = 1) -> Iterator[str]:
+        """A topic for one run, deleted after it so that the disk does not fill."""
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        name = f"bench-{next(self._numbers)}"
+        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=ADMIN_TIMEOUT_S)
+        made[name].result(ADMIN_TIMEOUT_S)
+        while len(admin.list_topics(name, timeout=ADMIN_TIMEOUT_S).topics[name].partitions) < partitions:
+            pass
+        yield name
+        admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
+
+    def client(self, role: str, broker: RunningBroker, topic: str, **spec: object) -> dict[str, float]:
+        """Runs a client process and returns what it measured."""
+        asked = json.dumps({"bootstrap": broker.bootstrap, "topic": topic, "partitions": 1, **spec})
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.client", role, asked],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"the {role} client failed on {self.name}: {done.stderr.strip()[-800:]}")
+        result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        if "seconds" in result:
+            self.client_cores.append(result["cpu_seconds"] / result["seconds"])
+        return result
+
+    def _warm_up(self, broker: RunningBroker) -> None:
+        """The JVM compiles what runs often: the first records of a benchmark must not pay for that."""
+        with self.topic(broker) as topic:
+            self.client("produce", broker, topic, records=100_000, value_bytes=1_000)
+            self.client("consume", broker, topic, records=100_000)
+            small = {"records": 30_000, "value_bytes": 100, "one_record": True, "expected_end": 130_000}
+            self.client("produce", broker, topic, **small)
