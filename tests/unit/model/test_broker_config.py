@@ -107,6 +107,7 @@ def test_a_malformed_file_is_a_config_error() -> None:
         ({"group.consumer.session.timeout.ms": "10"}, "must not be greater"),
         ({"queued.max.request.bytes": "5"}, "at least socket.request.max.bytes"),
         ({"connections.max.idle.ms": "50"}, "must be less than connections.max.idle.ms"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1:5,host:"}, "expected HOST:COUNT"),
         ({"offsets.topic.compression.codec": "9"}, "4 zstd"),
     ],
 )

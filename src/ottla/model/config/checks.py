@@ -78,6 +78,13 @@ def _range_problems(config: "BrokerConfig") -> Iterator[str]:
     idle = config.get_int("connections.max.idle.ms")
     if 0 <= idle <= config.get_int("connection.failed.authentication.delay.ms"):
         yield f"connection.failed.authentication.delay.ms must be less than connections.max.idle.ms ({idle})"
+    for override in filter(None, config.get_str("max.connections.per.ip.overrides").split(",")):
+        host, separator, count = override.strip().rpartition(":")
+        if not host or not separator or not count.strip().isdigit():
+            yield (
+                f"Invalid value {override.strip()} for configuration max.connections.per.ip.overrides: "
+                "expected HOST:COUNT"
+            )
 
 
 def _ordered_pairs() -> Iterator[tuple[str, str]]:
