@@ -25,6 +25,7 @@ FUTURE_DIR_SUFFIX = "-future"
 
 _MAX_NAME_LENGTH = 255
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
+_FUTURE_DIR = re.compile(r"(?P<partition_dir>.+-\d+)\.[0-9a-f]{32}-future")
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 
 
@@ -44,6 +45,17 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
         return None
     match = _PARTITION_DIR.fullmatch(name)
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def parse_future_dir(name: str) -> TopicPartition | None:
+    """The partition whose copy, for a move between directories, lies in a folder of this name."""
+    match = _FUTURE_DIR.fullmatch(name)
+    return parse_partition_dir(match["partition_dir"]) if match else None
+
+
+def has_future_dir_name(topic_partition: TopicPartition) -> bool:
+    """Whether the name of a future folder can hold the whole topic; a cut one would not say whose it is."""
+    return len(f"{topic_partition}.{uuid.UUID(int=0).hex}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_LENGTH
 
 
 def marked_dir_name(topic_partition: TopicPartition, suffix: str, unique_id: uuid.UUID) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ottla.env.disk import DirectoryLock, Disk
 from ottla.model.ids import METADATA_TOPIC, TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_offset_checkpoint, write_offset_checkpoint
-from ottla.storage.file_names import DELETE_DIR_SUFFIX, parse_partition_dir
+from ottla.storage.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, parse_partition_dir
 from ottla.storage.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -41,6 +41,7 @@ class LogDir:
             self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
             self.partitions: set[TopicPartition] = set()
             self.deleted_directories: list[str] = []
+            self.future_directories: list[str] = []  # names
             self._list()
             self.broker_epoch, self.clean_shutdown = self._read_clean_shutdown()
         except BaseException:
@@ -69,6 +70,8 @@ class LogDir:
                 self.partitions.add(partition)
             elif name.endswith(DELETE_DIR_SUFFIX):
                 self.deleted_directories.append(f"{self.path}/{name}")
+            elif name.endswith(FUTURE_DIR_SUFFIX):
+                self.future_directories.append(name)
 
     def _read_clean_shutdown(self) -> tuple[int, bool]:
         """(the broker epoch of the last run or -1, whether that run ended in order)"""

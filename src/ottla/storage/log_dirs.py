@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.storage.checkpoints import read_partition_metadata
 from ottla.storage.deletion import Deletion
+from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, LogDir
 from ottla.storage.meta_properties import MetaProperties, RefusedDirectoryError
+from ottla.storage.replica_move import ReplicaMove
 
 logger = logging.getLogger("ottla.storage")
 
@@ -25,6 +28,7 @@ class LogDirs:
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, str] = {}  # path -> what happened
+        self.moves: dict[TopicPartition, ReplicaMove] = {}  # replicas on their way to another directory
         self._disk = disk
         self._dirs: list[LogDir] = []
         self._places: dict[TopicPartition, LogDir] = {}
@@ -37,6 +41,8 @@ class LogDirs:
                     "no data directory can be used: "
                     + "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
                 )
+            for log_dir in list(self._dirs):
+                self._settle_future_directories(log_dir)
         except BaseException:
             self.release()
             raise
@@ -60,6 +66,30 @@ class LogDirs:
         self._deletions += [
             Deletion(0, directory, is_directory=True) for directory in taken.deleted_directories
         ]
+
+    def _settle_future_directories(self, log_dir: LogDir) -> None:
+        """A move that a stop interrupted: finished where only the renaming was left, else undone."""
+        if self.offline:
+            return  # what it was to replace may be there: the next start decides
+        for name in log_dir.future_directories:
+            partition, directory = parse_future_dir(name), f"{log_dir.path}/{name}"
+            try:
+                is_whole = (
+                    read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA}") is not None
+                )
+                if partition is None or partition in self._places or not is_whole:
+                    logger.info("removing %s: the move of the replica was not finished", directory)
+                    self._deletions.append(Deletion(0, directory, is_directory=True))
+                    continue
+                self._disk.rename(directory, f"{log_dir.path}/{partition}")
+                self._disk.sync_dir(log_dir.path)
+            except OSError as error:
+                logger.error("the data directory %s is offline: %s", log_dir.path, error)
+                self._take_offline(log_dir, error)
+                return
+            logger.info("finished the move of %s to %s", partition, log_dir.path)
+            log_dir.partitions.add(partition)
+            self._places[partition] = log_dir
 
     @property
     def paths(self) -> list[str]:
@@ -191,6 +221,49 @@ class LogDirs:
             self._deletions.append(log.delete_log(unique_id, now_ms))
         except OSError as error:
             raise self._failed_in(log_dir, partition, error) from error
+
+    # Moves
+
+    def start_move(self, partition: TopicPartition, path: str, unique_id: uuid.UUID) -> ReplicaMove:
+        """To `path`, a directory that is online; a move of the replica to elsewhere is abandoned."""
+        self.abandon_move(partition)
+        move = self.moves[partition] = ReplicaMove(self._disk, self.logs[partition], path, unique_id)
+        return move
+
+    def finish_move(self, move: ReplicaMove, topic_id: uuid.UUID, unique_id: uuid.UUID, now_ms: int) -> Log:
+        """Copies what little is left, and puts the new folder in the place of the old one.
+
+        OSError before anything of the old was touched; KafkaError where a directory has gone offline over it.
+        """
+        partition, log = move.log.topic_partition, move.log
+        target = next(log_dir for log_dir in self._dirs if log_dir.path == move.path)
+        move.complete(topic_id, now_ms)
+        # Before the folder has its name: a crash must not bring back what DeleteRecords removed.
+        target.log_start_offsets[partition] = log.log_start_offset
+        target.recovery_points[partition] = log.log_end_offset
+        target.write_checkpoint(LOG_START_OFFSETS, target.log_start_offsets)
+        target.write_checkpoint(RECOVERY_POINTS, target.recovery_points)
+        self.delete(partition, unique_id, now_ms)
+        target.partitions.add(partition)
+        self._places[partition] = target
+        del self.moves[partition]
+        try:
+            self.logs[partition] = move.replace(topic_id, now_ms)
+        except OSError as error:
+            raise self._failed_in(target, partition, error) from error
+        return self.logs[partition]
+
+    def abandon_move(self, partition: TopicPartition) -> None:
+        """Its worker stops at the next chunk, and whoever runs it calls `remove_future` then."""
+        move = self.moves.pop(partition, None)
+        if move is not None:
+            move.is_abandoned = True
+
+    def remove_future(self, move: ReplicaMove) -> None:
+        """What an abandoned move has copied is removed soon."""
+        if self.moves.get(move.log.topic_partition) is move:
+            del self.moves[move.log.topic_partition]
+        self._deletions.append(Deletion(0, move.future_directory, is_directory=True))
 
     def failed(self, partition: TopicPartition, error: OSError) -> KafkaError:
         """After an OSError in a log: takes its directory offline. Raise what it returns."""
