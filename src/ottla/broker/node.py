@@ -10,6 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -82,26 +83,33 @@ class Broker:
     # -- start and stop
 
     async def start(self) -> None:
-        """Loads everything, and listens last. Raises RefusedDirectoryError, OSError."""
+        """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, OSError."""
         config, env = self.config, self.env
+        self._refuse_what_is_not_built()
         self.failed = asyncio.get_running_loop().create_future()
-        self.log_dirs = LogDirs(env.disk, config.log_dirs)
-        try:
+        async with AsyncExitStack() as undo:
+            if self._owns_env:
+                undo.callback(env.workers.close)
+            self.log_dirs = LogDirs(env.disk, config.log_dirs)
+            undo.callback(self.log_dirs.release)
+            self._identify()
+            self.quorum = self._new_quorum()
+            undo.push_async_callback(self.quorum.close)
             await self._start_metadata()
             self._start_partitions()
             await self._start_server()
-        except BaseException:
-            self.log_dirs.release()
-            raise
+            undo.pop_all()
         logger.info("broker %d of cluster %s serves on %s:%d", config.node_id, self.cluster_id, *self.address)
 
-    async def _start_metadata(self) -> None:
-        config = self.config
+    def _identify(self) -> None:
         known = self.log_dirs.known_cluster_id
         self.cluster_id = self.log_dirs.identify(
-            config.node_id, self.new_uuid, known or uuid_to_string(self.new_uuid())
+            self.config.node_id, self.new_uuid, known or uuid_to_string(self.new_uuid())
         )
-        self.quorum = Quorum(
+
+    def _new_quorum(self) -> Quorum:
+        config = self.config
+        return Quorum(
             self.env,
             config.metadata_log_dir,
             node_id=config.node_id,
@@ -113,6 +121,23 @@ class Broker:
             settings=QuorumSettings.from_config(config),
             on_failure=self._metadata_failed,
         )
+
+    def _refuse_what_is_not_built(self) -> None:
+        problems = [
+            f"listener {listener} asks for {listener.security_protocol}: this version serves PLAINTEXT only"
+            for listener in self.config.broker_listeners
+            if listener.security_protocol != "PLAINTEXT"
+        ]
+        voters = self.config.get_list("controller.quorum.voters")
+        if len(voters) > 1:
+            problems.append(
+                f"controller.quorum.voters names {len(voters)} voters: this version runs as a cluster of one node"
+            )
+        if problems:
+            raise ConfigError(problems)
+
+    async def _start_metadata(self) -> None:
+        config = self.config
         await self.quorum.start()
         self._broker_epoch = await self.quorum.submit(
             RegisterBroker(
@@ -149,8 +174,10 @@ class Broker:
     async def _start_server(self) -> None:
         self._dispatcher = Dispatcher(self)
         self._server = Server(self.env, self._dispatcher, self._limits())
-        listener = self.config.broker_listeners[0]
-        self.address = await self._server.listen(listener.host, listener.port)
+        addresses = [
+            await self._server.listen(listener.host, listener.port) for listener in self.config.broker_listeners
+        ]
+        self.address = addresses[0]
         self._housekeeping.start()
 
     async def stop(self) -> None:
@@ -159,6 +186,7 @@ class Broker:
         await self._dispatcher.close()
         self.waiting_room.close()
         await self._housekeeping.stop()
+        await self.partitions.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -194,7 +222,12 @@ class Broker:
         """Runs `work` beside the request that started it; it ends with the broker."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._work_ended)
+
+    def _work_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("work beside a request failed", exc_info=error)
 
     def nodes_as_seen_by(self, stream: Stream) -> list[Node]:
         """The brokers' addresses for a client. Our own is the one it reached us on, unless one is advertised.
@@ -247,7 +280,9 @@ class Broker:
             connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
             max_connections=config.get_int("max.connections"),
             max_connections_per_ip=config.get_int("max.connections.per.ip"),
-            max_connections_per_ip_overrides={host: int(limit) for host, _, limit in overrides if host},
+            max_connections_per_ip_overrides={
+                host.strip(): int(limit) for host, _, limit in overrides if host
+            },
         )
 
     def _validate_configs(

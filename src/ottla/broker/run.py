@@ -8,7 +8,7 @@ import sys
 
 from ottla.broker.log_lines import configure_logging
 from ottla.broker.node import Broker
-from ottla.model.config import BrokerConfig
+from ottla.model.config import BrokerConfig, ConfigError
 from ottla.storage.meta_properties import RefusedDirectoryError
 
 logger = logging.getLogger("ottla.broker")
@@ -36,7 +36,7 @@ async def _serve(config: BrokerConfig) -> int:
     broker = Broker(config)
     try:
         await broker.start()
-    except (RefusedDirectoryError, OSError) as error:
+    except (ConfigError, RefusedDirectoryError, OSError) as error:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         print(f"ottla serve: the broker cannot start (listeners {where}): {error}", file=sys.stderr)
         return REFUSED

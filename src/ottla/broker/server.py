@@ -55,25 +55,28 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         # One event loop, one read at a time: every connection may read into the same buffer.
         self._shared = bytearray(_READ_BUFFER_BYTES)
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._sweeper: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        self._listener = await self._env.network.listen(host, port, self._accept)
-        self._sweeper = asyncio.get_running_loop().create_task(self._close_idle())
-        return self._listener.address
+        """May be called for several addresses; answers with the one that was taken."""
+        listener = await self._env.network.listen(host, port, self._accept)
+        self._listeners.append(listener)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._close_idle())
+        return listener.address
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
-        for connection in sorted(self.connections, key=lambda connection: connection.stream.peer):
+        for connection in self._in_order():
             connection.close()
 
     def _accept(self, stream: Stream) -> Receiver:
-        ip = stream.peer.rpartition(":")[0]
+        ip = _ip(stream)
         limit = self.limits.max_connections_per_ip_overrides.get(ip, self.limits.max_connections_per_ip)
         if len(self.connections) >= self.limits.max_connections or self._per_ip[ip] >= limit:
             logger.warning(
@@ -90,7 +93,7 @@ class Server:
 
     def _closed(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)
-        ip = connection.stream.peer.rpartition(":")[0]
+        ip = _ip(connection.stream)
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
@@ -99,6 +102,15 @@ class Server:
         while True:
             await asyncio.sleep(max(0.05, min(30.0, self.limits.connections_max_idle_ms / 4000)))
             oldest = self._env.clock.now_ms() - self.limits.connections_max_idle_ms
-            for connection in [c for c in self.connections if c.is_idle and c.last_active_ms < oldest]:
-                logger.info("closing %s: idle for connections.max.idle.ms", connection.stream.peer)
-                connection.close()
+            for connection in self._in_order():
+                if connection.is_idle and connection.last_active_ms < oldest:
+                    logger.info("closing %s: idle for connections.max.idle.ms", connection.stream.peer)
+                    connection.close()
+
+    def _in_order(self) -> list[ClientConnection]:
+        """A set has none of its own, and what is done to connections is to be the same from run to run."""
+        return sorted(self.connections, key=lambda connection: connection.stream.peer)
+
+
+def _ip(stream: Stream) -> str:
+    return stream.peer.rpartition(":")[0].strip("[]")
