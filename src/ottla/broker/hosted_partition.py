@@ -61,6 +61,7 @@ class HostedPartition:
         leader: PartitionLeader,
         record_settings: RecordSettings,
         on_storage_error: Callable[["HostedPartition", OSError], KafkaError],
+        now_ms: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -70,6 +71,7 @@ class HostedPartition:
         self._looks_into_records = record_settings.looks_into_records
         self.failure: KafkaError | None = None  # set when the disk below is gone: all is refused then
         self.is_closed = False
+        self.last_flush_ms = now_ms  # by time (flush.ms)
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
 

@@ -25,7 +25,6 @@ class Housekeeping:
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._last_ms: dict[str, int] = {}
-        self._last_flush_ms: dict[HostedPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,8 +58,7 @@ class Housekeeping:
         await self._flush_what_is_due(now_ms)
         if self._is_due("log.retention.check.interval.ms", now_ms):
             self.enforce_retention(now_ms)
-        for deletion in self._log_dirs.due_deletions(now_ms):
-            await self._env.workers.run(partial(deletion.perform, self._env.disk))
+        await self._delete_what_is_due(now_ms)
         if self._is_due("producer.id.expiration.check.interval.ms", now_ms):
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
@@ -92,12 +90,20 @@ class Housekeeping:
             if hosted.failure is not None or hosted.is_closed or log.recovery_point >= log.log_end_offset:
                 continue
             up_to: int | None = log.segments.active.base_offset
-            if now_ms - self._last_flush_ms.setdefault(hosted, now_ms) >= log.config.flush_ms:
+            if now_ms - hosted.last_flush_ms >= log.config.flush_ms:
                 up_to = None
-                self._last_flush_ms[hosted] = now_ms
+                hosted.last_flush_ms = now_ms
             elif log.recovery_point >= log.segments.active.base_offset:
                 continue
             await flush(self._env, hosted, up_to)
+
+    async def _delete_what_is_due(self, now_ms: int) -> None:
+        for deletion in self._log_dirs.due_deletions(now_ms):
+            try:
+                await self._env.workers.run(partial(deletion.perform, self._env.disk))
+            except OSError as error:
+                # Its name says that it is deleted: the next start tries again.
+                logger.error("%s cannot be removed: %s", deletion.path, error)
 
     def enforce_retention(self, now_ms: int) -> None:
         for hosted in list(self._partitions):
@@ -118,11 +124,12 @@ class Housekeeping:
 
 async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
     """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline."""
+    log = hosted.log
     try:
-        work = hosted.log.prepare_flush(up_to)
+        work = log.prepare_flush(up_to)
         if work is not None:
             await env.workers.run(work.sync)
-            hosted.log.completed(work)
+            log.completed(work)
     except OSError as error:
         raise_as = hosted.storage_failed(error)
         logger.error("%s", raise_as.message)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.controller.changes import MetadataChanges
@@ -34,6 +35,8 @@ class PartitionHost:
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
         self._high_watermarks = log_dirs.high_watermarks  # as the last run left them
+        self._moves = ReplicaMoves(env, log_dirs)
+        self._is_loading = True  # until the image that this run began with is applied
 
     def __iter__(self) -> Iterator[HostedPartition]:
         for partitions in self._by_id.values():
@@ -45,6 +48,8 @@ class PartitionHost:
         if partitions is not None:
             hosted = partitions.get(index)
             if hosted is not None:
+                if hosted.failure is not None:
+                    raise KafkaError(hosted.failure.code, hosted.failure.message)
                 return hosted
         raise self._not_here(name, topic_id, index)
 
@@ -68,6 +73,14 @@ class PartitionHost:
             ErrorCode.not_leader_or_follower, f"{topic.name}-{index} is not on broker {self._config.node_id}"
         )
 
+    def move(self, topic_partition: TopicPartition, path: str) -> None:
+        """Begins to move the replica to the data directory `path`; it goes on beside. KafkaError where it cannot."""
+        self._moves.check_target(path)
+        self._moves.start(self.find(topic_partition.topic, None, topic_partition.partition), path)
+
+    async def close(self) -> None:
+        await self._moves.close()
+
     def apply(self, changes: MetadataChanges, image: MetadataImage) -> None:
         """Makes what is hosted equal to `image`; `changes` say where it differs from the image before."""
         self._image = image
@@ -77,6 +90,7 @@ class PartitionHost:
             self._host_partitions(topic, topic.partitions)
         for change in changes.changed:
             self._host_partitions(change.topic, {part.partition: part.new for part in change.partitions})
+        self._is_loading = False
         for resource in changes.configs:
             if resource.type == ResourceType.TOPIC:
                 self.reconfigure(resource.name)
@@ -112,7 +126,13 @@ class PartitionHost:
                     continue
                 leader = self._new_leader(log, partition, settings)
                 hosted_here[index] = HostedPartition(
-                    topic_partition, topic.topic_id, log, leader, settings.records, self._storage_failed
+                    topic_partition,
+                    topic.topic_id,
+                    log,
+                    leader,
+                    settings.records,
+                    self._storage_failed,
+                    self._env.clock.now_ms(),
                 )
             elif hosted.leader.leader_epoch != partition.leader_epoch:
                 hosted.leader = self._new_leader(hosted.log, partition, settings)
@@ -120,7 +140,10 @@ class PartitionHost:
 
     def _open_log(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> "Log":
         now_ms = self._env.clock.now_ms()
-        log = self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id)
+        is_new = (
+            not self._is_loading
+        )  # one that is made in this run cannot lie in a directory that is offline
+        log = self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new)
         if log.topic_id == topic_id:
             return log
         # The topic was deleted and another made with its name while its folder could not be removed.
@@ -128,7 +151,7 @@ class PartitionHost:
             "%s has a folder of a deleted topic (id %s): removing it", topic_partition, log.topic_id
         )
         self._log_dirs.delete(topic_partition, self._new_uuid(), now_ms)
-        return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id)
+        return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(self, log: "Log", partition: PartitionImage, settings: TopicSettings) -> PartitionLeader:
         high_watermark = self._high_watermarks.get(log.topic_partition, 0)

@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirs, versions 1 and 2 (KIP-113): where a replica is to be kept."""
+"""AlterReplicaLogDirs, versions 1 and 2 (KIP-113): where a replica is to be kept.
+
+The answer says that the move has begun; DescribeLogDirs shows the copy as a future replica until it is done.
+"""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,14 +21,14 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-async def handle(
+def handle(
     broker: "Broker", context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
             for index in topic.partitions:
-                code = await _move(broker, TopicPartition(topic.name, index), wanted.path)
+                code = _move(broker, TopicPartition(topic.name, index), wanted.path)
                 results.setdefault(topic.name, []).append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
@@ -38,9 +41,9 @@ async def handle(
     )
 
 
-async def _move(broker: "Broker", topic_partition: TopicPartition, path: str) -> ErrorCode:
+def _move(broker: "Broker", topic_partition: TopicPartition, path: str) -> ErrorCode:
     try:
-        await broker.partitions.move(topic_partition, path)
+        broker.partitions.move(topic_partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.none

@@ -14,6 +14,7 @@ from kio.schema.describe_log_dirs.v5.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.errors import ErrorCode
+from ottla.storage.replica_move import ReplicaMove
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -37,30 +38,45 @@ def handle(
 def _describe(broker: "Broker", path: str, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     if path in broker.log_dirs.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
-    total, usable = broker.env.disk.space(path)
-    by_topic: dict[str, list[HostedPartition]] = {}
+    try:
+        total, usable = broker.env.disk.space(path)
+    except OSError:
+        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for hosted in broker.partitions:
-        in_here = broker.log_dirs.directory_of(hosted.topic_partition) == path
-        if in_here and (wanted is None or hosted.topic_partition in wanted):
-            by_topic.setdefault(hosted.topic_partition.topic, []).append(hosted)
+        if wanted is None or hosted.topic_partition in wanted:
+            here = by_topic.setdefault(hosted.topic_partition.topic, [])
+            if broker.log_dirs.directory_of(hosted.topic_partition) == path:
+                here.append(_replica(hosted))
+            move = broker.log_dirs.moves.get(hosted.topic_partition)
+            if move is not None and move.path == path:
+                here.append(_future_replica(hosted, move))
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
         log_dir=path,
         topics=tuple(
-            DescribeLogDirsTopic(
-                name=topic,
-                partitions=tuple(
-                    DescribeLogDirsPartition(
-                        partition_index=hosted.topic_partition.partition,
-                        partition_size=hosted.log.size_bytes,
-                        offset_lag=max(0, hosted.leader.high_watermark - hosted.log.log_end_offset),
-                        is_future_key=False,
-                    )
-                    for hosted in partitions
-                ),
-            )
+            DescribeLogDirsTopic(name=topic, partitions=tuple(partitions))
             for topic, partitions in by_topic.items()
+            if partitions
         ),
         total_bytes=total,
         usable_bytes=usable,
+    )
+
+
+def _replica(hosted: HostedPartition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=hosted.topic_partition.partition,
+        partition_size=hosted.log.size_bytes,
+        offset_lag=max(0, hosted.leader.high_watermark - hosted.log.log_end_offset),
+        is_future_key=False,
+    )
+
+
+def _future_replica(hosted: HostedPartition, move: ReplicaMove) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=hosted.topic_partition.partition,
+        partition_size=move.bytes_copied,
+        offset_lag=hosted.log.log_end_offset - move.end_offset,
+        is_future_key=True,
     )

@@ -1,0 +1,113 @@
+"""Moves of replicas between this broker's data directories (AlterReplicaLogDirs, KIP-113), one at a time."""
+
+import asyncio
+import logging
+import uuid
+from functools import partial
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.storage.file_names import has_future_dir_name
+from ottla.storage.log_dirs import LogDirs
+from ottla.storage.replica_move import MoveAbandonedError, ReplicaMove
+
+logger = logging.getLogger("ottla.partition")
+
+# What the event loop copies itself, in the moment of the swap, because appends must not come in between.
+_LAST_STEP_BYTES = 1 << 20
+
+
+class ReplicaMoves:
+    def __init__(self, env: Env, log_dirs: LogDirs) -> None:
+        self._env = env
+        self._log_dirs = log_dirs
+        self._tasks: set[asyncio.Task[None]] = set()
+        # One copy at a time: the workers have flushes and cold reads to do.
+        self._turn = asyncio.Semaphore(1)
+
+    def check_target(self, path: str) -> None:
+        """KafkaError where nothing can be moved to `path`."""
+        log_dirs = self._log_dirs
+        if path in log_dirs.offline:
+            raise KafkaError(ErrorCode.kafka_storage_error, f"the data directory {path} is offline")
+        if path not in log_dirs.paths:
+            raise KafkaError(
+                ErrorCode.log_dir_not_found,
+                f"{path!r} is not one of the data directories {', '.join(log_dirs.paths)}",
+            )
+
+    def start(self, hosted: HostedPartition, path: str) -> None:
+        """Begins to move the replica to `path`, or does nothing where it is there or on its way there."""
+        partition, log_dirs = hosted.topic_partition, self._log_dirs
+        under_way = log_dirs.moves.get(partition)
+        if under_way is not None and under_way.path == path:
+            return
+        if log_dirs.directory_of(partition) == path:
+            log_dirs.abandon_move(partition)
+            return
+        if not has_future_dir_name(partition):
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"the name of {partition} is too long for a replica on the move",
+            )
+        if log_dirs.offline:
+            # As Kafka: a future replica of it may lie in the directory that nobody can look at.
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{partition} is not moved while {', '.join(log_dirs.offline)} is offline",
+            )
+        move = log_dirs.start_move(partition, path, self._new_uuid())
+        task = asyncio.get_running_loop().create_task(self._run(hosted, move))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Moves that are not done are undone with the next start."""
+        for partition in list(self._log_dirs.moves):
+            self._log_dirs.abandon_move(partition)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+        logger.info("moving %s to %s", hosted.topic_partition, move.path)
+        try:
+            async with self._turn:
+                await self._catch_up(hosted, move)
+                self._finish(hosted, move)
+        except MoveAbandonedError:
+            logger.info("the move of %s to %s is given up", hosted.topic_partition, move.path)
+        except OSError as error:
+            logger.error("%s stays where it is: copying it failed: %s", hosted.topic_partition, error)
+        except KafkaError as error:
+            # A directory went offline in the midst of the swap. What is whole in the other stays for the next start.
+            logger.error("the move of %s failed: %s", hosted.topic_partition, error.message)
+            self._log_dirs.abandon_move(hosted.topic_partition)
+            return
+        if hosted.log is move.log:
+            self._log_dirs.remove_future(move)
+
+    async def _catch_up(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+        is_first_round = True
+        while is_first_round or move.bytes_left > _LAST_STEP_BYTES:
+            is_first_round = False
+            self._check_wanted(hosted, move)
+            segments = move.seal(self._env.clock.now_ms())
+            await self._env.workers.run(partial(move.copy, segments))
+            move.copied(segments)
+            self._check_wanted(hosted, move)
+
+    def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+        now_ms = self._env.clock.now_ms()
+        hosted.log = self._log_dirs.finish_move(move, hosted.topic_id, self._new_uuid(), now_ms)
+        logger.info("%s is in %s now", hosted.topic_partition, move.path)
+
+    def _check_wanted(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+        """The topic may have been deleted meanwhile, or a disk may have failed."""
+        is_offline = hosted.failure is not None or move.path in self._log_dirs.offline
+        if move.is_abandoned or hosted.is_closed or is_offline:
+            raise MoveAbandonedError
+
+    def _new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._env.random.getrandbits(128), version=4)

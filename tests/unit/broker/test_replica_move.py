@@ -1,0 +1,290 @@
+"""AlterReplicaLogDirs (KIP-113): replicas change their data directory while they serve."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import count
+
+import pytest
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from tests.unit.broker.bench import Bench, on_broker, until
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.sim.env import World, simulate
+
+TWO = ("/one", "/two")
+JOURNAL = TopicPartition("journal", 0)
+
+
+async def move(bench: Bench, path: str, topic: str = "journal", partition: int = 0) -> ErrorCode:
+    request = AlterReplicaLogDirsRequest(
+        dirs=(
+            AlterReplicaLogDir(
+                path=path, topics=(AlterReplicaLogDirTopic(name=topic, partitions=(partition,)),)
+            ),
+        )
+    )
+    code: ErrorCode = (await bench.ask(request)).results[0].partitions[0].error_code
+    return code
+
+
+async def moved(bench: Bench) -> None:
+    await until(lambda: not bench.broker.log_dirs.moves)
+
+
+def other_directory(bench: Bench) -> str:
+    here = bench.broker.log_dirs.directory_of(JOURNAL)
+    return next(path for path in TWO if path != here)
+
+
+def folders(bench: Bench) -> dict[str, list[str]]:
+    """The folders of the topic's replica in each directory."""
+    return {
+        path: [name for name in bench.disk.list_dir(path) if name.startswith("journal-0")] for path in TWO
+    }
+
+
+@on_broker(directories=TWO)
+async def test_a_replica_moves_with_all_its_records_and_offsets(bench: Bench) -> None:
+    topic_id = await bench.create("journal", segment_bytes="1048576")
+    for value in (b"a", b"b", b"c"):
+        await bench.produce("journal", value)
+    old = bench.broker.log_dirs.directory_of(JOURNAL)
+    target = other_directory(bench)
+    assert await move(bench, target) is ErrorCode.none
+    await moved(bench)
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+    assert await bench.read(topic_id) == [b"a", b"b", b"c"]
+    assert await bench.read(topic_id, 1) == [b"b", b"c"]
+    answer = await bench.produce("journal", b"d")
+    assert answer.base_offset == 3
+    await bench.stop()
+    await bench.start()
+    assert [name for name in folders(bench)[target] if name == "journal-0"]
+    assert not [name for name in folders(bench)[old or ""] if name == "journal-0"]
+    assert await bench.read(topic_id, 3) == [b"d"]
+    assert await bench.read(topic_id, 1) == [b"b", b"c"]
+
+
+@on_broker(directories=TWO)
+async def test_records_appended_during_the_move_are_in_the_moved_log(bench: Bench) -> None:
+    topic_id = await bench.create("journal", segment_bytes="1048576")
+    payload = bytes(200_000)
+    for _ in range(12):
+        await bench.produce("journal", payload)
+    target = other_directory(bench)
+    assert await move(bench, target) is ErrorCode.none
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    sent = 12
+    while bench.broker.log_dirs.moves:
+        plan = hosted.append(bench.batch(payload), bench.world.clock.now_ms(), required_acks=-1)
+        assert plan.first_offset == sent
+        sent += 1
+        await asyncio.sleep(0.001)
+    assert sent > 14
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+    for offset in range(sent):
+        assert (await bench.read(topic_id, offset))[0] == payload
+    assert (await bench.produce("journal", b"after")).base_offset == sent
+
+
+@on_broker(directories=TWO)
+async def test_a_reader_that_waits_at_the_end_is_woken_by_an_append_after_the_move(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a")
+    waiting = asyncio.create_task(bench.new_client("reader").fetch(topic_id, 0, 1, max_wait_ms=8_000))
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await move(bench, other_directory(bench))
+    await moved(bench)
+    await bench.produce("journal", b"b")
+    assert (await waiting).records
+
+
+@on_broker(directories=TWO)
+async def test_the_same_directory_is_no_move_and_a_second_request_for_a_move_changes_nothing(
+    bench: Bench,
+) -> None:
+    await bench.create("journal")
+    here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+    assert await move(bench, here) is ErrorCode.none
+    assert not bench.broker.log_dirs.moves
+    assert await move(bench, there) is ErrorCode.none
+    assert await move(bench, there) is ErrorCode.none
+    await moved(bench)
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == there
+
+
+@on_broker(directories=TWO)
+async def test_a_move_back_to_where_the_replica_is_ends_the_move(bench: Bench) -> None:
+    topic_id = await bench.create("journal", file_delete_delay_ms="0")
+    await bench.produce("journal", b"a")
+    here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    bench.broker.partitions.move(JOURNAL, there)
+    bench.broker.partitions.move(JOURNAL, here)
+    await until(lambda: folders(bench) == {here: ["journal-0"], there: []})
+    await asyncio.sleep(5)
+    assert hosted.log.directory == f"{here}/journal-0"
+    assert folders(bench) == {here: ["journal-0"], there: []}
+    assert await bench.read(topic_id) == [b"a"]
+
+
+@on_broker(directories=TWO)
+async def test_a_path_that_is_no_data_directory_is_refused(bench: Bench) -> None:
+    await bench.create("journal")
+    assert await move(bench, "/three") is ErrorCode.log_dir_not_found
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nobody", 0), ("journal", 7)])
+def test_an_unknown_partition_is_refused(topic: str, partition: int) -> None:
+    @on_broker(directories=TWO)
+    async def run(bench: Bench) -> None:
+        await bench.create("journal")
+        assert await move(bench, "/two", topic, partition) is ErrorCode.unknown_topic_or_partition
+
+    run()
+
+
+@on_broker(directories=TWO)
+async def test_nothing_is_moved_to_or_while_a_directory_is_offline(bench: Bench) -> None:
+    await bench.create("journal", 2)
+    other = TopicPartition("journal", 1)
+    healthy, failing = bench.broker.log_dirs.directory_of(JOURNAL), bench.broker.log_dirs.directory_of(other)
+    bench.disk.fail(failing or "")
+    assert (await bench.produce("journal", b"a", partition=1)).error_code is ErrorCode.kafka_storage_error
+    assert await move(bench, failing or "") is ErrorCode.kafka_storage_error
+    assert await move(bench, failing or "", partition=1) is ErrorCode.kafka_storage_error
+    assert await move(bench, healthy or "", partition=1) is ErrorCode.kafka_storage_error
+    bench.disk.heal()
+
+
+@on_broker(directories=TWO)
+async def test_a_copy_that_fails_leaves_the_replica_where_it_is(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a")
+    here, target = bench.broker.log_dirs.directory_of(JOURNAL), other_directory(bench)
+    bench.disk.fail(target, operations=frozenset({"write"}))
+    assert await move(bench, target) is ErrorCode.none
+    await moved(bench)
+    bench.disk.heal()
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == here
+    assert await bench.read(topic_id) == [b"a"]
+    await until(lambda: not folders(bench)[target])
+    assert await move(bench, target) is ErrorCode.none
+    await moved(bench)
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+
+
+@on_broker(directories=TWO)
+async def test_a_topic_deleted_on_the_way_takes_its_copy_along(bench: Bench) -> None:
+    await bench.create("journal", file_delete_delay_ms="0")
+    for _ in range(5):
+        await bench.produce("journal", bytes(500_000))
+    assert await move(bench, other_directory(bench)) is ErrorCode.none
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    request = DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=5))
+    assert (await bench.ask(request)).responses[0].error_code is ErrorCode.none
+    await until(lambda: folders(bench) == {"/one": [], "/two": []})
+    assert not bench.broker.log_dirs.moves
+
+
+@on_broker(directories=TWO)
+async def test_the_copy_is_described_as_a_future_replica_until_the_move_is_done(bench: Bench) -> None:
+    await bench.create("journal", segment_bytes="1048576")
+    for _ in range(5):
+        await bench.produce("journal", bytes(600_000))
+    target = other_directory(bench)
+    bench.broker.partitions.move(JOURNAL, target)
+
+    async def described(path: str) -> list[tuple[bool, int]]:
+        response = await bench.ask(DescribeLogDirsRequest(topics=None))
+        (result,) = [result for result in response.results if result.log_dir == path]
+        return [(p.is_future_key, p.partition_size) for topic in result.topics for p in topic.partitions]
+
+    assert [future for future, _ in await described(target)] == [True]
+    await moved(bench)
+    ((is_future, size),) = await described(target)
+    assert not is_future
+    assert size > 3_000_000
+
+
+@on_broker(directories=TWO)
+async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(bench: Bench) -> None:
+    await bench.create("journal", segment_bytes="1048576", retention_bytes="1500000")
+    for _ in range(6):
+        await bench.produce("journal", bytes(700_000))
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    bench.broker.partitions.move(JOURNAL, other_directory(bench))
+    await asyncio.sleep(0.004)
+    bench.broker._housekeeping.enforce_retention(bench.world.clock.now_ms())
+    start = hosted.log.log_start_offset
+    assert start > 0
+    hosted.delete_records(5)
+    await moved(bench)
+    assert hosted.log.log_start_offset == 5
+    await bench.kill()
+    await bench.start()
+    log = bench.broker.partitions.find("journal", None, 0).log
+    assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+
+
+async def appended_and_moved(bench: Bench, acknowledged: list[bytes]) -> None:
+    await bench.create("journal", flush_messages="1")
+    for index in range(4):
+        value = str(index).encode()
+        answer = await bench.produce("journal", value)
+        assert answer.error_code is ErrorCode.none
+        acknowledged.append(value)
+        if index == 1:
+            await move(bench, other_directory(bench))
+            await moved(bench)
+
+
+def crash_in_a_move(operation: int, crash: Callable[[Bench], Awaitable[None]]) -> bool:
+    """Whether the run was hit at all."""
+
+    async def main(world: World) -> bool:
+        bench = Bench(world, {}, TWO)
+        await bench.start()
+        acknowledged: list[bytes] = []
+        working = asyncio.create_task(appended_and_moved(bench, acknowledged))
+        await until(lambda: len(acknowledged) == 2)
+        bench.disk.crash_after(operation)
+        await asyncio.wait([working], timeout=30)
+        crashed = not bench.disk.is_alive
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await crash(bench)
+        await bench.start()
+        hosted = bench.broker.partitions.find("journal", None, 0)
+        bench.client = bench.new_client("checker")
+        values = []
+        while len(values) < hosted.leader.high_watermark:
+            values += await bench.read(hosted.topic_id, len(values))
+        assert values[: len(acknowledged)] == acknowledged
+        await until(lambda: sum(len(names) for names in folders(bench).values()) == 1)
+        await bench.stop()
+        return crashed
+
+    return simulate(main, operation)
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_power_loss_at_any_operation_of_a_move_leaves_one_whole_log(first: int) -> None:
+    crashes = 0
+    for operation in count(first, 4):
+        try:
+            if not crash_in_a_move(operation, Bench.lose_power):
+                break
+        except BaseException as error:
+            error.add_note(f"the power went at operation {operation}")
+            raise
+        crashes += 1
+    assert crashes > 10
