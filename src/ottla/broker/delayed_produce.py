@@ -22,6 +22,12 @@ class DelayedProduce(Operation):
         still_waiting = []
         for partition, required_offset in self._waiting:
             try:
+                if partition.failure is not None:
+                    raise partition.failure
+                if partition.is_closed:
+                    raise KafkaError(
+                        ErrorCode.unknown_topic_or_partition, f"{partition.topic_partition} was deleted"
+                    )
                 if not partition.leader.is_acknowledged(required_offset):
                     still_waiting.append((partition, required_offset))
             except KafkaError as error:

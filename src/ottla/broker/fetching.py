@@ -156,6 +156,7 @@ class DelayedFetch(Operation):
                 or offset < leader.log_start_offset
                 or leader.leader_epoch != epoch
                 or hosted.is_closed
+                or hosted.failure is not None
             ):
                 return True
         return False

@@ -49,7 +49,10 @@ def _list_partition(
     try:
         hosted = broker.partitions.find(topic, None, wanted.partition_index)
         hosted.leader.check_epoch(wanted.current_leader_epoch)
-        timestamp, offset, epoch = _find(hosted, wanted.timestamp, isolation_level)
+        try:
+            timestamp, offset, epoch = _find(hosted, wanted.timestamp, isolation_level)
+        except OSError as error:
+            raise hosted.storage_failed(error) from error
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(
