@@ -83,12 +83,14 @@ class ClientConnection:
         self._on_closed(self)
 
     def close(self) -> None:
+        self._frames.clear()
         self.stream.close()
 
     def fail(self, error: Exception) -> None:
         logger.warning("closing %s: %s", self.stream.peer, error)
-        self._frames.clear()
-        self.stream.close()
+        if self._out and not self._blocked:
+            self._flush()  # the requests before the bad one have their answers
+        self.close()
 
     def _process(self) -> None:
         if self._processing:  # a Pending that completes inside the loop below: the loop goes on by itself
