@@ -5,6 +5,7 @@ version is 0. The response header is always v0, and a version that is not known 
 """
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,13 @@ def handle(broker: "Broker", context: RequestContext, request: ApiVersionsReques
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
-            return _response(broker, ErrorCode.invalid_request, with_apis=False)
+            return _response(broker, ErrorCode.invalid_request, ())
         context.connection.client_software = software
-    return _response(broker, ErrorCode.none)
+    # As Kafka, which offers telemetry only where somebody wants it: else every client would ask, for nothing.
+    wants_telemetry = any(resource.type == ResourceType.CLIENT_METRICS for resource in broker.image.configs)
+    return _response(
+        broker, ErrorCode.none, [key for key in APIS if wants_telemetry or key not in _TELEMETRY]
+    )
 
 
 def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
@@ -52,21 +57,19 @@ def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
 
 
 def unsupported_version(broker: "Broker") -> ApiVersionsResponse:
-    return _response(broker, ErrorCode.unsupported_version)
+    """What the client needs to choose again: the versions of this API (KIP-511)."""
+    return _response(broker, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
 
 
-def _response(broker: "Broker", error: ErrorCode, *, with_apis: bool = True) -> ApiVersionsResponse:
+def _response(broker: "Broker", error: ErrorCode, apis: Iterable[ApiKey]) -> ApiVersionsResponse:
     image = broker.image
-    # As Kafka, which offers telemetry only where somebody wants it: else every client would ask, for nothing.
-    wants_telemetry = any(resource.type == ResourceType.CLIENT_METRICS for resource in image.configs)
-    apis = [
-        (key, spec) for key, spec in APIS.items() if with_apis and (wants_telemetry or key not in _TELEMETRY)
-    ]
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
-            ApiVersion(api_key=key.value, min_version=spec.min_version, max_version=spec.max_version)
-            for key, spec in apis
+            ApiVersion(
+                api_key=key.value, min_version=APIS[key].min_version, max_version=APIS[key].max_version
+            )
+            for key in apis
         ),
         throttle_time=timedelta(),
         supported_features=tuple(

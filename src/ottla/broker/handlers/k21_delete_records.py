@@ -12,6 +12,7 @@ from kio.schema.delete_records.v2.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topics import is_internal
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -32,6 +33,10 @@ def handle(broker: "Broker", context: RequestContext, request: DeleteRecordsRequ
 
 def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     try:
+        if is_internal(topic):
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception, f"records of {topic} are not for clients to delete"
+            )
         hosted = broker.partitions.find(topic, None, wanted.partition_index)
         low_watermark = hosted.delete_records(wanted.offset)
     except KafkaError as error:

@@ -102,9 +102,20 @@ def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[Config
                 )
             return describe_broker_configs(broker.config, keys)
         case ResourceType.CLIENT_METRICS:
+            if name == "":
+                raise KafkaError(
+                    ErrorCode.invalid_request, "the name of a client metrics subscription must not be empty"
+                )
             return describe_client_metrics_configs(overrides, keys)
         case ResourceType.GROUP:
+            if name == "":
+                raise KafkaError(ErrorCode.invalid_request, "the name of a group must not be empty")
             return describe_group_configs(overrides, broker.config, keys)
         case ResourceType.BROKER_LOGGER:
+            if name != str(broker.config.node_id):
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    f"Unexpected broker id, expected {broker.config.node_id} but received {name!r}",
+                )
             return []
     raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")

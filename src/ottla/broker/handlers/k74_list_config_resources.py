@@ -23,8 +23,9 @@ def lift(request: ListConfigResourcesRequest, as_sent: object, version: int) -> 
 def handle(
     broker: "Broker", context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    wanted = request.resource_types or tuple(t for t in ResourceType if t is not ResourceType.UNKNOWN)
-    if not set(wanted) <= set(ResourceType):
+    known = tuple(t for t in ResourceType if t is not ResourceType.UNKNOWN)
+    wanted = request.resource_types or known
+    if not set(wanted) <= set(known):
         return ListConfigResourcesResponse(
             throttle_time=timedelta(), error_code=ErrorCode.unsupported_version, config_resources=()
         )
