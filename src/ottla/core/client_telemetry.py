@@ -36,9 +36,10 @@ class Subscription(NamedTuple):
 
 
 class Instance:
-    __slots__ = ("is_terminating", "last_push_ms", "pushed_bytes", "subscription")
+    __slots__ = ("is_terminating", "labels", "last_push_ms", "pushed_bytes", "subscription")
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, labels: ClientLabels, subscription: Subscription) -> None:
+        self.labels = labels
         self.subscription = subscription
         self.last_push_ms: int | None = None
         self.is_terminating = False
@@ -52,12 +53,14 @@ class ClientTelemetry:
         self._instances: OrderedDict[UUID, Instance] = OrderedDict()
 
     def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """All client-metrics resources, by name."""
+        """All client-metrics resources, by name. Whose subscription changes by them hears of it with its next push."""
         self._configs = configs
+        for instance in self._instances.values():
+            instance.subscription = self._subscription_of(instance.labels)
 
     def subscribe(self, instance_id: UUID, labels: ClientLabels) -> Subscription:
         subscription = self._subscription_of(labels)
-        self._instances[instance_id] = Instance(subscription)
+        self._instances[instance_id] = Instance(labels, subscription)
         self._instances.move_to_end(instance_id)
         if len(self._instances) > INSTANCES_MAX:
             self._instances.popitem(last=False)
