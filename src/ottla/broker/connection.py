@@ -72,6 +72,8 @@ class ClientConnection:
         if frames:
             self._frames.extend(frames)
             self._process()
+        else:
+            self.last_active_ms = self._now_ms()
 
     def drained(self) -> None:
         self._blocked = False

@@ -1,0 +1,237 @@
+"""ClientConnection, with a stream that the test holds in its hand."""
+
+import logging
+from collections.abc import Callable, Sequence
+from struct import pack
+from typing import Any
+
+import pytest
+
+from ottla.broker.connection import Answer, ClientConnection
+from ottla.broker.pending import Pending
+from ottla.env.network import Part
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.framing import Frame, FrameAssembler
+
+
+class FakeStream:
+    peer = "10.0.0.1:5000"
+    local_address = ("10.0.0.9", 9092)
+
+    def __init__(self) -> None:
+        self.sent: list[list[bytes]] = []
+        self.takes_all = True
+        self.is_reading = True
+        self.is_closed = False
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        self.sent.append([bytes(part) for part in parts])  # type: ignore[arg-type]
+        return self.takes_all
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Broker:
+    """A dispatch that answers by a table; what is not in it is echoed."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.answers: dict[bytes, Any] = {}
+        self.on_frame: Callable[[ClientConnection], None] = lambda connection: None
+
+    def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+        self.seen.append(bytes(frame))
+        self.on_frame(connection)
+        answer: Any = self.answers.get(bytes(frame), [bytes(frame)])
+        if isinstance(answer, Exception):
+            raise answer
+        result: Answer | Pending[Answer] = answer
+        return result
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.stream, self.broker, self.now_ms = FakeStream(), Broker(), 1000
+        self.closed: list[ClientConnection] = []
+        self.connection = ClientConnection(
+            self.stream,
+            FrameAssembler(bytearray(256), 1000),
+            self.broker,
+            lambda: self.now_ms,
+            self.closed.append,
+        )
+
+    def receive(self, *frames: bytes) -> None:
+        self.receive_bytes(b"".join(pack(">i", len(frame)) + frame for frame in frames))
+
+    def receive_bytes(self, data: bytes) -> None:
+        self.connection.buffer()[: len(data)] = data
+        self.connection.received(len(data))
+
+
+@pytest.fixture()
+def setup() -> Setup:
+    return Setup()
+
+
+def test_pipelined_requests_are_answered_in_order_and_their_responses_leave_together(setup: Setup) -> None:
+    setup.receive(b"one", b"two", b"three")
+    assert setup.stream.sent == [[b"one", b"two", b"three"]]
+
+
+def test_a_request_cut_anywhere_is_answered_once_it_is_whole(setup: Setup) -> None:
+    data = pack(">i", 5) + b"hello"
+    for byte in data[:-1]:
+        setup.receive_bytes(bytes([byte]))
+        assert setup.broker.seen == []
+    setup.receive_bytes(data[-1:])
+    assert setup.stream.sent == [[b"hello"]]
+
+
+def test_a_long_pipeline_is_sent_in_pieces_not_held_back_to_its_end() -> None:
+    setup = Setup()
+    frames = [bytes([index]) for index in range(50)]
+    for index, frame in enumerate(frames):
+        setup.broker.answers[frame] = [frame, b"--"] if index % 2 else [frame]
+    setup.receive(*frames)
+    sent = [part for parts in setup.stream.sent for part in parts if part != b"--"]
+    assert sent == frames
+    assert len(setup.stream.sent) == 2
+
+
+def test_a_pending_answer_blocks_the_requests_behind_it_and_nothing_more_is_read(setup: Setup) -> None:
+    pending: Pending[Answer] = Pending()
+    setup.broker.answers[b"wait"] = pending
+    setup.receive(b"one", b"wait", b"two")
+    assert setup.broker.seen == [b"one", b"wait"]
+    assert setup.stream.sent == [[b"one"]]
+    assert not setup.stream.is_reading
+    pending.complete([b"waited"])
+    assert setup.broker.seen == [b"one", b"wait", b"two"]
+    assert setup.stream.sent == [[b"one"], [b"waited", b"two"]]
+    assert setup.stream.is_reading
+
+
+def test_while_one_request_waits_with_none_behind_it_the_next_is_read_but_not_begun(setup: Setup) -> None:
+    pending: Pending[Answer] = Pending()
+    setup.broker.answers[b"wait"] = pending
+    setup.receive(b"wait")
+    assert setup.stream.is_reading
+    setup.receive(b"next")
+    assert setup.broker.seen == [b"wait"]
+    assert not setup.stream.is_reading
+    pending.complete(None)
+    assert setup.broker.seen == [b"wait", b"next"]
+
+
+def test_an_answer_that_is_ready_at_once_does_not_disturb_the_order(setup: Setup) -> None:
+    ready: Pending[Answer] = Pending()
+    ready.complete([b"ready"])
+    setup.broker.answers[b"now"] = ready
+    setup.receive(b"one", b"now", b"two")
+    assert [part for parts in setup.stream.sent for part in parts] == [b"one", b"ready", b"two"]
+
+
+def test_while_a_response_is_on_its_way_no_request_is_processed(setup: Setup) -> None:
+    setup.stream.takes_all = False
+    setup.receive(b"one")
+    setup.receive(b"two", b"three")
+    assert setup.broker.seen == [b"one"]
+    assert not setup.stream.is_reading
+    setup.stream.takes_all = True
+    setup.connection.drained()
+    assert setup.broker.seen == [b"one", b"two", b"three"]
+    assert setup.stream.is_reading
+
+
+def test_a_request_without_a_response_sends_nothing(setup: Setup) -> None:
+    setup.broker.answers[b"acks=0"] = None
+    setup.receive(b"acks=0", b"acks=0")
+    assert setup.broker.seen == [b"acks=0", b"acks=0"]
+    assert setup.stream.sent == []
+
+
+def test_a_malformed_request_closes_with_one_line_after_the_answers_before_it(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup.broker.answers[b"bad"] = MalformedRequest("it makes no sense")
+    with caplog.at_level(logging.INFO, "ottla.network"):
+        setup.receive(b"one", b"bad", b"two")
+    assert setup.stream.sent == [[b"one"]]
+    assert setup.stream.is_closed
+    assert setup.broker.seen == [b"one", b"bad"]
+    assert caplog.messages == ["closing 10.0.0.1:5000: it makes no sense"]
+
+
+def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "ottla.network"):
+        setup.receive_bytes(pack(">i", 1001))
+    assert setup.stream.is_closed
+    (message,) = caplog.messages
+    assert "a frame of 1001 bytes was announced; allowed are 0 to 1000" in message
+
+
+def test_an_unexpected_error_closes_this_connection_and_tells_where_it_was(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Setup()
+    setup.broker.answers[b"bug"] = ZeroDivisionError("a bug")
+    setup.receive(b"bug", b"two")
+    other.receive(b"three")
+    assert setup.stream.is_closed
+    assert setup.broker.seen == [b"bug"]
+    assert not other.stream.is_closed
+    assert "an unexpected error while serving 10.0.0.1:5000" in caplog.messages
+
+
+def test_a_handler_that_closes_the_connection_ends_the_pipeline(setup: Setup) -> None:
+    setup.broker.on_frame = ClientConnection.close
+    setup.receive(b"one", b"two")
+    assert setup.broker.seen == [b"one"]
+    assert setup.stream.is_closed
+
+
+def test_an_answer_that_comes_after_the_end_of_the_connection_goes_nowhere(setup: Setup) -> None:
+    pending: Pending[Answer] = Pending()
+    setup.broker.answers[b"wait"] = pending
+    setup.receive(b"wait", b"two")
+    setup.connection.closed(None)
+    assert setup.closed == [setup.connection]
+    pending.complete([b"late"])
+    assert setup.stream.sent == []
+    assert setup.broker.seen == [b"wait"]
+
+
+def test_a_connection_is_idle_only_while_nothing_waits_in_it(setup: Setup) -> None:
+    pending: Pending[Answer] = Pending()
+    setup.broker.answers[b"wait"] = pending
+    assert setup.connection.is_idle
+    setup.receive(b"wait")
+    assert not setup.connection.is_idle
+    setup.now_ms = 2000
+    pending.complete([b"done"])
+    assert setup.connection.is_idle
+    assert setup.connection.last_active_ms == 2000
+
+
+def test_a_connection_that_is_still_sending_a_large_request_is_active(setup: Setup) -> None:
+    setup.receive_bytes(pack(">i", 100) + b"first bytes")
+    setup.now_ms = 5000
+    setup.receive_bytes(b"a few more")
+    assert setup.connection.last_active_ms == 5000
+
+
+def test_a_pending_answer_is_completed_once() -> None:
+    pending: Pending[int] = Pending()
+    pending.complete(1)
+    with pytest.raises(AssertionError):
+        pending.complete(2)

@@ -1,0 +1,195 @@
+"""The waiting room: operations that wait on one timer of a virtual-time loop, and requests that wait in it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
+
+from ottla.broker.waiting_room import WaitingRoom
+from ottla.core.purgatory import Operation
+from ottla.model.errors import ErrorCode
+from ottla.sim.env import World, simulate
+
+SECONDS_8 = timedelta(seconds=8)
+
+
+class Wait(Operation):
+    """Completes when it is allowed to; says how and when it ended."""
+
+    def __init__(self, room: "Room", name: str) -> None:
+        super().__init__()
+        self.is_ready = False
+        self._room = room
+        self._name = name
+
+    def try_complete(self, now_ms: int) -> bool:
+        if self.is_ready:
+            self._room.note(f"{self._name} completed")
+        return self.is_ready
+
+    def on_expire(self, now_ms: int) -> None:
+        self._room.note(f"{self._name} expired")
+
+
+class Room:
+    def __init__(self, world: World) -> None:
+        self.waiting = WaitingRoom(world.clock)
+        self.story: list[tuple[int, str]] = []
+        self._world = world
+        self._start_ms = world.clock.now_ms()
+
+    def note(self, event: str) -> None:
+        self.story.append((self._world.clock.now_ms() - self._start_ms, event))
+
+    def wait(self, name: str, key: str, timeout_ms: int) -> Wait:
+        operation = Wait(self, name)
+        self.waiting.wait(operation, [key], timeout_ms)
+        return operation
+
+
+def in_room(main: Callable[[Room], Awaitable[None]]) -> None:
+    async def run(world: World) -> None:
+        room = Room(world)
+        await main(room)
+        room.waiting.close()
+
+    simulate(run, 1)
+
+
+def test_operations_expire_at_their_deadlines_whatever_the_order_in_which_they_came() -> None:
+    async def main(room: Room) -> None:
+        room.wait("late", "k", 90_000)
+        room.wait("early", "k", 10)
+        room.wait("middle", "k", 700)
+        await asyncio.sleep(100)
+        assert [event for _, event in room.story] == ["early expired", "middle expired", "late expired"]
+        for (at_ms, _), deadline_ms in zip(room.story, (10, 700, 90_000), strict=True):
+            assert deadline_ms <= at_ms <= deadline_ms + 2
+        assert len(room.waiting) == 0
+
+    in_room(main)
+
+
+def test_a_check_completes_those_that_are_ready_under_its_key_and_no_others() -> None:
+    async def main(room: Room) -> None:
+        one, two = room.wait("one", "k", 1000), room.wait("two", "other", 1000)
+        one.is_ready = two.is_ready = True
+        room.wait("three", "k", 1000)
+        room.waiting.check("k")
+        assert room.story == [(0, "one completed")]
+        room.waiting.check("k")
+        assert len(room.waiting) == 2
+
+    in_room(main)
+
+
+def test_a_cancelled_operation_is_not_called_again() -> None:
+    async def main(room: Room) -> None:
+        operation = room.wait("gone", "k", 10)
+        room.waiting.cancel(operation)
+        room.waiting.check("k")
+        await asyncio.sleep(1)
+        assert room.story == []
+
+    in_room(main)
+
+
+def test_ten_thousand_waiters_all_end_and_none_before_its_time() -> None:
+    async def main(room: Room) -> None:
+        for index in range(10_000):
+            room.wait(str(index), "k", index % 997 + 1)
+        await asyncio.sleep(2)
+        assert len(room.story) == 10_000
+        assert all(at_ms >= int(event.split()[0]) % 997 + 1 for at_ms, event in room.story)
+
+    in_room(main)
+
+
+@on_broker()
+async def test_a_long_poll_is_answered_by_the_append_it_waits_for(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    poll = asyncio.create_task(
+        bench.new_client("reader").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
+    )
+    await asyncio.sleep(2)
+    assert len(bench.broker.waiting_room) == 1
+    await bench.produce("journal", b"news")
+    response = await poll
+    assert values_in(response.responses[0].partitions[0].records) == [b"news"]
+    assert loop.time() - started < 3
+    assert len(bench.broker.waiting_room) == 0
+
+
+@on_broker()
+async def test_a_long_poll_ends_empty_when_its_time_is_over(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    response = await bench.ask(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
+    assert values_in(response.responses[0].partitions[0].records) == []
+    assert 8.0 <= loop.time() - started < 8.1
+
+
+@on_broker()
+async def test_a_poll_for_more_bytes_than_one_append_brings_goes_on_waiting(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    request = fetch_request(topic_id, fetched(), max_wait=SECONDS_8, min_bytes=200)
+    poll = asyncio.create_task(bench.new_client("reader").request(request))
+    await asyncio.sleep(1)
+    await bench.produce("journal", b"small")
+    await asyncio.sleep(1)
+    assert not poll.done()
+    await bench.produce("journal", bytes(100))
+    values = values_in((await poll).responses[0].partitions[0].records)
+    assert values == [b"small", bytes(100)]
+
+
+@on_broker()
+async def test_one_append_answers_every_poll_of_its_partition_and_none_of_another(bench: Bench) -> None:
+    topic_id = await bench.create("journal", 2)
+    polls = [
+        asyncio.create_task(
+            bench.new_client(f"reader{index}").request(
+                fetch_request(topic_id, fetched(partition=index % 2), max_wait=SECONDS_8)
+            )
+        )
+        for index in range(100)
+    ]
+    await until(lambda: len(bench.broker.waiting_room) == 100)
+    await bench.produce("journal", b"news", partition=1)
+    await asyncio.wait(polls, timeout=1)
+    assert [poll.done() for poll in polls] == [False, True] * 50
+    for poll in polls:
+        await poll
+
+
+@on_broker()
+async def test_polls_of_a_deleted_topic_are_answered_at_once(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    poll = asyncio.create_task(
+        bench.new_client("reader").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
+    )
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    response = await asyncio.wait_for(poll, 1)
+    assert response.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_id
+
+
+@on_broker()
+async def test_a_poll_whose_client_has_gone_disturbs_nobody(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    reader = bench.new_client("reader")
+    poll = asyncio.create_task(reader.request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8)))
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    reader.close()
+    with pytest.raises(OSError):
+        await poll
+    assert (await bench.produce("journal", b"news")).base_offset == 0
+    assert await bench.read(topic_id) == [b"news"]
+    assert len(bench.broker.waiting_room) == 0
