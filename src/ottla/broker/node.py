@@ -174,9 +174,14 @@ class Broker:
     async def _start_server(self) -> None:
         self._dispatcher = Dispatcher(self)
         self._server = Server(self.env, self._dispatcher, self._limits())
-        addresses = [
-            await self._server.listen(listener.host, listener.port) for listener in self.config.broker_listeners
-        ]
+        try:
+            addresses = [
+                await self._server.listen(listener.host, listener.port)
+                for listener in self.config.broker_listeners
+            ]
+        except BaseException:
+            await self._server.close()
+            raise
         self.address = addresses[0]
         self._housekeeping.start()
 

@@ -76,7 +76,7 @@ class Setup:
         self.connection.received(len(data))
 
 
-@pytest.fixture()
+@pytest.fixture
 def setup() -> Setup:
     return Setup()
 

@@ -1,0 +1,266 @@
+"""Starting, stopping and starting again: on a simulated disk, and on the machine's own."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from tests.unit.broker.bench import Bench, on_broker
+
+from ottla.broker.node import Broker
+from ottla.env.real import real_env
+from ottla.model.config import BrokerConfig, ResourceType
+from ottla.model.errors import ErrorCode
+from ottla.records.records import Record, build_batch, read_batches
+from ottla.sim.client import SimClient
+from ottla.storage.meta_properties import RefusedDirectoryError
+
+T = TypeVar("T")
+
+
+def broker_in(*directories: Path, node_id: int = 1, port: int = 0) -> Broker:
+    return Broker(
+        BrokerConfig(
+            {
+                "node.id": str(node_id),
+                "log.dirs": ",".join(map(str, directories)),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            }
+        )
+    )
+
+
+def client_of(broker: Broker) -> SimClient:
+    return SimClient(broker.env.network, broker.address, "test")
+
+
+def run(work: Awaitable[T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(60):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+async def new_producer_id(bench: Bench) -> int:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout=timedelta(minutes=1))
+    response = await bench.ask(request)
+    assert response.error_code is ErrorCode.none
+    producer_id: int = response.producer_id
+    return producer_id
+
+
+@on_broker(started=False)
+async def test_a_restart_keeps_topics_configs_records_producers_and_the_cluster_id(bench: Bench) -> None:
+    await bench.start()
+    cluster_id = bench.broker.cluster_id
+    topic_id = await bench.create("journal", 3, retention_ms="86400000")
+    await bench.configure(ResourceType.BROKER, "", message_max_bytes="5000")
+    producer_id = await new_producer_id(bench)
+    batch = bench.batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert (await bench.produce("journal", records=batch)).base_offset == 0
+    for end in (bench.stop, bench.kill, bench.stop):
+        await end()
+        await bench.start()
+        assert bench.broker.cluster_id == cluster_id
+        topic = bench.broker.image.topics["journal"]
+        assert (topic.topic_id, len(topic.partitions)) == (topic_id, 3)
+        assert bench.broker.image.config(ResourceType.TOPIC, "journal") == {"retention.ms": "86400000"}
+        assert bench.broker.config.get_int("message.max.bytes") == 5000
+        assert await bench.read(topic_id) == [b"a"]
+        duplicate = await bench.produce("journal", records=batch)
+        assert (duplicate.error_code, duplicate.base_offset) == (ErrorCode.none, 0)
+    await bench.stop()
+
+
+@on_broker(started=False)
+async def test_a_producer_id_is_never_handed_out_twice_over_stops_and_kills(bench: Bench) -> None:
+    seen: list[int] = []
+    for end in (bench.stop, bench.kill, bench.lose_power, bench.stop):
+        await bench.start()
+        seen += await asyncio.gather(*(new_producer_id(bench) for _ in range(20)))
+        await end()
+    assert len(set(seen)) == len(seen) == 80
+
+
+@on_broker(started=False)
+async def test_a_deleted_topic_stays_deleted_after_a_kill(bench: Bench) -> None:
+    await bench.start()
+    await bench.create("journal")
+    await bench.produce("journal", b"a")
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    await bench.kill()
+    await bench.start()
+    assert "journal" not in bench.broker.image.topics
+    topic_id = await bench.create("journal")
+    assert await bench.read(topic_id) == []
+    await bench.stop()
+
+
+@on_broker(started=False)
+async def test_a_topic_made_anew_does_not_show_the_records_of_the_old_one(bench: Bench) -> None:
+    await bench.start()
+    await bench.create("journal")
+    await bench.produce("journal", b"old")
+    folder = "/data/journal-0"
+    old = {name: bench.disk.read_bytes(f"{folder}/{name}") for name in bench.disk.list_dir(folder)}
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    await bench.stop()
+    # The folder of a deleted topic that could not be removed then.
+    bench.disk.make_dirs(folder)
+    for name, data in old.items():
+        bench.disk.write_atomically(f"{folder}/{name}", data)
+    await bench.start()
+    topic_id = await bench.create("journal")
+    assert await bench.read(topic_id) == []
+    assert (await bench.produce("journal", b"new")).base_offset == 0
+    await bench.stop()
+
+
+def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path) as broker:
+            client = client_of(broker)
+            assert await client.create_topic("journal", 1, {}) is ErrorCode.none
+            topic_id = (await client.metadata("journal")).topics[0].topic_id
+            assert topic_id is not None
+            batch = build_batch([Record(0, 1000, None, b"value")])
+            assert (await client.produce(topic_id, 0, batch)).base_offset == 0
+            records = (await client.fetch(topic_id, 0, 0)).records or b""
+            assert [record.value for record in read_batches(records)[0].records] == [b"value"]
+            client.close()
+        assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+    run(main())
+
+
+def test_two_brokers_live_in_one_process_without_knowing_of_each_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path / "a") as one, broker_in(tmp_path / "b", node_id=2) as two:
+            assert one.cluster_id != two.cluster_id
+            client = client_of(one)
+            assert await client.create_topic("journal", 1, {}) is ErrorCode.none
+            client.close()
+            assert "journal" in one.image.topics
+            assert "journal" not in two.image.topics
+
+    run(main())
+
+
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path):
+            with pytest.raises(
+                RefusedDirectoryError, match="in use by another broker: stop that one or choose"
+            ):
+                await broker_in(tmp_path).start()
+        async with broker_in(tmp_path):
+            pass
+
+    run(main())
+
+
+def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path, node_id=1):
+            pass
+        with pytest.raises(RefusedDirectoryError, match=r"belongs to node 1, and this is node 2: start with"):
+            await broker_in(tmp_path, node_id=2).start()
+        async with broker_in(tmp_path, node_id=1):
+            pass
+
+    run(main())
+
+
+def test_data_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        for name in ("a", "b"):
+            async with broker_in(tmp_path / name):
+                pass
+        with pytest.raises(
+            RefusedDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
+        ):
+            await broker_in(tmp_path / "a", tmp_path / "b").start()
+
+    run(main())
+
+
+def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path / "a") as first:
+            with pytest.raises(OSError) as refused:
+                await broker_in(tmp_path / "b", port=first.address[1]).start()
+            assert refused.value.errno == errno.EADDRINUSE
+            # This test, and of the first broker the quorum, the sweeper of idle connections, housekeeping.
+            assert len(asyncio.all_tasks()) == 4
+        async with broker_in(tmp_path / "b"):
+            pass
+
+    run(main())
+
+
+def test_an_env_that_was_given_stays_open_after_the_stop(tmp_path: Path) -> None:
+    async def main() -> None:
+        env = real_env()
+        config = BrokerConfig(
+            {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"}
+        )
+        async with Broker(config, env):
+            pass
+        assert await env.workers.run(lambda: 7) == 7
+        env.workers.close()
+
+    run(main())
+
+
+def test_work_beside_a_request_that_fails_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    @on_broker()
+    async def body(bench: Bench) -> None:
+        async def fail() -> None:
+            raise ZeroDivisionError("a bug")
+
+        bench.broker.spawn(fail())
+        await asyncio.sleep(1)
+
+    with caplog.at_level(logging.ERROR, "ottla"):
+        body()
+    assert "work beside a request failed" in caplog.messages
+
+
+@on_broker(started=False)
+async def test_a_restart_with_many_partitions_reads_no_log_data(bench: Bench) -> None:
+    await bench.start()
+    await bench.create("journal", 200)
+    for partition in range(0, 200, 10):
+        await bench.produce("journal", bytes(10_000), partition=partition)
+    await bench.stop()
+    await bench.start()
+    assert bench.disk.stats.bytes_read < 100_000
+    await bench.stop()
+
+
+def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker_in(tmp_path / "a") as first:
+            taken = first.address[1]
+            config = BrokerConfig(
+                {
+                    "node.id": "2",
+                    "log.dirs": str(tmp_path / "b"),
+                    "listeners": f"PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:{taken}",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+                }
+            )
+            with pytest.raises(OSError):
+                await Broker(config).start()
+            assert len(asyncio.all_tasks()) == 4
+
+    run(main())

@@ -1,0 +1,235 @@
+"""From a frame to its handler and back, as raw bytes."""
+
+import asyncio
+import logging
+from struct import pack, unpack
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.api_versions.v0.response import ApiVersionsResponse
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.serial import entity_reader
+from tests.unit.broker.bench import HOST, PORT, Bench, on_broker, until
+
+from ottla.broker.handlers import k60_describe_cluster
+from ottla.env.network import Stream
+from ottla.model.errors import ErrorCode
+from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.messages import converter, decode_request
+
+
+class Raw:
+    """A client that sends bytes as they are."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.data = b""
+        self.is_closed = False
+        self._space = bytearray(4096)
+
+    @classmethod
+    async def connect(cls, bench: Bench, name: str = "raw") -> "Raw":
+        stream: Any = await bench.world.network.host(name).connect(HOST, PORT, cls)
+        raw: Raw = stream._receiver
+        return raw
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._space)
+
+    def received(self, count: int) -> None:
+        self.data += self._space[:count]
+
+    def drained(self) -> None: ...
+
+    def closed(self, error: OSError | None) -> None:
+        self.is_closed = True
+
+    def send(self, api_key: int, version: int, body: bytes = b"", correlation_id: int = 7) -> None:
+        request = pack(">hhih", api_key, version, correlation_id, -1) + body
+        self.stream.send([pack(">i", len(request)) + request])
+
+    async def response(self) -> bytes:
+        """The next one, with its correlation id, without its length."""
+        await until(lambda: len(self.data) >= 4 and len(self.data) >= 4 + unpack(">i", self.data[:4])[0])
+        end = 4 + unpack(">i", self.data[:4])[0]
+        response, self.data = self.data[4:end], self.data[end:]
+        return response
+
+
+def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() -> None:
+    from importlib import import_module
+
+    for key, spec in APIS.items():
+        module: ModuleType = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
+        assert hasattr(module, "handle") or hasattr(module, "handle_body")
+        for version in range(spec.min_version, spec.max_version + 1):
+            request: Any = load_request_schema(key, version)
+            load_response_schema(key, version)
+            assert bool(request.__flexible__) == (version >= spec.first_flexible)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_api_versions_of_a_version_from_the_future_is_answered_in_version_0_with_error_35(
+    version: int,
+) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        raw.send(18, version, b"\x00\x01\x02")
+        response = await raw.response()
+        assert response[:4] == pack(">i", 7)
+        message, size = entity_reader(ApiVersionsResponse)(response, 4)
+        assert 4 + size == len(response)
+        assert message.error_code is ErrorCode.unsupported_version
+        assert [(api.api_key, api.min_version, api.max_version) for api in message.api_keys] == [(18, 0, 4)]
+        assert not raw.is_closed
+        raw.send(18, 0)
+        assert unpack(">h", (await raw.response())[4:6]) == (0,)
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "reason"),
+    [
+        (999, 0, "API key 999 is not known or not served here"),
+        (-1, 0, "API key -1 is not known"),
+        (0, 2, "PRODUCE v2 is not supported: this broker speaks v3 to v13"),
+        (3, 14, "METADATA v14 is not supported: this broker speaks v0 to v13"),
+        (3, -1, "METADATA v-1 is not supported"),
+        (3, 1, "METADATA v1 cannot be read"),
+    ],
+)
+def test_what_is_not_served_closes_the_connection_with_a_line_that_says_why(
+    api_key: int, version: int, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        raw.send(api_key, version, b"\x00\x7f\xff\xff\xff")
+        await until(lambda: raw.is_closed)
+        assert raw.data == b""
+        assert await bench.create("journal")
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run()
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "ottla.network"]
+    assert reason in line
+
+
+def test_a_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw, other = await Raw.connect(bench), await Raw.connect(bench, "other")
+        monkeypatch.setattr(k60_describe_cluster, "handle", broken)
+        raw.send(60, 0, b"\x00\x00\x00")
+        await until(lambda: raw.is_closed)
+        other.send(18, 0)
+        await other.response()
+        assert not other.is_closed
+
+    run()
+
+
+def test_an_async_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*arguments: object) -> None:
+        await asyncio.sleep(1)
+        raise ZeroDivisionError("a bug")
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw, other = await Raw.connect(bench), await Raw.connect(bench, "other")
+        monkeypatch.setattr(k60_describe_cluster, "handle", broken)
+        raw.send(60, 0, b"\x00\x00\x00")
+        await until(lambda: raw.is_closed)
+        other.send(18, 0)
+        await other.response()
+
+    run()
+
+
+def test_requests_behind_an_async_one_are_answered_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = k60_describe_cluster.handle
+
+    async def slow(*arguments: Any) -> Any:
+        await asyncio.sleep(5)
+        return real(*arguments)
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        monkeypatch.setattr(k60_describe_cluster, "handle", slow)
+        raw.send(60, 0, b"\x00\x00\x00", correlation_id=1)
+        raw.send(18, 0, correlation_id=2)
+        await asyncio.sleep(1)
+        assert raw.data == b""
+        assert (await raw.response())[:4] == pack(">i", 1)
+        assert (await raw.response())[:4] == pack(">i", 2)
+
+    run()
+
+
+def test_a_stop_gives_up_async_requests_that_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless(*arguments: object) -> None:
+        await asyncio.sleep(10_000)
+
+    @on_broker(started=False)
+    async def run(bench: Bench) -> None:
+        await bench.start()
+        raw = await Raw.connect(bench)
+        monkeypatch.setattr(k60_describe_cluster, "handle", endless)
+        raw.send(60, 0, b"\x00\x00\x00")
+        await asyncio.sleep(1)
+        await asyncio.wait_for(bench.stop(), 60)
+        assert raw.is_closed
+
+    run()
+
+
+def test_an_older_request_comes_out_as_the_newest_version() -> None:
+    body = pack(">i", 1) + pack(">h", 1) + b"t"
+    as_sent, request = decode_request(ApiKey.METADATA, 1, memoryview(body))
+    assert as_sent.__version__ == 1
+    assert request.__version__ == 13
+    assert [topic.name for topic in request.topics] == ["t"]
+    assert request.allow_auto_topic_creation
+
+
+@on_broker()
+async def test_the_software_of_a_client_is_remembered_and_a_malformed_one_refused(bench: Bench) -> None:
+    def request(name: str) -> ApiVersionsRequest:
+        return ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
+
+    assert (await bench.ask(request("-bad-"))).error_code is ErrorCode.invalid_request
+    response = await bench.ask(request("ottla-test"))
+    assert response.error_code is ErrorCode.none
+    (connection,) = bench.broker._server.connections
+    assert connection.client_software == ("ottla-test", "1.0")
+
+
+@on_broker()
+async def test_telemetry_is_offered_once_somebody_subscribes_to_metrics(bench: Bench) -> None:
+    from ottla.model.config import ResourceType
+
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    offered = {api.api_key for api in (await bench.ask(request)).api_keys}
+    assert offered == set(APIS) - {71, 72}
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
+    assert {api.api_key for api in (await bench.ask(request)).api_keys} == set(APIS)
+
+
+def test_a_converter_carries_what_both_versions_have_and_fills_in_defaults() -> None:
+    newest: Any = load_request_schema(ApiKey.METADATA, 13)
+    oldest: Any = load_request_schema(ApiKey.METADATA, 0)
+    topic = SimpleNamespace(topic_id=UUID(int=1), name="t")
+    request = SimpleNamespace(
+        topics=(topic,), allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+    lowered = converter(newest, oldest)(request)
+    assert [topic.name for topic in lowered.topics] == ["t"]
