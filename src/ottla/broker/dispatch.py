@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.connection import Answer, ClientConnection
 from ottla.broker.pending import Pending
+from ottla.model.errors import KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.requests")
 
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
+_new_tuple = tuple.__new__  # see framing
 _SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
 
 
@@ -51,45 +53,46 @@ class RequestContext(NamedTuple):
 BodyHandler = Callable[["Broker", RequestContext, memoryview], "Answer | Pending[Answer]"]
 
 
+def _newer_api_versions(broker: "Broker", context: RequestContext, body: memoryview) -> Answer:
+    # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
+    from ottla.broker.handlers.k18_api_versions import unsupported_version
+
+    response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(broker))
+    return [response_prefix(context.header.correlation_id, len(response), False) + response]
+
+
 class Dispatcher:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._handlers: dict[int, BodyHandler] = {}
+        self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Answer]] = set()
 
     def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
+        handler = self._handlers.get((header.api_key, header.api_version))
+        if handler is None:
+            handler = self._handler_for(header)
+        context = _new_tuple(RequestContext, (header, connection))
+        return handler(self._broker, context, memoryview(frame)[header.body_position :])
+
+    def _handler_for(self, header: RequestHeader) -> BodyHandler:
+        """The handler of an API and version that was not asked for before."""
         known = _SPECS.get(header.api_key)
         if known is None:
             raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
         key, spec = known
         if not spec.min_version <= header.api_version <= spec.max_version:
             if key is ApiKey.API_VERSIONS:
-                return self._newer_api_versions(header)
+                return _newer_api_versions
             raise MalformedRequest(
                 f"{key.name} v{header.api_version} is not supported: this broker speaks "
                 f"v{spec.min_version} to v{spec.max_version}"
             )
-        handler = self._handlers.get(header.api_key)
-        if handler is None:
-            handler = self._load(key)
-        return handler(
-            self._broker, RequestContext(header, connection), memoryview(frame)[header.body_position :]
-        )
-
-    def _newer_api_versions(self, header: RequestHeader) -> Answer:
-        # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
-        from ottla.broker.handlers.k18_api_versions import unsupported_version
-
-        body = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(self._broker))
-        return [response_prefix(header.correlation_id, len(body), False) + body]
-
-    def _load(self, key: ApiKey) -> BodyHandler:
         module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
         handler: BodyHandler = (
             module.handle_body if hasattr(module, "handle_body") else self._message_handler(key, module)
         )
-        self._handlers[key.value] = handler
+        self._handlers[(key.value, header.api_version)] = handler
         return handler
 
     def _message_handler(self, key: ApiKey, module: Any) -> BodyHandler:
@@ -130,7 +133,11 @@ class Dispatcher:
             self._tasks.discard(task)
             if task.cancelled():
                 context.connection.close()
-            elif (error := task.exception()) is not None:
+            elif isinstance(error := task.exception(), KafkaError):
+                context.connection.fail(
+                    error
+                )  # the node cannot do it at all: it stops, or its metadata log has failed
+            elif error is not None:
                 logger.error(
                     "request %s of %s failed", context.header, context.connection.stream.peer, exc_info=error
                 )
