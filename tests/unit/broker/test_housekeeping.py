@@ -1,0 +1,215 @@
+"""What a broker does in the background, as time goes by in a simulated world."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from tests.unit.broker.bench import Bench, on_broker, until
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.model.config import ResourceType
+from ottla.model.errors import ErrorCode
+from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+
+SMALL_SEGMENTS = {"segment_bytes": "1048576"}
+
+
+def hosted(bench: Bench, topic: str = "journal", partition: int = 0) -> HostedPartition:
+    return bench.broker.partitions.find(topic, None, partition)
+
+
+async def fill(bench: Bench, batches: int) -> None:
+    for _ in range(batches):
+        assert (await bench.produce("journal", bytes(600_000))).error_code is ErrorCode.none
+
+
+async def delete_topic(bench: Bench, topic: str) -> None:
+    wanted = (DeleteTopicState(name=topic, topic_id=None),)
+    response = await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    assert response.responses[0].error_code is ErrorCode.none
+
+
+def names(bench: Bench, ending: str, folder: str = "/data/journal-0") -> list[str]:
+    return [name for name in bench.disk.list_dir(folder) if name.endswith(ending)]
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_retention_by_size_removes_the_oldest_segments_and_moves_the_start(bench: Bench) -> None:
+    topic_id = await bench.create("journal", retention_bytes="1500000", **SMALL_SEGMENTS)
+    await fill(bench, 6)
+    await until(lambda: hosted(bench).log.log_start_offset > 0)
+    start = hosted(bench).log.log_start_offset
+    assert hosted(bench).leader.log_start_offset == start
+    assert hosted(bench).log.size_bytes <= 2_200_000
+    assert len(await bench.read(topic_id, start)) >= 1
+    answer = await bench.produce("journal", b"next")
+    assert (answer.base_offset, answer.log_start_offset) == (6, start)
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_retention_by_time_removes_everything_old_and_the_offsets_go_on(bench: Bench) -> None:
+    await bench.create("journal", retention_ms="60000", **SMALL_SEGMENTS)
+    await fill(bench, 3)
+    await asyncio.sleep(120)
+    assert hosted(bench).log.log_start_offset == 3
+    assert (await bench.produce("journal", b"next")).base_offset == 3
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_nothing_is_removed_that_retention_does_not_name(bench: Bench) -> None:
+    await bench.create("journal", retention_ms="-1", **SMALL_SEGMENTS)
+    await fill(bench, 3)
+    await asyncio.sleep(1000)
+    assert hosted(bench).log.log_start_offset == 0
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_files_of_removed_segments_go_after_file_delete_delay_ms(bench: Bench) -> None:
+    await bench.create("journal", retention_bytes="1", file_delete_delay_ms="60000", **SMALL_SEGMENTS)
+    await fill(bench, 3)
+    await until(lambda: bool(names(bench, ".deleted")))
+    await asyncio.sleep(50)
+    assert names(bench, ".log.deleted")
+    await asyncio.sleep(15)
+    assert not names(bench, ".deleted")
+
+
+@on_broker()
+async def test_files_of_a_deleted_topic_go_after_file_delete_delay_ms(bench: Bench) -> None:
+    await bench.create("journal", file_delete_delay_ms="60000")
+    await fill(bench, 1)
+    await delete_topic(bench, "journal")
+    assert names(bench, "-delete", "/data")
+    assert not bench.disk.exists("/data/journal-0")
+    await asyncio.sleep(50)
+    assert names(bench, "-delete", "/data")
+    await asyncio.sleep(15)
+    assert not names(bench, "-delete", "/data")
+
+
+@on_broker(started=False)
+async def test_files_of_a_deletion_that_a_stop_interrupted_go_after_the_start(bench: Bench) -> None:
+    await bench.start()
+    await bench.create("journal")
+    await delete_topic(bench, "journal")
+    await bench.kill()
+    await bench.start()
+    await until(lambda: not names(bench, "-delete", "/data"))
+    await bench.stop()
+
+
+def test_a_file_that_cannot_be_removed_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        for topic in ("a", "b"):
+            await bench.create(topic, file_delete_delay_ms="1000")
+            await delete_topic(bench, topic)
+        (first, _) = names(bench, "-delete", "/data")
+        bench.disk.fail(f"/data/{first}", operations=frozenset({"remove"}))
+        await until(lambda: len(names(bench, "-delete", "/data")) == 1)
+        bench.disk.heal()
+
+    with caplog.at_level(logging.ERROR, "ottla.housekeeping"):
+        run()
+    (message,) = caplog.messages
+    assert "cannot be removed" in message
+
+
+@on_broker(
+    log_flush_offset_checkpoint_interval_ms="1000",
+    log_flush_start_offset_checkpoint_interval_ms="1000",
+    replica_high_watermark_checkpoint_interval_ms="1000",
+)
+async def test_checkpoints_follow_the_logs(bench: Bench) -> None:
+    await bench.create("journal", **SMALL_SEGMENTS)
+    await fill(bench, 4)
+    hosted(bench).delete_records(3)
+    await asyncio.sleep(5)
+    partition = hosted(bench).topic_partition
+    log = hosted(bench).log
+    checkpoints = {
+        name: read_offset_checkpoint(bench.disk, f"/data/{name}").get(partition)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+    }
+    assert checkpoints == {RECOVERY_POINTS: log.recovery_point, LOG_START_OFFSETS: 3, HIGH_WATERMARKS: 4}
+    assert log.recovery_point >= log.segments.active.base_offset > 0
+
+
+@on_broker()
+async def test_sealed_segments_are_synced_soon_after_the_roll(bench: Bench) -> None:
+    await bench.create("journal", **SMALL_SEGMENTS)
+    await fill(bench, 4)
+    await until(lambda: hosted(bench).log.recovery_point == hosted(bench).log.segments.active.base_offset)
+    assert hosted(bench).log.recovery_point > 0
+
+
+@on_broker()
+async def test_flush_ms_syncs_the_active_segment_too(bench: Bench) -> None:
+    await bench.create("journal", flush_ms="5000")
+    await bench.create("lazy")
+    await bench.produce("journal", b"a")
+    await bench.produce("lazy", b"a")
+    await asyncio.sleep(20)
+    assert hosted(bench).log.recovery_point == 1
+    assert hosted(bench, "lazy").log.recovery_point == 0
+
+
+@on_broker(producer_id_expiration_ms="60000", producer_id_expiration_check_interval_ms="1000")
+async def test_producers_that_were_silent_for_too_long_are_forgotten(bench: Bench) -> None:
+    await bench.create("journal")
+    batch = bench.batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    await bench.produce("journal", records=batch)
+    await asyncio.sleep(30)
+    assert len(hosted(bench).log.producers) == 1
+    await asyncio.sleep(60)
+    assert len(hosted(bench).log.producers) == 0
+
+
+@on_broker()
+async def test_a_deleted_topic_is_not_kept_in_memory(bench: Bench) -> None:
+    import gc
+    import weakref
+
+    await bench.create("journal")
+    await bench.produce("journal", b"a")
+    await asyncio.sleep(5)
+    reference = weakref.ref(hosted(bench))
+    await delete_topic(bench, "journal")
+    await asyncio.sleep(120)
+    gc.collect()
+    assert reference() is None
+
+
+def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    @on_broker(log_retention_check_interval_ms="1000")
+    async def run(bench: Bench) -> None:
+        await bench.create("journal", retention_bytes="1", **SMALL_SEGMENTS)
+        await fill(bench, 3)
+        real = bench.broker._housekeeping.enforce_retention
+        failures = iter([ZeroDivisionError("a bug")])
+
+        def once_broken(now_ms: int) -> None:
+            for failure in failures:
+                raise failure
+            real(now_ms)
+
+        bench.broker._housekeeping.enforce_retention = once_broken  # type: ignore[method-assign]
+        await until(lambda: hosted(bench).log.log_start_offset > 0)
+
+    with caplog.at_level(logging.ERROR, "ottla.housekeeping"):
+        run()
+    assert caplog.messages == ["housekeeping failed and goes on with its next round"]
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_a_default_of_the_broker_that_changes_holds_for_topics_without_their_own(bench: Bench) -> None:
+    await bench.create("journal", **SMALL_SEGMENTS)
+    await fill(bench, 3)
+    await asyncio.sleep(100)
+    assert hosted(bench).log.log_start_offset == 0
+    assert await bench.configure(ResourceType.BROKER, "", log_retention_ms="60000") is ErrorCode.none
+    await asyncio.sleep(5)
+    assert hosted(bench).log.log_start_offset == 3
