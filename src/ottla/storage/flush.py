@@ -32,4 +32,6 @@ class FlushWork:
             if self.epochs is not None:
                 self.disk.write_atomically(self.epoch_checkpoint, encode_epoch_checkpoint(self.epochs))
             for directory in self.directories:
-                self.disk.sync_dir(directory)
+                # Writing the checkpoint has synced its own directory.
+                if self.epochs is None or directory != self.epoch_checkpoint.rpartition("/")[0]:
+                    self.disk.sync_dir(directory)

@@ -170,17 +170,13 @@ class Log:
             return
         active.seal()
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
-        self._take_snapshot(base_offset)
+        if base_offset not in self._snapshots.offsets:
+            self._snapshots.write(base_offset, self.producers.entries())
+            self._unsynced_paths.append(self._snapshots.path(base_offset))
         self.segments.add(segment)
         # Readers at the end of the log go on in the new segment.
         self.segments.remember(self.log_end_offset, segment, 0)
         self._note_names_changed()
-
-    def _take_snapshot(self, offset: int) -> None:
-        if offset not in self._snapshots.offsets:
-            self._snapshots.write(offset, self.producers.entries())
-            self._unsynced_paths.append(self._snapshots.path(offset))
-            self._note_names_changed()
 
     def _note_names_changed(self) -> None:
         if self.directory not in self._unsynced_directories:
@@ -260,7 +256,7 @@ class Log:
                     if segment.size and segment.base_offset < offset:
                         files.append(segment.file)
                 elif segment.base_offset < offset:
-                    paths += segment.paths()
+                    paths += [segment.path, *segment.index_paths()]
         return FlushWork(
             disk=self._disk,
             offset=offset,
@@ -414,7 +410,8 @@ class Log:
         self.segments.forget_positions()
         self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
+        # The cut itself is not on disk yet: the next flush must come by this segment again.
+        self.recovery_point = min(self.recovery_point, self.segments.active.base_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 
     # Ending
@@ -429,16 +426,32 @@ class Log:
         self.deletions = []
         return Deletion(now_ms + self.config.file_delete_delay_ms, target, is_directory=True)
 
+    def prepare_close(self) -> FlushWork | None:
+        """Brings the files into the state that a clean start finds, and says what of it is still to be synced.
+
+        `close` does it all; this is for who wants to sync many logs side by side before.
+        """
+        active = self.segments.active
+        active.seal()
+        if self.log_end_offset and self.log_end_offset not in self._snapshots.offsets:
+            # Not to be synced: if it is lost with the power, the log still says what it held.
+            self._snapshots.write(self.log_end_offset, self.producers.entries())
+        if active.is_modified:
+            paths = active.index_paths()
+            if self.log_end_offset <= self.recovery_point:
+                # All records are on disk, but a file that was cut may still have its old size there.
+                paths.append(active.path)
+            self._unsynced_paths += [path for path in paths if path not in self._unsynced_paths]
+            active.is_modified = False
+        return self.prepare_flush()
+
     def close(self, *, clean: bool) -> None:
         """Clean: everything is on disk, and the next start reads no log data. Else: just lets go of the files."""
         if clean:
-            active = self.segments.active
-            active.seal()
-            if self.log_end_offset:
-                self._take_snapshot(self.log_end_offset)
-            if active.is_modified:
-                self._unsynced_paths += active.paths()
-            self.flush()
+            work = self.prepare_close()
+            if work is not None:
+                work.sync()
+                self.completed(work)
         for segment in self.segments:
             segment.close()
 

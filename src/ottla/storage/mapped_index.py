@@ -54,6 +54,13 @@ class MappedIndex:
         assert self._map is not None
         self._map.reserve(min(self._entries + count, self.max_entries) * self.entry.size)
 
+    def _append_unmapped(self, *fields: int) -> None:
+        """One entry by a plain write: the last of a small segment is not worth a mapping."""
+        position = self.entries * self.entry.size
+        self.close()
+        self._disk.open(self.path).write_at(position, [self.entry.pack(*fields)])
+        self._entries += 1
+
     def trim(self) -> None:
         """Cuts the file to its entries and lets go of it until the next lookup."""
         if self._map is not None:

@@ -189,7 +189,7 @@ class LogLoader:
         active = segments.active
         if self._recovery_point > active.base_offset and self._recovery_point in snapshots.offsets:
             return self._recovery_point
-        return active.read_next_offset()
+        return max(active.read_next_offset(), self._recovery_point)
 
     def _recover(self, segments: Segments, snapshots: ProducerSnapshots) -> int:
         if not len(segments):
@@ -219,6 +219,8 @@ class LogLoader:
                     segment.path,
                     segment.size,
                 )
+                # The cut itself is not on disk yet: the next flush must come by this segment again.
+                self._recovery_point = min(self._recovery_point, segment.base_offset)
                 self._remove(segments, unflushed[index + 1 :])
                 break
         return end_offset

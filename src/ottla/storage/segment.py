@@ -178,9 +178,8 @@ class Segment:
         """No more appends: the time index gets its last entry, the indexes and the file their final size."""
         if self._torn:
             self._cut_torn_bytes()
-        if self._max_timestamp > self.time_index.last_entry[0]:
-            self._time_index.ensure_room(1)
-            self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+        if self._max_timestamp >= 0:
+            self.time_index.append_last(self._max_timestamp, self._max_timestamp_offset)
         self._offset_index.trim()
         self._time_index.trim()
 
@@ -328,8 +327,14 @@ class Segment:
     # Ending
 
     def paths(self) -> list[str]:
-        """The files to sync once the segment is sealed."""
+        """All its files."""
         paths = [self.path, self._offset_index.path, self._time_index.path]
+        return [*paths, self.txn_index.path] if self.txn_index.exists else paths
+
+    def index_paths(self) -> list[str]:
+        """What is to be synced beside the log. An empty index need not be: it is rebuilt if it does not stay so."""
+        indexes = (self.offset_index, self.time_index)
+        paths = [index.path for index in indexes if index.entries]
         return [*paths, self.txn_index.path] if self.txn_index.exists else paths
 
     def close(self) -> None:

@@ -41,6 +41,15 @@ class TimeIndex(MappedIndex):
         self._entries += 1
         self._last_timestamp, self._last_offset = timestamp, offset
 
+    def append_last(self, timestamp: int, offset: int) -> None:
+        """The entry that seals a segment: its greatest timestamp."""
+        if self._appendable:
+            self.ensure_room(1)
+            self.append_if_later(timestamp, offset)
+        elif timestamp > self.last_entry[0]:
+            self._append_unmapped(timestamp, offset - self.base_offset)
+            self._last_timestamp, self._last_offset = timestamp, offset
+
     def offset_for(self, timestamp: int) -> int:
         """An offset from which a scan finds the first record that is not older than `timestamp`."""
         entries = self.entries

@@ -1,0 +1,274 @@
+import errno
+import json
+import uuid
+from itertools import count
+
+import pytest
+from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
+
+from ottla.env.real_disk import RealDisk
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition, uuid_to_string
+from ottla.storage.log_dirs import LogDirs
+from ottla.storage.meta_properties import RefusedDirectoryError
+
+CLUSTER = "AAAAAAAAAAAAAAAAAAAABQ"
+
+
+def new_ids():
+    numbers = count(1)
+    return lambda: uuid.UUID(int=next(numbers))
+
+
+def partition(index: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, index)
+
+
+def open_dirs(*paths, disk=None) -> LogDirs:
+    return LogDirs(disk or RealDisk(), [str(path) for path in paths])
+
+
+def test_a_new_partition_goes_where_the_fewest_are(tmp_path):
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    for index in range(7):
+        dirs.open(partition(index), SMALL, NOW_MS)
+    assert [len(list((tmp_path / name).glob("orders-*"))) for name in "abc"] == [3, 2, 2]
+    assert dirs.directory_of(partition(1)) == str(tmp_path / "b")
+    in_c = dirs.open(partition(7), SMALL, NOW_MS, in_directory=str(tmp_path / "c"))
+    assert in_c.directory == str(tmp_path / "c" / "orders-7")
+    assert dirs.open(partition(7), SMALL, NOW_MS) is in_c
+    dirs.release()
+
+
+def test_after_a_clean_stop_everything_is_where_it_was(tmp_path):
+    dirs = open_dirs(tmp_path)
+    topic_id = uuid.UUID(int=99)
+    log = dirs.open(partition(0), SMALL, NOW_MS, topic_id=topic_id)
+    fill(log, 30)
+    log.delete_records_before(7)
+    dirs.close(broker_epoch=12, high_watermarks={partition(0): 50})
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 12}
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 60\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 50\n"
+    assert (tmp_path / "orders-0" / "partition.metadata").read_text() == (
+        f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
+    )
+    dirs = open_dirs(tmp_path)
+    assert dirs.last_broker_epoch == 12
+    assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from now on must show"
+    assert dirs.partitions == [partition(0)]
+    assert dirs.high_watermarks == {partition(0): 50}
+    log = dirs.open(partition(0), SMALL, NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (7, 60, topic_id)
+    dirs.release()
+
+
+def test_a_crash_is_followed_by_recovery():
+    disk = sim_disk()
+    dirs = open_dirs("/data", disk=disk)
+    fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
+    disk.kill()
+    dirs = open_dirs("/data", disk=disk.reopen())
+    assert dirs.last_broker_epoch == -1
+    assert offsets_of(read_all(dirs.open(partition(0), SMALL, NOW_MS))) == list(range(60))
+
+
+def test_a_directory_in_use_is_refused_and_named(tmp_path):
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(
+        RefusedDirectoryError, match=f"{tmp_path / 'b'} is in use by another broker: stop that one"
+    ):
+        open_dirs(tmp_path / "c", tmp_path / "b")
+    dirs.release()
+    open_dirs(tmp_path / "c", tmp_path / "b", tmp_path / "a").release()
+
+
+def test_new_directories_get_an_identity_and_keep_it(tmp_path):
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    assert dirs.known_cluster_id is None
+    assert dirs.identify(3, new_ids(), CLUSTER) == CLUSTER
+    assert dirs.directory_ids == {
+        str(tmp_path / "a"): uuid.UUID(int=1),
+        str(tmp_path / "b"): uuid.UUID(int=2),
+    }
+    dirs.release()
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    assert dirs.known_cluster_id == CLUSTER
+    assert dirs.identify(3, new_ids()) == CLUSTER
+    dirs.release()
+
+
+def test_the_properties_that_kafka_writes_are_understood(tmp_path):
+    (tmp_path / "meta.properties").write_text(
+        "#\n#Sat Jan 04 10:11:12 UTC 2025\ncluster.id=abc\\=d\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+        "node.id=3\nversion=1\n"
+    )
+    dirs = open_dirs(tmp_path)
+    assert dirs.identify(3, new_ids()) == "abc=d"
+    dirs.release()
+
+
+def test_a_directory_of_another_node_or_cluster_is_refused_with_both_values(tmp_path):
+    dirs = open_dirs(tmp_path / "a")
+    dirs.identify(3, new_ids(), CLUSTER)
+    with pytest.raises(
+        RefusedDirectoryError, match=r"belongs to node 3, and this is node 4: start with node\.id=3"
+    ):
+        dirs.identify(4, new_ids())
+    with pytest.raises(
+        RefusedDirectoryError,
+        match=f"belongs to cluster {CLUSTER}, but this broker's configuration says other",
+    ):
+        dirs.identify(3, new_ids(), "other")
+    dirs.release()
+    dirs = open_dirs(tmp_path / "b")
+    dirs.identify(3, new_ids(), "other")
+    dirs.release()
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(
+        RefusedDirectoryError, match=f"belongs to cluster other, but {tmp_path / 'a'} says {CLUSTER}"
+    ):
+        dirs.identify(3, new_ids())
+    dirs.release()
+
+
+@pytest.mark.parametrize(
+    "text", ["version=0\nbroker.id=1\n", "version=1\nnode.id=1\n", "version=1\ncluster.id=x\nnode.id=q\n"]
+)
+def test_properties_that_cannot_be_used_are_refused_by_their_path(tmp_path, text):
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(RefusedDirectoryError, match=str(tmp_path / "meta.properties")):
+        open_dirs(tmp_path)
+    (tmp_path / "meta.properties").unlink()
+    open_dirs(tmp_path).release()  # the lock was given back
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path):
+    for name in "ab":
+        (tmp_path / name / "orders-0").mkdir(parents=True)
+    with pytest.raises(RefusedDirectoryError, match="orders-0 lies both in"):
+        open_dirs(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_deleted_partition_can_be_made_again_while_its_files_wait(tmp_path):
+    dirs = open_dirs(tmp_path)
+    fill(dirs.open(partition(0), SMALL, NOW_MS), 10)
+    dirs.checkpoint_recovery_points()
+    dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
+    assert dirs.partitions == []
+    log = dirs.open(partition(0), SMALL, NOW_MS)
+    assert log.log_end_offset == 0
+    assert dirs.due_deletions(NOW_MS) == []
+    [deletion] = dirs.due_deletions(NOW_MS + SMALL.file_delete_delay_ms)
+    deletion.perform(RealDisk())
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["orders-0"]
+    dirs.release()
+
+
+def test_a_deletion_that_a_stop_interrupted_is_completed(tmp_path):
+    dirs = open_dirs(tmp_path)
+    dirs.open(partition(0), SMALL, NOW_MS)
+    dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
+    dirs.close(0, {})
+    dirs = open_dirs(tmp_path)
+    assert dirs.partitions == []
+    for deletion in dirs.due_deletions(NOW_MS):
+        deletion.perform(RealDisk())
+    assert not list(tmp_path.glob("*-delete"))
+    dirs.release()
+
+
+def test_a_disk_that_fails_takes_its_partitions_offline_and_the_rest_goes_on():
+    disk = sim_disk()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    logs = [dirs.open(partition(index), SMALL, NOW_MS) for index in range(4)]
+    disk.fail("/data/a", errno.EIO)
+    with pytest.raises(OSError) as raised:
+        fill(logs[0], 1)
+    error = dirs.failed(partition(0), raised.value)
+    assert error.code is ErrorCode.kafka_storage_error
+    assert "orders-0 is not available: /data/a is offline" in error.message
+    assert dirs.paths == ["/data/b"]
+    assert list(dirs.offline) == ["/data/a"]
+    assert set(dirs.logs) == {partition(1), partition(3)}
+    fill(logs[1], 3)
+    with pytest.raises(KafkaError, match="may be in /data/a, which is offline") as refused:
+        dirs.open(partition(2), SMALL, NOW_MS)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    assert dirs.open(partition(9), SMALL, NOW_MS, is_new=True).directory == "/data/b/orders-9"
+    dirs.close(1, {})
+    assert disk.exists("/data/b/.kafka_cleanshutdown")
+
+
+def test_a_directory_that_fails_at_the_start_is_offline_from_the_start():
+    disk = sim_disk()
+    disk.fail("/data/a", errno.EIO)
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    assert list(dirs.offline) == ["/data/a"]
+    dirs.release()
+    disk.fail("/data/b", errno.EIO)
+    with pytest.raises(RefusedDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "):
+        open_dirs("/data/a", "/data/b", disk=disk)
+
+
+def test_a_checkpoint_that_cannot_be_read_costs_a_recovery_but_no_records(tmp_path, caplog):
+    dirs = open_dirs(tmp_path)
+    fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
+    dirs.close(1, {})
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders zero 60\n")
+    dirs = open_dirs(tmp_path)
+    assert "'orders zero 60'" in caplog.text
+    assert dirs.open(partition(0), SMALL, NOW_MS).log_end_offset == 60
+    dirs.release()
+
+
+def test_what_nobody_opened_keeps_its_checkpoint_and_its_need_of_recovery():
+    disk = sim_disk()
+    dirs = open_dirs("/data", disk=disk)
+    fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
+    dirs.open(partition(1), SMALL, NOW_MS)
+    dirs.close(1, {partition(0): 60})
+    disk.kill()
+    disk = disk.reopen()
+    dirs = open_dirs("/data", disk=disk)
+    dirs.open(partition(1), SMALL, NOW_MS)
+    dirs.close(2, {})
+    dirs = open_dirs("/data", disk=disk)
+    assert dirs.last_broker_epoch == 2
+    assert dirs.high_watermarks[partition(0)] == 60
+    disk.kill()  # now the directory needs recovery
+    disk = disk.reopen()
+    dirs = open_dirs("/data", disk=disk)
+    dirs.open(partition(1), SMALL, NOW_MS)
+    dirs.close(3, {})
+    assert not disk.exists("/data/.kafka_cleanshutdown"), "orders-0 was not recovered"
+
+
+def test_names_that_are_no_partitions_are_left_alone(tmp_path):
+    for name in ("lost+found", "orders-0-stray", "notes", "orders-x", "__cluster_metadata-0"):
+        (tmp_path / name).mkdir()
+    dirs = open_dirs(tmp_path)
+    assert dirs.partitions == []
+    dirs.close(1, {})
+    assert (tmp_path / "notes").exists()
+
+
+def test_opening_a_partition_after_a_clean_stop_reads_a_few_small_files_and_no_log_data():
+    disk = sim_disk()
+    dirs = open_dirs("/data", disk=disk)
+    for index in range(20):
+        fill(dirs.open(partition(index), SMALL, NOW_MS, topic_id=uuid.UUID(int=7)), 40)
+    segments = sum(len(log.segments) for log in dirs.logs.values())
+    dirs.close(1, {})
+    disk.stats.operations.clear()
+    disk.stats.bytes_read = 0
+    dirs = open_dirs("/data", disk=disk)
+    for found in dirs.partitions:
+        dirs.open(found, SMALL, NOW_MS)
+    assert len(dirs.logs) == 20
+    assert disk.stats.operations["list_dir"] == 1 + 20
+    assert disk.stats.operations["read"] <= 10 + 3 * 20  # snapshot, leader epochs, partition.metadata
+    assert disk.stats.operations["stat"] <= 20 + segments
+    assert disk.stats.bytes_read < 150 * 20
+    assert not disk.stats.operations.keys() & {"open", "map", "write"}

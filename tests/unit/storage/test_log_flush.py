@@ -1,0 +1,85 @@
+import errno
+
+import pytest
+from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
+
+
+def test_a_flush_moves_the_recovery_point_once_it_is_on_disk(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 10)
+    assert (log.recovery_point, log.unflushed_messages) == (0, 20)
+    work = log.prepare_flush()
+    fill(log, 5)
+    work.sync()
+    assert log.recovery_point == 0
+    log.completed(work)
+    assert (log.recovery_point, log.unflushed_messages) == (20, 10)
+
+
+def test_what_is_flushed_already_needs_no_work(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 10)
+    log.flush()
+    assert log.prepare_flush() is None
+    fill(log, 1)
+    assert log.prepare_flush(up_to=20) is None
+    assert log.prepare_flush() is not None
+
+
+def test_a_flush_up_to_the_active_segment_leaves_that_alone():
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 40)
+    active = log.segments.active
+    work = log.prepare_flush(up_to=active.base_offset)
+    assert work.files == ()
+    assert active.path not in work.paths
+    work.sync()
+    log.completed(work)
+    assert log.recovery_point == active.base_offset
+
+
+def test_a_truncation_makes_a_flush_that_is_under_way_void(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 10)
+    work = log.prepare_flush()
+    log.truncate_to(8, NOW_MS)
+    log.append([batch(8, 20)], NOW_MS)
+    work.sync()
+    log.completed(work)
+    assert log.recovery_point == 0
+
+
+def test_segments_deleted_during_a_flush_do_not_disturb_it(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    work = log.prepare_flush()
+    log.delete_records_before(100)
+    log.delete_old_segments(NOW_MS, 120)
+    for deletion in log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms):
+        deletion.perform(log._disk)
+    work.sync()
+    log.completed(work)
+    assert log.recovery_point == 120
+
+
+def test_a_disk_that_cannot_sync_is_an_error_and_the_recovery_point_stays():
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 3)
+    disk.fail("/data", errno.EIO, operations=frozenset({"sync"}))
+    with pytest.raises(OSError):
+        log.flush()
+    assert log.recovery_point == 0
+
+
+def test_one_message_at_a_time_costs_one_sync_each():
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 1)
+    log.flush()
+    before = disk.stats.operations["sync"]
+    for _ in range(5):
+        fill(log, 1)
+        log.flush()
+    assert disk.stats.operations["sync"] == before + 5
