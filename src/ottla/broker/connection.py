@@ -55,6 +55,7 @@ class ClientConnection:
         self._busy = False  # a request waits for its answer
         self._blocked = False  # a response waits for the socket
         self._processing = False
+        self._is_paused = False
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +101,14 @@ class ClientConnection:
         self._processing = True
         try:
             while self._frames and not self._busy and not self._blocked:
-                self._start(self._frames.popleft())
+                answer = self._dispatch(self, self._frames.popleft())
+                if answer is None:
+                    continue
+                if isinstance(answer, Pending):
+                    self._busy = True
+                    answer.subscribe(self._on_answer)
+                    continue
+                self._out += answer
                 if len(self._out) > _RESPONSES_PER_SEND:
                     self._flush()
             if self._out:
@@ -116,17 +124,11 @@ class ClientConnection:
         if self.is_closed:
             return
         if self._frames:
+            self._is_paused = True
             self.stream.pause_reading()
-        else:
+        elif self._is_paused:
+            self._is_paused = False
             self.stream.resume_reading()
-
-    def _start(self, frame: Frame) -> None:
-        answer = self._dispatch(self, frame)
-        if isinstance(answer, Pending):
-            self._busy = True
-            answer.subscribe(self._on_answer)
-        elif answer is not None:
-            self._out.extend(answer)
 
     def _on_answer(self, answer: Answer) -> None:
         self._busy = False

@@ -17,6 +17,7 @@ _HEADER = Struct(">hhih")
 _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iib")
 _FIRST_ALLOCATION = 1 << 20
+_new_tuple = tuple.__new__  # makes a NamedTuple in half the time, where it is made for every request
 
 
 class FrameTooLarge(MalformedRequest):
@@ -58,6 +59,10 @@ class FrameAssembler:
         return []
 
     def _cut_frames(self, count: int) -> list[Frame]:
+        if not self._head and count > 4:
+            (size,) = _INT32.unpack_from(self._shared)
+            if size == count - 4 and size <= self._max_frame_bytes:  # one whole frame: most reads
+                return [bytes(self._shared[4:count])]
         data: memoryview | bytes = self._shared[:count]
         if self._head:
             data = self._head + bytes(data)
@@ -113,13 +118,14 @@ def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> Request
             raise MalformedRequest("the client id is not UTF-8") from error
         position = end
     if version >= first_flexible.get(api_key, 1 << 15):
-        position = _skip_tagged_fields(frame, position)
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+        if position < len(frame) and frame[position] == 0:  # nobody sends header tags so far
+            position += 1
+        else:
+            position = _skip_tagged_fields(frame, position)
+    return _new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def _skip_tagged_fields(frame: Frame, position: int) -> int:
-    if position < len(frame) and frame[position] == 0:  # nobody sends header tags so far
-        return position + 1
     count, position = _read_unsigned_varint(frame, position)
     for _ in range(count):
         _, position = _read_unsigned_varint(frame, position)

@@ -39,16 +39,13 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     request = decode_produce_request(body, version)
     acks = request.acks
     appended: list[tuple[HostedPartition, int]] = []
-    response = ProduceResponse(
-        [
-            ProduceTopicResponse(
-                topic.name,
-                topic.topic_id,
-                [_append(broker, context, request, topic, data, appended) for data in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        results = []
+        for data in topic.partitions:
+            results.append(_append(broker, context, request, topic, data, appended))  # noqa: PERF401
+        topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
+    response = ProduceResponse(topics)
     is_waiting = False
     for partition, end_offset in appended:
         broker.waiting_room.check(partition.topic_partition)

@@ -17,6 +17,9 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.records.header import CONTROL_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
 
 ACKS_ALL = -1
+_new_tuple = (
+    tuple.__new__
+)  # makes a NamedTuple in half the time, which counts where it is made for every batch
 READ_COMMITTED = 1
 # In a DeleteRecords request: everything up to the high watermark.
 DELETE_TO_HIGH_WATERMARK = -1
@@ -149,32 +152,30 @@ class PartitionLeader:
         position = 0
         batches: list[PlannedBatch] = []
         for header in headers:
-            attributes, max_timestamp = header.attributes, header.max_timestamp
+            _, length, _, magic, crc, sent, delta, base_timestamp, max_timestamp, *producer = header
             if log_append_time:
-                attributes, max_timestamp = attributes | TIMESTAMP_TYPE_MASK, now_ms
+                attributes, max_timestamp = sent | TIMESTAMP_TYPE_MASK, now_ms
             else:
-                attributes &= ~TIMESTAMP_TYPE_MASK
-            rewritten = log_append_time or attributes != header.attributes
+                attributes = sent & ~TIMESTAMP_TYPE_MASK
             # Not _replace: it takes several times as long, and this runs for every batch.
-            final = BatchHeader._make(
-                (
-                    offset,
-                    header.batch_length,
-                    epoch,
-                    header.magic,
-                    header.crc,
-                    attributes,
-                    header.last_offset_delta,
-                    header.base_timestamp,
-                    max_timestamp,
-                    *header[9:],
-                )
+            placed = (
+                offset,
+                length,
+                epoch,
+                magic,
+                crc,
+                attributes,
+                delta,
+                base_timestamp,
+                max_timestamp,
+                *producer,
             )
-            batches.append(PlannedBatch(final, position, rewritten))
-            offset += header.last_offset_delta + 1
-            position += header.batch_length + LOG_OVERHEAD
+            rewritten = log_append_time or attributes != sent
+            batches.append(_new_tuple(PlannedBatch, (_new_tuple(BatchHeader, placed), position, rewritten)))
+            offset += delta + 1
+            position += length + LOG_OVERHEAD
         log_append_time_ms = now_ms if log_append_time else NO_TIMESTAMP
-        return AppendPlan(batches, self.log_end_offset, offset - 1, log_append_time_ms, False)
+        return _new_tuple(AppendPlan, (batches, self.log_end_offset, offset - 1, log_append_time_ms, False))
 
     def appended(self, plan: AppendPlan, now_ms: int) -> Effects:
         """The log has the bytes of `plan`, and its producers and epochs know them."""
