@@ -76,7 +76,10 @@ def tests(*, everything: bool) -> list[Step]:
     seeds = SEEDS_IN_ALL if everything else SEEDS_IN_CHECK
     quick = () if everything else ("-m", "not slow")
     steps = [
-        pytest_step("unit and tidy tests", "tests/unit", "tests/tidy", *quick, timeout_s=300),
+        # A test that hangs is to be named by pytest, which needs a shorter patience than this runner's.
+        pytest_step(
+            "unit and tidy tests", "tests/unit", "tests/tidy", *quick, "--timeout=120", timeout_s=480
+        ),
         pytest_step(
             f"simulation, {seeds} seeds",
             "tests/simulation",
