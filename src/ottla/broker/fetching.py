@@ -20,18 +20,17 @@ from ottla.protocol.fetch_codec import (
     FetchRequest,
 )
 
-_CONSUMER = -1
-
 
 class FetchRead(NamedTuple):
-    """A result for each partition of the request, and whether it should be sent at once whatever its size."""
+    """A result for each partition of the request, and whether it should be sent at once whatever its size.
+
+    `doubtful` are the regions that may have to come from the disk.
+    """
 
     results: list[PartitionResult]
     size: int
     is_urgent: bool
-
-    def regions(self) -> list[FileRegion]:
-        return [response.records for _, response in self.results if isinstance(response.records, FileRegion)]
+    doubtful: list[FileRegion]
 
 
 class FetchReader:
@@ -47,30 +46,25 @@ class FetchReader:
         self._is_follower = request.replica_id >= 0
 
     def read(self) -> FetchRead:
-        left = self._max_bytes
-        size = 0
+        self._left = self._max_bytes
+        self._size = 0
+        self._doubtful: list[FileRegion] = []
         is_urgent = False
         results: list[PartitionResult] = []
         for partition in self._context.partitions:
             try:
-                response = self._read_partition(partition, left, size == 0)
+                response = self._read_partition(partition)
             except KafkaError as error:
                 response = FetchPartitionResponse(partition.request.index, int(error.code))
                 is_urgent = True
-            records = response.records
-            if isinstance(records, FileRegion):
-                size += records.length
-                left = max(0, left - records.length)
             if response.diverging_epoch is not None:
                 is_urgent = True
             results.append((partition, response))
-        return FetchRead(results, size, is_urgent)
+        return FetchRead(results, self._size, is_urgent, self._doubtful)
 
-    def _read_partition(
-        self, partition: SessionPartition, left: int, at_least_one: bool
-    ) -> FetchPartitionResponse:
+    def _read_partition(self, partition: SessionPartition) -> FetchPartitionResponse:
         asked = partition.request
-        hosted = self._host.find(partition.topic.name, partition.topic.topic_id, asked.index)
+        hosted = self._find(partition)
         leader = hosted.leader
         leader.check_epoch(asked.current_leader_epoch)
         if asked.last_fetched_epoch >= 0:
@@ -84,32 +78,38 @@ class FetchReader:
                     leader.log_start_offset,
                     diverging_epoch=EpochEndOffset(*diverging),
                 )
-        found = hosted.fetch(
+        high_watermark, last_stable_offset, log_start_offset, found, aborted = hosted.fetch(
             asked.fetch_offset,
-            min(asked.max_bytes, left),
+            min(asked.max_bytes, self._left),
             isolation_level=self._request.isolation_level,
             is_follower=self._is_follower,
-            at_least_one=at_least_one,
+            at_least_one=self._size == 0,
         )
+        records: bytes | FileRegion = b""
+        if found is not None and found.region.length:
+            records = found.region
+            self._size += records.length
+            self._left = max(0, self._left - records.length)
+            if not found.is_hot:
+                self._doubtful.append(records)
         return FetchPartitionResponse(
-            asked.index,
-            0,
-            found.high_watermark,
-            found.last_stable_offset,
-            found.log_start_offset,
-            found.aborted,
-            -1,
-            found.region if found.region is not None else b"",
+            asked.index, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1, records
         )
+
+    def _find(self, partition: SessionPartition) -> HostedPartition:
+        """A session's partitions are looked up once, and again when what was found is closed."""
+        hosted: HostedPartition | None = partition.found
+        if hosted is None or hosted.is_closed:
+            topic = partition.topic
+            hosted = partition.found = self._host.find(topic.name, topic.topic_id, partition.request.index)
+        return hosted
 
     def positions(self) -> list[tuple[HostedPartition, int]]:
         """The partitions that are there, with the offset that each is read from."""
         found = []
         for partition in self._context.partitions:
             try:
-                hosted = self._host.find(
-                    partition.topic.name, partition.topic.topic_id, partition.request.index
-                )
+                hosted = self._find(partition)
             except KafkaError:
                 continue
             found.append((hosted, partition.request.fetch_offset))

@@ -9,7 +9,6 @@ from uuid import UUID
 from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, PartitionLeader
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.model.region import FileRegion
 from ottla.model.topics import is_internal
 from ottla.records.header import (
     BatchHeader,
@@ -22,6 +21,7 @@ from ottla.records.header import (
 from ottla.records.validate import RecordRules, check_records, recompress
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.segments import LogSlice
 
 logger = logging.getLogger("ottla.partition")
 
@@ -48,7 +48,7 @@ class FetchResult(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    region: FileRegion | None
+    found: LogSlice | None
     aborted: list[tuple[int, int]] | None
 
 
@@ -148,16 +148,16 @@ class HostedPartition:
         if offset > (leader.log_end_offset if is_follower else leader.high_watermark):
             raise self._out_of_range(offset)
         try:
-            region = None
+            found = None
             if offset < limit or offset < leader.log_start_offset:
-                region = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one).region
+                found = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one)
             aborted = None
             if isolation_level == 1 and not is_follower:
-                aborted = self.log.aborted_transactions(offset, limit) if region is not None else []
+                aborted = self.log.aborted_transactions(offset, limit) if found is not None else []
         except OSError as error:
             raise self.storage_failed(error) from error
         return FetchResult(
-            leader.high_watermark, leader.last_stable_offset, leader.log_start_offset, region, aborted
+            leader.high_watermark, leader.last_stable_offset, leader.log_start_offset, found, aborted
         )
 
     def delete_records(self, offset: int) -> int:

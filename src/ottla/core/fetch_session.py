@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -41,13 +41,17 @@ class SessionTopic:
 
 
 class SessionPartition:
-    """One partition to read: what the client asks of it, and what it was last told."""
+    """One partition to read: what the client asks of it, and what it was last told.
 
-    __slots__ = ("high_watermark", "log_start_offset", "request", "topic")
+    `found` is the reader's: where it found the partition, so that it need not look it up with every fetch.
+    """
+
+    __slots__ = ("found", "high_watermark", "log_start_offset", "request", "topic")
 
     def __init__(self, topic: SessionTopic, request: FetchPartition) -> None:
         self.topic = topic
         self.request = request
+        self.found: Any = None
         self.high_watermark = NO_OFFSET
         self.log_start_offset = NO_OFFSET
 

@@ -24,6 +24,8 @@ class _NoFile:
         return True
 
 
+# What an active segment ends with was written moments ago, or at worst is about to be: the page cache has it.
+_HOT_BYTES = 16 << 20
 EMPTY_REGION = FileRegion(_NoFile(), 0, 0)
 
 
@@ -32,6 +34,7 @@ class LogSlice(NamedTuple):
 
     region: FileRegion
     end_offset: int
+    is_hot: bool = False  # written so lately that it lies in memory
 
 
 class Segments:
@@ -118,7 +121,8 @@ class Segments:
                 return LogSlice(EMPTY_REGION, offset)
         elif segment is not self._segments[-1]:
             end_offset = min(end_offset, self.next_base(segment) or end_offset)
-        return LogSlice(FileRegion(segment.file, start, length), end_offset)
+        is_hot = segment is self._segments[-1] and segment.size - start <= _HOT_BYTES and segment.is_modified
+        return LogSlice(FileRegion(segment.file, start, length), end_offset, is_hot)
 
     def _limit(self, segment: Segment, end_offset: int) -> int:
         """The position in `segment` at which a reader must stop that may not see `end_offset`."""

@@ -80,11 +80,7 @@ def _respond(
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
     parts = _encode(context, FetchResponse(0, 0, answer.session_id, answer.topics))
-    cold = [
-        part
-        for part in parts
-        if isinstance(part, FileRegion) and not part.file.is_cached(part.position, part.length)
-    ]
+    cold = [region for region in read.doubtful if not region.file.is_cached(region.position, region.length)]
     return _after_warming(broker, context, parts, cold) if cold else parts
 
 
