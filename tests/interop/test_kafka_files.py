@@ -303,3 +303,4 @@ def test_ottla_goes_on_where_kafka_stopped_and_kafka_goes_on_where_ottla_stopped
         assert values == [b"kafka %d" % i for i in range(50)] + [b"ottla %d" % i for i in range(50)]
         assert "Recovering" not in broker.log_text()
         assert "Found invalid" not in broker.log_text()
+        assert "offset index file" not in broker.log_text(), "an index is missing or damaged"

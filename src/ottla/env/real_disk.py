@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ottla.env.disk import Bytes
 
+PAGE_BYTES = mmap.PAGESIZE
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 # Reserving an index in steps keeps small partitions small and makes the system call rare in large ones.
 RESERVE_STEP = 64 * 1024
@@ -58,7 +59,8 @@ class RealFile:
         """Probes the first and the last page: those between were read with one of them, or ahead of it."""
         if _RWF_NOWAIT is None or length <= 0:
             return True
-        return self._probe(position) and self._probe(position + length - 1)
+        last = position + length - 1
+        return self._probe(position) and (position // PAGE_BYTES == last // PAGE_BYTES or self._probe(last))
 
     def _probe(self, position: int) -> bool:
         try:
