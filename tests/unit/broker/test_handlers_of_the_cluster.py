@@ -1,0 +1,229 @@
+"""DescribeCluster, DescribeQuorum, UpdateFeatures, DescribeLogDirs and client telemetry over the wire."""
+
+import asyncio
+import gzip
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
+from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
+
+from ottla.model.config import ResourceType
+from ottla.model.errors import ErrorCode
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_cluster_names_the_cluster_and_its_brokers(version: int) -> None:
+    @on_broker(broker_rack="r1")
+    async def run(bench: Bench) -> None:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=True, include_fenced_brokers=False
+        )
+        response = await bench.ask(request, version)
+        assert (response.error_code, response.cluster_id) == (ErrorCode.none, bench.broker.cluster_id)
+        assert response.controller_id == 1
+        (broker,) = response.brokers
+        assert (broker.broker_id, broker.host, broker.port, broker.rack) == (1, HOST, PORT, "r1")
+        assert response.cluster_authorized_operations > 0
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "expected"),
+    [(2, ErrorCode.mismatched_endpoint_type), (7, ErrorCode.unsupported_endpoint_type)],
+)
+def test_describe_cluster_of_other_end_points_is_refused(endpoint_type: int, expected: ErrorCode) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=endpoint_type,
+            include_fenced_brokers=False,
+        )
+        response = await bench.ask(request)
+        assert (response.error_code, response.brokers) == (expected, ())
+        assert response.error_message
+        assert response.cluster_authorized_operations == -(2**31)
+
+    run()
+
+
+def quorum_request(topic: str, *partitions: int) -> DescribeQuorumRequest:
+    wanted = tuple(PartitionData(partition_index=index) for index in partitions)
+    return DescribeQuorumRequest(topics=(TopicData(topic_name=topic, partitions=wanted),))
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_quorum_names_the_leader_and_the_voters(version: int) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        response = await bench.ask(quorum_request("__cluster_metadata", 0), version)
+        (partition,) = response.topics[0].partitions
+        assert (response.error_code, partition.leader_id) == (ErrorCode.none, 1)
+        assert [voter.replica_id for voter in partition.current_voters] == [1]
+        before = partition.high_watermark
+        await bench.create("journal")
+        (partition,) = (
+            (await bench.ask(quorum_request("__cluster_metadata", 0), version)).topics[0].partitions
+        )
+        assert partition.high_watermark > before
+
+    run()
+
+
+@on_broker()
+async def test_describe_quorum_of_anything_else_is_refused(bench: Bench) -> None:
+    for request in (
+        quorum_request("journal", 0),
+        quorum_request("__cluster_metadata", 1),
+        DescribeQuorumRequest(topics=()),
+    ):
+        assert (await bench.ask(request)).error_code is ErrorCode.unknown_topic_or_partition
+
+
+def feature_request(feature: str, level: int, **options: Any) -> UpdateFeaturesRequest:
+    update = FeatureUpdateKey(
+        feature=feature, max_version_level=level, upgrade_type=options.get("upgrade_type", 1)
+    )
+    return UpdateFeaturesRequest(feature_updates=(update,), validate_only=options.get("validate_only", False))
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_update_features_refuses_what_is_not_supported(version: int) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        before = dict(bench.broker.image.features)
+        for request in (feature_request("no.such", 1), feature_request("metadata.version", 9999)):
+            response = await bench.ask(request, version)
+            assert response.error_code is not ErrorCode.none
+            assert response.error_message
+        assert bench.broker.image.features == before
+
+    run()
+
+
+@on_broker()
+async def test_update_features_to_the_present_level_changes_nothing(bench: Bench) -> None:
+    level = bench.broker.image.features["metadata.version"]
+    assert (await bench.ask(feature_request("metadata.version", level))).error_code is ErrorCode.none
+    assert bench.broker.image.features["metadata.version"] == level
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_describe_log_dirs_tells_sizes_by_directory(version: int) -> None:
+    @on_broker(directories=("/one", "/two"))
+    async def run(bench: Bench) -> None:
+        await bench.create("journal", 4)
+        await bench.produce("journal", bytes(1000), partition=2)
+        response = await bench.ask(DescribeLogDirsRequest(topics=None), version)
+        assert sorted(result.log_dir for result in response.results) == ["/one", "/two"]
+        found = {
+            partition.partition_index: partition.partition_size
+            for result in response.results
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+        assert set(found) == {0, 1, 2, 3}
+        assert [index for index, size in found.items() if size > 0] == [2]
+        if version >= 4:
+            assert all(result.total_bytes > result.usable_bytes > 0 for result in response.results)
+        wanted = (DescribableLogDirTopic(topic="journal", partitions=(1, 9)),)
+        response = await bench.ask(DescribeLogDirsRequest(topics=wanted), version)
+        indexes = [p.partition_index for r in response.results for t in r.topics for p in t.partitions]
+        assert indexes == [1]
+
+    run()
+
+
+# -- telemetry (KIP-714)
+
+
+def push(instance: UUID | None, subscription_id: int, metrics: bytes = b"", **options: Any) -> Any:
+    return PushTelemetryRequest(
+        client_instance_id=instance,
+        subscription_id=subscription_id,
+        terminating=options.get("terminating", False),
+        compression_type=options.get("compression_type", 0),
+        metrics=metrics,
+    )
+
+
+async def pushed(bench: Bench, request: Any) -> ErrorCode:
+    code: ErrorCode = (await bench.ask(request)).error_code
+    return code
+
+
+async def subscribe(bench: Bench, instance: UUID | None = None) -> Any:
+    return await bench.ask(GetTelemetrySubscriptionsRequest(client_instance_id=instance))
+
+
+@on_broker()
+async def test_a_client_subscribes_pushes_on_time_and_says_goodbye(bench: Bench) -> None:
+    await bench.configure(
+        ResourceType.CLIENT_METRICS, "all", metrics="org.apache.kafka.producer.", interval_ms="10000"
+    )
+    answer = await subscribe(bench)
+    assert answer.error_code is ErrorCode.none
+    assert answer.requested_metrics == ("org.apache.kafka.producer.",)
+    assert answer.push_interval.total_seconds() == 10
+    instance, subscription = answer.client_instance_id, answer.subscription_id
+    assert await pushed(bench, push(instance, subscription, b"m")) is ErrorCode.none
+    assert await pushed(bench, push(instance, subscription, b"m")) is ErrorCode.throttling_quota_exceeded
+    await asyncio.sleep(10)
+    packed = gzip.compress(b"metrics" * 100)
+    assert await pushed(bench, push(instance, subscription, packed, compression_type=1)) is ErrorCode.none
+    assert await pushed(bench, push(instance, subscription, terminating=True)) is ErrorCode.none
+    await asyncio.sleep(10)
+    assert await pushed(bench, push(instance, subscription)) is ErrorCode.invalid_request
+
+
+@on_broker()
+async def test_a_client_whose_subscription_changes_hears_of_it_with_its_next_push(bench: Bench) -> None:
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="a.", interval_ms="1000")
+    answer = await subscribe(bench)
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="b.")
+    request = push(answer.client_instance_id, answer.subscription_id, b"m")
+    assert await pushed(bench, request) is ErrorCode.unknown_subscription_id
+    again = await subscribe(bench, answer.client_instance_id)
+    assert again.requested_metrics == ("b.",)
+    request = push(answer.client_instance_id, again.subscription_id, b"m")
+    assert await pushed(bench, request) is ErrorCode.none
+
+
+@on_broker(telemetry_max_bytes="1000")
+async def test_a_push_that_cannot_be_taken_is_refused(bench: Bench) -> None:
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
+    answer = await subscribe(bench)
+    assert answer.requested_metrics == ("",)
+    assert answer.telemetry_max_bytes == 1000
+    instance, subscription = answer.client_instance_id, answer.subscription_id
+    for request, expected in (
+        (push(UUID(int=5), subscription), ErrorCode.invalid_request),
+        (push(instance, subscription + 1), ErrorCode.unknown_subscription_id),
+        (push(instance, subscription, compression_type=9), ErrorCode.unsupported_compression_type),
+        (push(instance, subscription, bytes(1001)), ErrorCode.telemetry_too_large),
+        (push(instance, subscription, b"no gzip", compression_type=1), ErrorCode.invalid_record),
+    ):
+        assert await pushed(bench, request) is expected
+        await asyncio.sleep(2)
+    bomb = gzip.compress(bytes(900_000))
+    assert len(bomb) < 1000
+    request = push(instance, subscription, bomb, compression_type=1)
+    assert await pushed(bench, request) is ErrorCode.invalid_record
+
+
+@on_broker()
+async def test_a_subscription_reaches_only_the_clients_it_matches(bench: Bench) -> None:
+    await bench.configure(
+        ResourceType.CLIENT_METRICS, "some", metrics="a.", match="client_id=other.*", interval_ms="1000"
+    )
+    assert (await subscribe(bench)).requested_metrics == ()
+    bench.client = bench.new_client("other-1")
+    assert (await subscribe(bench)).requested_metrics == ("a.",)
