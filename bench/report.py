@@ -47,7 +47,7 @@ def rows(found: Sequence[Series]) -> list[tuple[str, ...]]:
             number(series.median("ottla")),
             number(series.median("kafka")),
             f"{series.ratio:.2f}x",
-            f"{series.spread('ottla'):.0%} / {series.spread('kafka'):.0%}",
+            f"{series.spread('ottla')} / {series.spread('kafka')}",
             series.verdict,
         )
         for series in found

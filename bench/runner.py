@@ -20,10 +20,10 @@ class Series:
     def median(self, side: str) -> float:
         return median(self.values[side])
 
-    def spread(self, side: str) -> float:
-        """(most - least) / median: how far the rounds lie apart."""
+    def spread(self, side: str) -> str:
+        """(most - least) / median: how far the rounds lie apart; one round does not tell."""
         values = self.values[side]
-        return (max(values) - min(values)) / (median(values) or 1)
+        return f"{(max(values) - min(values)) / (median(values) or 1):.0%}" if len(values) > 1 else "-"
 
     @property
     def ratio(self) -> float:

@@ -34,11 +34,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rounds_max` limits the rounds of a scenario that takes minutes; `growth` shows how cost grows."""
+    """`rounds_max` limits the rounds of a scenario that takes minutes."""
 
     name: str
     what: str
     metrics: tuple[Metric, ...]
     run: Callable[[Side, Sizes], dict[str, float]]
     rounds_max: int | None = None
-    growth: bool = False

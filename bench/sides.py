@@ -13,6 +13,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
 
+from bench.client import end_offsets
+
 ROOT = Path(__file__).parents[1]
 OTTLA = ROOT / ".venv" / "bin" / "ottla"
 CLIENT_TIMEOUT_S = 900
@@ -53,8 +55,7 @@ class Side:
         name = f"bench-{next(self._numbers)}"
         made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=ADMIN_TIMEOUT_S)
         made[name].result(ADMIN_TIMEOUT_S)
-        while len(admin.list_topics(name, timeout=ADMIN_TIMEOUT_S).topics[name].partitions) < partitions:
-            pass
+        end_offsets(broker.bootstrap, name, partitions)
         yield name
         admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
 

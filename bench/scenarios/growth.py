@@ -12,9 +12,9 @@ from bench.sides import Side
 VALUE_BYTES = 1_000
 
 
-def with_partitions(full: int, quick: int) -> Callable[[Side, Sizes], dict[str, float]]:
+def with_partitions(partitions: int) -> Callable[[Side, Sizes], dict[str, float]]:
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
-        partitions, records = sizes.of(full, quick), sizes.of(300_000, 30_000)
+        records = sizes.of(300_000, 30_000)
         size = {"records": records, "value_bytes": VALUE_BYTES, "partitions": partitions}
         megabytes = records * VALUE_BYTES / 1e6
         with side.fresh() as broker, side.topic(broker, partitions) as topic:
@@ -32,22 +32,20 @@ def with_partitions(full: int, quick: int) -> Callable[[Side, Sizes], dict[str, 
     return run
 
 
-def with_connections(full: int, quick: int) -> Callable[[Side, Sizes], dict[str, float]]:
+def with_connections(connections: int) -> Callable[[Side, Sizes], dict[str, float]]:
     """Others are connected and silent while one client sends: what does a connection cost?"""
 
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
-        connections, records = sizes.of(full, quick), sizes.of(100_000, 10_000)
+        records = sizes.of(100_000, 10_000)
         with side.fresh() as broker, side.topic(broker) as topic, contextlib.ExitStack() as others:
             began = time.monotonic()
             for _ in range(connections - 1):
                 others.enter_context(WireClient(broker.bootstrap)).ask(request(API_VERSIONS, 0))
             connect_s = time.monotonic() - began
             done = side.client("produce", broker, topic, records=records, value_bytes=100, one_record=True)
-            return {
-                "requests": records / done["seconds"],
-                "memory": broker.memory_kb() / 1_000,
-                "connect": 1_000 * connect_s / max(1, connections - 1),
-            }
+            measured = {"requests": records / done["seconds"], "memory": broker.memory_kb() / 1_000}
+            others_count = connections - 1
+            return measured | {"connect": 1_000 * connect_s / others_count} if others_count else measured
 
     return run
 
@@ -86,11 +84,8 @@ PARTITION_METRICS = (
     Metric("memory", "MB", higher_is_better=False),
     Metric("open again", "s", higher_is_better=False),
 )
-CONNECTION_METRICS = (
-    Metric("requests", "1/s"),
-    Metric("memory", "MB", higher_is_better=False),
-    Metric("connect", "ms", higher_is_better=False),
-)
+CONNECTION_METRICS = (Metric("requests", "1/s"), Metric("memory", "MB", higher_is_better=False))
+CONNECT = Metric("connect", "ms", higher_is_better=False)
 LOG_METRICS = (
     Metric("open after clean stop", "s", higher_is_better=False),
     Metric("open after kill -9", "s", higher_is_better=False),
@@ -101,23 +96,21 @@ LOG_METRICS = (
 SCENARIOS = (
     *(
         Scenario(
-            f"partitions-{count}",
-            "one topic, fresh broker",
-            PARTITION_METRICS,
-            run,
-            rounds_max=1,
-            growth=True,
+            f"partitions-{n}", f"{n:,} partitions, fresh broker", PARTITION_METRICS, with_partitions(n), 1
         )
-        for count, run in ((n, with_partitions(n, min(n, 300))) for n in (1, 100, 2_000))
+        for n in (1, 100, 2_000)
     ),
+    Scenario("connections-1", "one client alone", CONNECTION_METRICS, with_connections(1), 1),
     *(
         Scenario(
-            f"connections-{count}", "all but one silent", CONNECTION_METRICS, run, rounds_max=1, growth=True
+            f"connections-{n}",
+            f"one client, {n - 1:,} others connected and silent",
+            (*CONNECTION_METRICS, CONNECT),
+            with_connections(n),
+            1,
         )
-        for count, run in ((n, with_connections(n, min(n, 300))) for n in (1, 100, 1_000))
+        for n in (100, 1_000)
     ),
-    *(
-        Scenario(f"log-{label}", "one partition", LOG_METRICS, run, rounds_max=1, growth=True)
-        for label, run in (("100mb", with_log_of(100, 20)), ("10gb", with_log_of(10_000, 200)))
-    ),
+    Scenario("log-small", "a log of 100 MB (quick: 20 MB)", LOG_METRICS, with_log_of(100, 20), 1),
+    Scenario("log-large", "a log of 10 GB (quick: 200 MB)", LOG_METRICS, with_log_of(10_000, 200), 1),
 )
