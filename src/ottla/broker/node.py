@@ -158,7 +158,7 @@ class Broker:
 
     def _start_partitions(self) -> None:
         config = self.config
-        self.waiting_room = WaitingRoom(self.env.clock)
+        self.waiting_room = WaitingRoom()
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.fetch_sessions = FetchSessionCache(config.get_int("max.incremental.fetch.session.cache.slots"))
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))

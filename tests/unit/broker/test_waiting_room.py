@@ -36,7 +36,7 @@ class Wait(Operation):
 
 class Room:
     def __init__(self, world: World) -> None:
-        self.waiting = WaitingRoom(world.clock)
+        self.waiting = WaitingRoom()
         self.story: list[tuple[int, str]] = []
         self._world = world
         self._start_ms = world.clock.now_ms()
@@ -93,6 +93,17 @@ def test_a_cancelled_operation_is_not_called_again() -> None:
         room.waiting.check("k")
         await asyncio.sleep(1)
         assert room.story == []
+
+    in_room(main)
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+    async def main(room: Room) -> None:
+        room.wait("one", "k", 1000)
+        room._world.clock._start_ms -= 3_600_000
+        room.wait("two", "k", 1000)
+        await asyncio.sleep(2)
+        assert [event for _, event in room.story] == ["one expired", "two expired"]
 
     in_room(main)
 
