@@ -382,6 +382,24 @@ async def test_a_cursor_at_a_topic_that_was_deleted_goes_on_with_the_next(bench:
     assert [(t.name, len(t.partitions)) for t in response.topics] == [("c", 2)]
 
 
+@on_broker()
+async def test_a_cursor_that_points_nowhere_is_refused(bench: Bench) -> None:
+    await bench.create("journal", 2)
+    for cursor in (
+        Cursor(topic_name="journal", partition_index=-1),
+        Cursor(topic_name="other", partition_index=0),
+    ):
+        (topic,) = (await bench.ask(describe("journal", cursor=cursor))).topics
+        assert (topic.name, topic.error_code) == ("journal", ErrorCode.invalid_request)
+
+
+@on_broker()
+async def test_a_page_has_at_least_one_partition(bench: Bench) -> None:
+    await bench.create("journal", 2)
+    response = await bench.ask(describe("journal", limit=0))
+    assert [len(topic.partitions) for topic in response.topics] == [1]
+
+
 @on_broker(max_request_partition_size_limit="1")
 async def test_the_broker_limits_the_partitions_of_a_page(bench: Bench) -> None:
     await bench.create("journal", 2)

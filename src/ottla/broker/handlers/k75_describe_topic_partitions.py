@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 def handle(
     broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
+    if _is_bad_cursor(request):
+        return DescribeTopicPartitionsResponse(
+            throttle_time=timedelta(),
+            topics=tuple(_no_topic(topic.name, ErrorCode.invalid_request) for topic in request.topics),
+            next_cursor=None,
+        )
     image = broker.image
     wanted = sorted({topic.name for topic in request.topics} or image.topics)
     first_partition = 0
@@ -33,14 +39,18 @@ def handle(
         wanted = [name for name in wanted if name >= cursor.topic_name]
         if wanted and wanted[0] == cursor.topic_name:
             first_partition = cursor.partition_index
-    left = min(request.response_partition_limit, broker.config.get_int("max.request.partition.size.limit"))
+    most = broker.config.get_int("max.request.partition.size.limit")
+    # At least one, as Kafka: with none in a page, a client would never be done.
+    left = max(1, min(request.response_partition_limit, most))
     topics = []
     next_cursor = None
     for name in wanted:
         topic = image.topics.get(name)
         if topic is None:
             if request.topics:  # of those that were named; a deleted one is no news to who asks for all
-                topics.append(_no_topic(name))
+                valid = topic_name_problem(name) is None
+                error = ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
+                topics.append(_no_topic(name, error))
             continue
         if left <= 0:
             next_cursor = Cursor(topic_name=name, partition_index=first_partition)
@@ -57,10 +67,16 @@ def handle(
     )
 
 
-def _no_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
-    valid = topic_name_problem(name) is None
+def _is_bad_cursor(request: DescribeTopicPartitionsRequest) -> bool:
+    cursor, named = request.cursor, [topic.name for topic in request.topics]
+    return cursor is not None and (
+        cursor.partition_index < 0 or bool(named and cursor.topic_name not in named)
+    )
+
+
+def _no_topic(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception,
+        error_code=error,
         name=name,
         topic_id=None,
         is_internal=is_internal(name),
