@@ -98,7 +98,9 @@ class Bench:
     async def ask(self, message: Any, version: int | None = None) -> Any:
         """Sends `message`, lowered to `version` where one is given; the response is of that version."""
         if version is not None and version != message.__version__:
-            message = converter(type(message), load_request_schema(message.__api_key__, version))(message)
+            newest: Any = type(message)
+            lowered: Any = load_request_schema(message.__api_key__, version)
+            message = converter(newest, lowered)(message)
         return await self.client.request(message)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> UUID:
@@ -225,7 +227,7 @@ def on_broker(
         def run() -> None:
             simulate(main, 1)
 
-        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__  # type: ignore[attr-defined]
+        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         return run
 
     return decorate

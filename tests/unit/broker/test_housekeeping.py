@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
@@ -14,7 +15,7 @@ from ottla.model.errors import ErrorCode
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
-SMALL_SEGMENTS = {"segment_bytes": "1048576"}
+SMALL_SEGMENTS: dict[str, Any] = {"segment_bytes": "1048576"}
 
 
 def hosted(bench: Bench, topic: str = "journal", partition: int = 0) -> HostedPartition:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 
 import pytest
 from kio.schema.alter_replica_log_dirs.v2.request import (
@@ -15,8 +16,12 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from tests.unit.broker.bench import Bench, on_broker, until
 
+from ottla.broker.node import Broker
+from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.records.records import Record, build_batch, read_batches
+from ottla.sim.client import SimClient
 from ottla.sim.env import World, simulate
 
 TWO = ("/one", "/two")
@@ -235,6 +240,36 @@ async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(
     assert (log.log_start_offset, log.log_end_offset) == (5, 6)
 
 
+def test_a_replica_moves_on_the_machines_own_disk_while_records_come_in(tmp_path: Path) -> None:
+    async def main() -> None:
+        paths = [str(tmp_path / name) for name in ("one", "two")]
+        settings = {"node.id": "1", "log.dirs": ",".join(paths), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        values = [str(index).encode() * 20_000 for index in range(200)]
+        async with Broker(BrokerConfig(settings)) as broker:
+            client = SimClient(broker.env.network, broker.address, "test")
+            await client.create_topic("journal", 1, {"segment.bytes": "1048576"})
+            hosted = broker.partitions.find("journal", None, 0)
+            target = next(path for path in paths if path != broker.log_dirs.directory_of(JOURNAL))
+            for index, value in enumerate(values):
+                batch = build_batch([Record(0, index, None, value)])
+                assert (await client.produce(hosted.topic_id, 0, batch)).base_offset == index
+                if index == 100:
+                    broker.partitions.move(JOURNAL, target)
+            async with asyncio.timeout(30):
+                await until(lambda: not broker.log_dirs.moves)
+            assert broker.log_dirs.directory_of(JOURNAL) == target
+            client.close()
+        async with Broker(BrokerConfig(settings)) as broker:
+            client = SimClient(broker.env.network, broker.address, "test")
+            for offset in (0, 99, 100, 101, 150, 199):
+                answer = await client.fetch(broker.image.topics["journal"].topic_id, 0, offset)
+                assert read_batches(answer.records or b"")[0].records[0].value == values[offset]
+            client.close()
+        assert (tmp_path / target / "journal-0").is_dir()
+
+    asyncio.run(main())
+
+
 async def appended_and_moved(bench: Bench, acknowledged: list[bytes]) -> None:
     await bench.create("journal", flush_messages="1")
     for index in range(4):
@@ -265,7 +300,7 @@ def crash_in_a_move(operation: int, crash: Callable[[Bench], Awaitable[None]]) -
         await bench.start()
         hosted = bench.broker.partitions.find("journal", None, 0)
         bench.client = bench.new_client("checker")
-        values = []
+        values: list[bytes | None] = []
         while len(values) < hosted.leader.high_watermark:
             values += await bench.read(hosted.topic_id, len(values))
         assert values[: len(acknowledged)] == acknowledged
