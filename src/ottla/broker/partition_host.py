@@ -124,7 +124,8 @@ class PartitionHost:
                 except KafkaError as error:
                     logger.error("%s cannot be opened: %s", topic_partition, error.message)
                     continue
-                leader = self._new_leader(log, partition, settings)
+                high_watermark = self._high_watermarks.pop(topic_partition, 0)
+                leader = self._new_leader(log, partition, settings, high_watermark)
                 hosted_here[index] = HostedPartition(
                     topic_partition,
                     topic.topic_id,
@@ -135,7 +136,8 @@ class PartitionHost:
                     self._env.clock.now_ms(),
                 )
             elif hosted.leader.leader_epoch != partition.leader_epoch:
-                hosted.leader = self._new_leader(hosted.log, partition, settings)
+                high_watermark = hosted.leader.high_watermark
+                hosted.leader = self._new_leader(hosted.log, partition, settings, high_watermark)
                 self._waiting_room.check(topic_partition)
 
     def _open_log(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> "Log":
@@ -153,8 +155,9 @@ class PartitionHost:
         self._log_dirs.delete(topic_partition, self._new_uuid(), now_ms)
         return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
-    def _new_leader(self, log: "Log", partition: PartitionImage, settings: TopicSettings) -> PartitionLeader:
-        high_watermark = self._high_watermarks.get(log.topic_partition, 0)
+    def _new_leader(
+        self, log: "Log", partition: PartitionImage, settings: TopicSettings, high_watermark: int
+    ) -> PartitionLeader:
         return PartitionLeader(
             log.producers,
             log.epochs,

@@ -1,0 +1,100 @@
+"""What is hosted follows the metadata image: leaders, epochs, deleted topics, high watermarks of the last run."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+
+from ottla.core.controller.changes import MetadataChanges, PartitionChange, TopicChange
+from ottla.core.controller.image import PartitionImage, TopicImage
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+def changed(bench: Bench, partition: PartitionImage) -> MetadataChanges:
+    """Partition 0 of the topic is `partition` now."""
+    topic = bench.broker.image.topics["journal"]
+    change = TopicChange(topic, (PartitionChange(0, topic.partitions[0], partition),))
+    return MetadataChanges((), (), (change,), (), (), False)
+
+
+@on_broker()
+async def test_a_new_leader_epoch_keeps_the_high_watermark_and_is_found_in_the_log(bench: Bench) -> None:
+    await bench.create("journal")
+    await bench.produce("journal", b"a", b"b")
+    partition = bench.broker.image.topics["journal"].partitions[0]
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    before = hosted.leader
+    bench.broker.partitions.apply(changed(bench, partition._replace(leader_epoch=5)), bench.broker.image)
+    assert bench.broker.partitions.find("journal", None, 0) is hosted
+    assert hosted.leader is not before
+    assert (hosted.leader.leader_epoch, hosted.leader.high_watermark) == (5, 2)
+    await bench.produce("journal", b"c")
+    assert hosted.log.epochs.entries() == [(0, 0), (5, 2)]
+
+
+@on_broker()
+async def test_who_waits_hears_of_a_new_leader_epoch(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    request = fetch_request(topic_id, fetched(current_leader_epoch=0), max_wait=timedelta(seconds=9))
+    poll = asyncio.create_task(bench.new_client("reader").request(request))
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    partition = bench.broker.image.topics["journal"].partitions[0]
+    bench.broker.partitions.apply(changed(bench, partition._replace(leader_epoch=1)), bench.broker.image)
+    response = await asyncio.wait_for(poll, 1)
+    assert response.responses[0].partitions[0].error_code is ErrorCode.fenced_leader_epoch
+
+
+@on_broker()
+async def test_partitions_that_are_not_here_are_refused_with_the_reason(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    host = bench.broker.partitions
+
+    def refusal(name: str | None, wanted: UUID | None, index: int) -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            host.find(name, wanted, index)
+        assert refused.value.message
+        return refused.value.code
+
+    assert refusal("nobody", None, 0) is ErrorCode.unknown_topic_or_partition
+    assert refusal("journal", None, 1) is ErrorCode.unknown_topic_or_partition
+    assert refusal(None, topic_id, 1) is ErrorCode.unknown_topic_or_partition
+    assert refusal(None, UUID(int=3), 0) is ErrorCode.unknown_topic_id
+    assert refusal(None, None, 0) is ErrorCode.unknown_topic_id
+
+
+@on_broker()
+async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None:
+    await bench.create("journal")
+    image = bench.broker.image
+    elsewhere = image.topics["journal"].partitions[0]._replace(leader=2, replicas=(2,), isr=(2,))
+    topic = TopicImage(name="other", topic_id=UUID(int=8), partitions={0: elsewhere})
+    with_other = replace(
+        image,
+        topics={**image.topics, "other": topic},
+        topics_by_id={**image.topics_by_id, topic.topic_id: topic},
+    )
+    bench.broker.partitions.apply(MetadataChanges((topic,), (), (), (), (), False), with_other)
+    with pytest.raises(KafkaError) as refused:
+        bench.broker.partitions.find("other", None, 0)
+    assert refused.value.code is ErrorCode.not_leader_or_follower
+    bench.broker.partitions.apply(MetadataChanges((), (topic,), (), (), (), False), image)
+
+
+@on_broker(started=False)
+async def test_a_topic_that_cannot_be_deleted_does_not_hold_up_the_others(bench: Bench) -> None:
+    bench.config["metadata.log.dir"] = "/meta"
+    bench.disk.make_dirs("/meta")
+    await bench.start()
+    for name in ("a", "b"):
+        await bench.create(name)
+    bench.disk.fail("/data", operations=frozenset({"rename"}))
+    wanted = tuple(DeleteTopicState(name=name, topic_id=None) for name in ("a", "b"))
+    response = await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    assert [result.error_code for result in response.responses] == [ErrorCode.none, ErrorCode.none]
+    assert not bench.broker.image.topics
+    assert (await bench.produce("a", b"x")).error_code is ErrorCode.unknown_topic_or_partition
+    await bench.stop()
