@@ -200,6 +200,26 @@ async def test_a_topic_deleted_on_the_way_takes_its_copy_along(bench: Bench) -> 
     assert not bench.broker.log_dirs.moves
 
 
+@on_broker(directories=TWO, started=False)
+async def test_a_move_that_a_stop_interrupts_is_undone_by_the_next_start(bench: Bench) -> None:
+    for end in (bench.stop, bench.kill):
+        await bench.start()
+        if "journal" not in bench.broker.image.topics:
+            await bench.create("journal", segment_bytes="1048576")
+            for _ in range(5):
+                await bench.produce("journal", bytes(600_000))
+        here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+        bench.broker.partitions.move(JOURNAL, there)
+        await until(lambda there=there: bool(folders(bench)[there]))  # type: ignore[misc]
+        await end()
+        assert [name for name in folders(bench)[there] if name.endswith("-future")]
+        await bench.start()
+        assert bench.broker.log_dirs.directory_of(JOURNAL) == here
+        await until(lambda here=here, there=there: folders(bench) == {here: ["journal-0"], there: []})  # type: ignore[misc]
+        assert bench.broker.partitions.find("journal", None, 0).log.log_end_offset == 5
+        await bench.stop()
+
+
 @on_broker(directories=TWO)
 async def test_the_copy_is_described_as_a_future_replica_until_the_move_is_done(bench: Bench) -> None:
     await bench.create("journal", segment_bytes="1048576")
