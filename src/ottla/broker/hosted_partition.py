@@ -111,7 +111,7 @@ class HostedPartition:
             self.log.append(parts, now_ms)
         except OSError as error:
             raise self.storage_failed(error) from error
-        self.leader.appended(plan, now_ms)
+        self.leader.appended(plan, now_ms, awaits_flush=self.needs_flush)
         return plan
 
     def _examine(

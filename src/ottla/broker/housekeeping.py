@@ -122,8 +122,11 @@ class Housekeeping:
             hosted.leader.move_log_start_offset(hosted.log.log_start_offset)
 
 
-async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
-    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline."""
+async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> bool:
+    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline.
+
+    True where that moved the high watermark: who waits for it is to be told.
+    """
     log = hosted.log
     try:
         work = log.prepare_flush(up_to)
@@ -131,5 +134,6 @@ async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> 
             await env.workers.run(work.sync)
             log.completed(work)
     except OSError as error:
-        raise_as = hosted.storage_failed(error)
-        logger.error("%s", raise_as.message)
+        logger.error("%s", hosted.storage_failed(error).message)
+        return False
+    return hosted.leader.flushed(log.recovery_point, env.clock.now_ms()).high_watermark_moved

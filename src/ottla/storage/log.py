@@ -63,7 +63,8 @@ class Log:
         self._checkpointed_epochs = loaded.checkpointed_epochs
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
-        self._generation = 0  # counts truncations
+        self._generation = 0  # counts truncations and rolls
+        self._closed_cleanly = False
 
     @classmethod
     def open(
@@ -169,6 +170,10 @@ class Log:
         if not active.size and active.base_offset == base_offset:
             return
         active.seal()
+        if active.size:
+            # Its indexes have just got their end: the segment is to be synced again, whatever was before.
+            self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
+            self._generation += 1
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
         if base_offset not in self._snapshots.offsets:
             self._snapshots.write(base_offset, self.producers.entries())
@@ -232,6 +237,17 @@ class Log:
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
     # Flushing
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """The recovery point as the checkpoint may have it: never the end of the active segment.
+
+        Its indexes are not synced with it. Should it be sealed before the next checkpoint and the power go, then
+        a recovery from this offset on still looks at the segment and rebuilds them.
+        """
+        if self._closed_cleanly or self.recovery_point <= self.segments.active.base_offset:
+            return self.recovery_point
+        return self.recovery_point - 1
 
     @property
     def unflushed_messages(self) -> int:
@@ -452,6 +468,7 @@ class Log:
             if work is not None:
                 work.sync()
                 self.completed(work)
+            self._closed_cleanly = True
         for segment in self.segments:
             segment.close()
 

@@ -305,7 +305,7 @@ class LogDirs:
         return due
 
     def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.logs.items()})
+        self._checkpoint(RECOVERY_POINTS, {tp: log.recovery_checkpoint for tp, log in self.logs.items()})
 
     def checkpoint_log_start_offsets(self) -> None:
         self._checkpoint(LOG_START_OFFSETS, {tp: log.log_start_offset for tp, log in self.logs.items()})

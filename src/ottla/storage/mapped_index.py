@@ -65,8 +65,8 @@ class MappedIndex:
         """Cuts the file to its entries and lets go of it until the next lookup."""
         if self._map is not None:
             mapped, self._map = self._map, None
-            mapped.close(self._entries * self.entry.size if self._appendable else None)
-            self._appendable = False
+            appendable, self._appendable = self._appendable, False
+            mapped.close(self._entries * self.entry.size if appendable else None)
 
     def close(self) -> None:
         """Lets go of the file as it is."""

@@ -37,7 +37,6 @@ _ADMIN_CLIENT_ID = "__admin_client"
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
     version = context.header.api_version
     request = decode_produce_request(body, version)
-    acks = request.acks
     appended: list[tuple[HostedPartition, int]] = []
     topics = []
     for topic in request.topics:
@@ -51,15 +50,23 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
         broker.waiting_room.check(partition.topic_partition)
         if partition.leader.high_watermark < end_offset or partition.needs_flush:
             is_waiting = True
-    if acks == 0:
+    if is_waiting and any(partition.needs_flush for partition, _ in appended):
+        return _after_flush(broker, context, request, response, appended)
+    return _answer(broker, context, request, response, appended if is_waiting else [])
+
+
+def _answer(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[tuple[HostedPartition, int]],
+) -> Answer | Pending[Answer]:
+    if request.acks == 0:
         return _close_on_error(context, response)
-    if is_waiting:
-        unflushed = [partition for partition, _ in appended if partition.needs_flush]
-        if unflushed:
-            return _after_flush(broker, context, response, unflushed)
-        if acks == ACKS_ALL:
-            return _wait(broker, context, request, response, appended)
-    return context.respond(encode_produce_response(response, version))
+    if request.acks == ACKS_ALL and waiting:
+        return _wait(broker, context, request, response, waiting)
+    return context.respond(encode_produce_response(response, context.header.api_version))
 
 
 def _append(
@@ -129,17 +136,28 @@ def _wait(
 
 
 def _after_flush(
-    broker: "Broker", context: RequestContext, response: ProduceResponse, partitions: list[HostedPartition]
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    appended: list[tuple[HostedPartition, int]],
 ) -> Pending[Answer]:
-    """`flush.messages` is reached: the answer waits for the disk."""
+    """`flush.messages` is reached: the answer, and every consumer, waits for the disk."""
     pending: Pending[Answer] = Pending()
 
     async def run() -> None:
-        for partition in partitions:
-            await flush(broker.env, partition)
-        failed = {partition: partition.failure for partition in partitions if partition.failure is not None}
-        final = _with_failures(response, failed)
-        pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
+        for partition, _ in appended:
+            if partition.needs_flush and await flush(broker.env, partition):
+                broker.waiting_room.check(partition.topic_partition)
+        failed = {partition: partition.failure for partition, _ in appended if partition.failure is not None}
+        waiting = [
+            item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed
+        ]
+        answer = _answer(broker, context, request, _with_failures(response, failed), waiting)
+        if isinstance(answer, Pending):
+            answer.subscribe(pending.complete)
+        else:
+            pending.complete(answer)
 
     broker.spawn(run())
     return pending

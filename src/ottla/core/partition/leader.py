@@ -100,6 +100,7 @@ class PartitionLeader:
         self._producers = producers
         self._epochs = epochs
         self._epoch_start_offset = log_end_offset
+        self._held_from: int | None = None  # what a flush must reach before it is committed
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
         epochs.assign(leader_epoch, log_end_offset)
         # A log that was just read knows decided transactions, but not how far they are replicated.
@@ -177,11 +178,23 @@ class PartitionLeader:
         log_append_time_ms = now_ms if log_append_time else NO_TIMESTAMP
         return _new_tuple(AppendPlan, (batches, self.log_end_offset, offset - 1, log_append_time_ms, False))
 
-    def appended(self, plan: AppendPlan, now_ms: int) -> Effects:
-        """The log has the bytes of `plan`, and its producers and epochs know them."""
+    def appended(self, plan: AppendPlan, now_ms: int, *, awaits_flush: bool = False) -> Effects:
+        """The log has the bytes of `plan`, and its producers and epochs know them.
+
+        Where they await a flush they are not committed before `flushed`: no consumer sees what a power loss takes.
+        """
         if plan.duplicate:
             return NO_EFFECTS
         self.log_end_offset = plan.last_offset + 1
+        if awaits_flush and self._held_from is None:
+            self._held_from = plan.first_offset
+        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+
+    def flushed(self, end_offset: int, now_ms: int) -> Effects:
+        """Everything before `end_offset` is on the disk."""
+        if self._held_from is None or end_offset <= self._held_from:
+            return NO_EFFECTS
+        self._held_from = None if end_offset >= self.log_end_offset else end_offset
         return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def is_acknowledged(self, required_offset: int) -> bool:
@@ -280,7 +293,7 @@ class PartitionLeader:
         return min(self.log_start_offset, *(follower.log_start_offset for follower in followers.values()))
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        replicated = self.log_end_offset
+        replicated = self.log_end_offset if self._held_from is None else self._held_from
         if self.replicas.followers:
             # KIP-966: what fewer than min.insync.replicas have is not committed.
             if self.is_under_min_isr:

@@ -73,6 +73,19 @@ def test_with_one_replica_an_append_is_committed_at_once() -> None:
     assert not log.leader.is_acknowledged(3)
 
 
+def test_what_awaits_a_flush_is_not_committed_before_it() -> None:
+    leader = LeaderAndLog().leader
+    for end_offset in (2, 4):
+        plan = leader.append([batch(count=2)], NOW, required_acks=-1)
+        assert not leader.appended(plan, NOW, awaits_flush=True).high_watermark_moved
+        assert (leader.high_watermark, leader.log_end_offset) == (0, end_offset)
+    assert leader.flushed(2, NOW).high_watermark_moved
+    assert leader.high_watermark == 2
+    assert not leader.flushed(2, NOW).high_watermark_moved
+    assert leader.flushed(4, NOW).high_watermark_moved
+    assert leader.high_watermark == 4
+
+
 def test_a_plan_that_was_not_written_leaves_no_trace() -> None:
     log = LeaderAndLog()
     header = batch(producer_id=7, sequence=0)
