@@ -1,5 +1,6 @@
 import datetime
 from typing import TypeAlias
+
 Records: TypeAlias = bytes
 PhantomStr: TypeAlias = str
 i8: TypeAlias = int
