@@ -202,10 +202,10 @@ def values_in(records: bytes | None) -> list[bytes | None]:
     return [record.value for batch in read_batches(records or b"") for record in batch.records]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits in virtual time, which costs nothing; the time limit of the test ends it."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+async def until(condition: Callable[[], bool], every_s: float = 0.001) -> None:
+    """Looks again and again, mostly in virtual time; the time limit of the test ends it."""
+    while not condition():
+        await asyncio.sleep(every_s)
 
 
 def on_broker(
