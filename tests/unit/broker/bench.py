@@ -204,7 +204,7 @@ def values_in(records: bytes | None) -> list[bytes | None]:
 
 async def until(condition: Callable[[], bool], every_s: float = 0.001) -> None:
     """Looks again and again, mostly in virtual time; the time limit of the test ends it."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110
         await asyncio.sleep(every_s)
 
 
