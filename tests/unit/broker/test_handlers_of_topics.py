@@ -205,6 +205,8 @@ async def test_metadata_creates_topics_only_where_client_and_broker_allow_it(ben
     assert (made.error_code, len(made.partitions)) == (ErrorCode.none, 1)
     (bad,) = (await bench.ask(metadata_request("a/b", create=True))).topics
     assert bad.error_code is ErrorCode.invalid_topic_exception
+    (internal,) = (await bench.ask(metadata_request("__consumer_offsets", create=True))).topics
+    assert (internal.error_code, internal.is_internal) == (ErrorCode.unknown_topic_or_partition, True)
     assert set(bench.broker.image.topics) == {"made"}
 
 

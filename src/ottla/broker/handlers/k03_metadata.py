@@ -68,7 +68,8 @@ async def _create_missing(broker: "Broker", wanted: tuple[MetadataRequestTopic, 
     errors: dict[str, ErrorCode] = {}
     for topic in wanted:
         if topic.name is not None and topic.name not in broker.image.topics:
-            if topic_name_problem(topic.name) is not None:
+            # Internal topics are for their coordinators to make, with the partitions and configs that these need.
+            if topic_name_problem(topic.name) is not None or is_internal(topic.name):
                 continue
             try:
                 await broker.create_topic_automatically(topic.name)
