@@ -11,6 +11,8 @@ from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, Desc
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
+from kio.schema.update_features.v0.request import FeatureUpdateKey as FeatureUpdateKeyV0
+from kio.schema.update_features.v0.request import UpdateFeaturesRequest as UpdateFeaturesRequestV0
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
 
@@ -107,6 +109,22 @@ def test_update_features_refuses_what_is_not_supported(version: int) -> None:
         assert bench.broker.image.features == before
 
     run()
+
+
+@on_broker()
+async def test_update_features_of_the_oldest_version_knows_upgrades_and_safe_downgrades(bench: Bench) -> None:
+    level = bench.broker.image.features["metadata.version"]
+
+    def request(wanted: int, *, allow_downgrade: bool) -> UpdateFeaturesRequestV0:
+        update = FeatureUpdateKeyV0(
+            feature="metadata.version", max_version_level=wanted, allow_downgrade=allow_downgrade
+        )
+        return UpdateFeaturesRequestV0(feature_updates=(update,))
+
+    assert (await bench.ask(request(level, allow_downgrade=False))).error_code is ErrorCode.none
+    refused = await bench.ask(request(level - 1, allow_downgrade=False))
+    assert refused.error_code is not ErrorCode.none
+    assert bench.broker.image.features["metadata.version"] == level
 
 
 @on_broker()
