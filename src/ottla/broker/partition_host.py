@@ -35,7 +35,7 @@ class PartitionHost:
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
         self._high_watermarks = log_dirs.high_watermarks  # as the last run left them
-        self._moves = ReplicaMoves(env, log_dirs)
+        self._moves = ReplicaMoves(env, config, log_dirs)
         self._is_loading = True  # until the image that this run began with is applied
 
     def __iter__(self) -> Iterator[HostedPartition]:

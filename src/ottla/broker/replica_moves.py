@@ -7,10 +7,12 @@ from functools import partial
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.env import Env
+from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.file_names import has_future_dir_name
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.replica_move import MoveAbandonedError, ReplicaMove
+from ottla.storage.segment import Segment
 
 logger = logging.getLogger("ottla.partition")
 
@@ -19,8 +21,9 @@ _LAST_STEP_BYTES = 1 << 20
 
 
 class ReplicaMoves:
-    def __init__(self, env: Env, log_dirs: LogDirs) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs) -> None:
         self._env = env
+        self._config = config
         self._log_dirs = log_dirs
         self._tasks: set[asyncio.Task[None]] = set()
         # One copy at a time: the workers have flushes and cold reads to do.
@@ -94,9 +97,25 @@ class ReplicaMoves:
             is_first_round = False
             self._check_wanted(hosted, move)
             segments = move.seal(self._env.clock.now_ms())
-            await self._env.workers.run(partial(move.copy, segments))
-            move.copied(segments)
-            self._check_wanted(hosted, move)
+            while segments:
+                count = await self._copy_some(move, segments)
+                segments = segments[count:]
+                self._check_wanted(hosted, move)
+
+    async def _copy_some(self, move: ReplicaMove, segments: list[Segment]) -> int:
+        """Copies as many as the throttle allows in a second, at least one, and waits until it allows more."""
+        bytes_per_second = self._config.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
+        size = 0
+        some: list[Segment] = []
+        for segment in segments:
+            if some and size + segment.size > bytes_per_second:
+                break
+            size += segment.size
+            some.append(segment)
+        await self._env.workers.run(partial(move.copy, some))
+        move.copied(some)
+        await asyncio.sleep(size / max(bytes_per_second, 1))
+        return len(some)
 
     def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         now_ms = self._env.clock.now_ms()

@@ -17,7 +17,7 @@ from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from tests.unit.broker.bench import Bench, on_broker, until
 
 from ottla.broker.node import Broker
-from ottla.model.config import BrokerConfig
+from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.records import Record, build_batch, read_batches
@@ -94,6 +94,7 @@ async def test_records_appended_during_the_move_are_in_the_moved_log(bench: Benc
         plan = hosted.append(bench.batch(payload), bench.world.clock.now_ms(), required_acks=-1)
         assert plan.first_offset == sent
         sent += 1
+        assert sent < 500, "the move does not catch up"
         await asyncio.sleep(0.001)
     assert sent > 14
     assert bench.broker.log_dirs.directory_of(JOURNAL) == target
@@ -141,6 +142,27 @@ async def test_a_move_back_to_where_the_replica_is_ends_the_move(bench: Bench) -
     assert hosted.log.directory == f"{here}/journal-0"
     assert folders(bench) == {here: ["journal-0"], there: []}
     assert await bench.read(topic_id) == [b"a"]
+
+
+@on_broker(directories=TWO)
+async def test_a_move_keeps_to_its_throttle_which_may_change_meanwhile(bench: Bench) -> None:
+    await bench.create("journal", segment_bytes="1048576")
+    for _ in range(6):
+        await bench.produce("journal", bytes(900_000))
+    assert (
+        await bench.configure(
+            ResourceType.BROKER, "", replica_alter_log_dirs_io_max_bytes_per_second="100000"
+        )
+        is ErrorCode.none
+    )
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    bench.broker.partitions.move(JOURNAL, other_directory(bench))
+    await until(lambda: loop.time() > started + 20, every_s=1)
+    assert bench.broker.log_dirs.moves
+    await bench.configure(ResourceType.BROKER, "", replica_alter_log_dirs_io_max_bytes_per_second=None)
+    await moved(bench)
+    assert loop.time() < started + 40
 
 
 @on_broker(directories=TWO)
