@@ -31,6 +31,7 @@ UNPACKED_BYTES_MAX = 128 * 1024 * 1024
 
 GZIP_WINDOW_BITS = 31  # zlib's way to ask for gzip's header and trailer
 GZIP_LEVEL = -1
+GZIP_PIECE = 1 << 20
 LZ4_LEVEL = 9  # Kafka's default, which stands for the fast compressor; any other level is the strong one
 ZSTD_LEVEL = 3
 
@@ -117,17 +118,27 @@ def _compress_lz4(data: Bytes, level: int) -> bytes:
 
 def _decompress_gzip(data: Bytes, limit: int) -> bytes:
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
+    # Piece by piece: zlib would take twice the limit to find out that a bomb exceeds it.
+    pieces: list[bytes] = []
+    left = limit + 1
+    rest: Bytes = data
     try:
-        unpacked = stream.decompress(data, limit + 1)
+        while left > 0 and not stream.eof:
+            piece = stream.decompress(rest, min(left, GZIP_PIECE))
+            if not piece:
+                break
+            pieces.append(piece)
+            left -= len(piece)
+            rest = stream.unconsumed_tail
     except zlib.error as error:
         raise _corrupt(GZIP, str(error)) from error
-    if len(unpacked) > limit:
+    if left <= 0:
         raise _too_large(GZIP, limit)
     if not stream.eof:
         raise _corrupt(GZIP, "the stream ends early")
     if stream.unused_data:
         raise _corrupt(GZIP, f"{len(stream.unused_data)} bytes follow the stream")
-    return unpacked
+    return b"".join(pieces)
 
 
 def _decompress_snappy(data: Bytes, limit: int) -> bytes:

@@ -118,6 +118,7 @@ def recompress(
     """The batch with its records in `codec`, sealed with a new checksum; else its header stays the same."""
     try:
         records = unpacked_records(buffer, position, header, limit)
+        scan_records(records, header)  # as they are in our hands: what is sealed anew is true
     except KafkaError as error:
         raise KafkaError(ErrorCode.invalid_record, error.message) from error
     payload = compress(codec, records, level)

@@ -81,7 +81,7 @@ async def _create_missing(broker: "Broker", wanted: tuple[MetadataRequestTopic, 
 def _find_topic(
     image: MetadataImage, wanted: MetadataRequestTopic, operations: int, errors: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
-    if wanted.name is None:
+    if wanted.name is None or wanted.topic_id is not None:  # Java's client sends an empty name with the id
         by_id = None if wanted.topic_id is None else image.topics_by_id.get(wanted.topic_id)
         if by_id is None:
             return _no_topic(ErrorCode.unknown_topic_id, None, wanted.topic_id)
