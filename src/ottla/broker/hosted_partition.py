@@ -102,10 +102,10 @@ class HostedPartition:
     def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.duplicate:
             return plan
-        parts = [
-            (header, (rewrite_header if rewritten else planned_parts)(records, position, header))
-            for header, position, rewritten in plan.batches
-        ]
+        parts = []
+        for header, position, rewritten in plan.batches:
+            prepare = rewrite_header if rewritten else planned_parts
+            parts.append((header, prepare(records, position, header)))
         self._check_storage()
         try:
             self.log.append(parts, now_ms)

@@ -6,6 +6,7 @@ instead of names (KIP-516). The other direction is in `produce_client_codec.py`.
 
 import uuid
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -94,9 +95,10 @@ class ProduceResponse(NamedTuple):
 def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
     """Records are slices of `body`. Raises MalformedRequest for bytes that are not exactly one request."""
     try:
-        if version >= FLEXIBLE_FROM:
-            return _decode_flexible(body, version >= TOPIC_IDS_FROM)
-        return _decode_rigid(body)
+        if version < FLEXIBLE_FROM:
+            return _decode_rigid(body)
+        has_topic_ids = version >= TOPIC_IDS_FROM
+        return _decode_single(body, has_topic_ids) or _decode_flexible(body, has_topic_ids)
     except MALFORMED as error:
         raise MalformedRequest(f"Produce v{version} cannot be read: {error}") from error
 
@@ -125,7 +127,13 @@ def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | No
     if body[position] != 2:
         return None
     (index,) = INT32.unpack_from(body, position + 1)
-    length, start = read_uvarint(body, position + 5)
+    length, start = body[position + 5], position + 6
+    if length >= 0x80:
+        high = body[start]
+        if high < 0x80:  # up to 16 KB
+            length, start = length & 0x7F | high << 7, start + 1
+        else:
+            length, start = read_uvarint(body, position + 5)
     end = start + length - 1
     if length == 0 or body[end:] != _THREE_TIMES_NO_TAGS:
         return None
@@ -136,9 +144,6 @@ def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | No
 
 
 def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
-    single = _decode_single(body, has_topic_ids)
-    if single is not None:
-        return single
     transactional_id, position = read_compact_string(body, 0)
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
     topic_count, position = read_compact_count(body, position + 6)
@@ -221,6 +226,9 @@ def _encode_rigid_partition(partition: ProducePartitionResponse, version: int) -
     return b"".join(parts)
 
 
+_encode_name = lru_cache(maxsize=4096)(encode_compact_string)
+
+
 def _encode_single(topic: ProduceTopicResponse, version: int) -> bytes | None:
     """The answer to a request with one partition whose records were appended; None where it is another."""
     name, topic_id, partitions = topic
@@ -230,7 +238,7 @@ def _encode_single(topic: ProduceTopicResponse, version: int) -> bytes | None:
     if version >= TOPIC_IDS_FROM:
         named = topic_id.bytes if topic_id is not None else bytes(16)
     else:
-        named = encode_compact_string(name)
+        named = _encode_name(name)
     return b"\x02%b\x02%b" % (
         named,
         SINGLE_PARTITION.pack(index, error_code, base_offset, append_time, log_start, 1, 0, 0, 0, 0, 0),

@@ -116,18 +116,18 @@ def scan_batches(buffer: Bytes) -> list[BatchHeader]:
     while position < end:
         if end - position < HEADER_SIZE:
             raise _no_header(view[position:])
-        header = _new_tuple(BatchHeader, HEADER.unpack_from(view, position))
-        if header.magic != MAGIC:
-            raise _wrong_magic(header.magic)
-        batch_end = position + LOG_OVERHEAD + header.batch_length
+        fields = HEADER.unpack_from(view, position)
+        if fields[3] != MAGIC:
+            raise _wrong_magic(fields[3])
+        batch_end = position + LOG_OVERHEAD + fields[1]
         if not position + HEADER_SIZE <= batch_end <= end:
             raise KafkaError(
                 ErrorCode.corrupt_message,
-                f"a batch claims {header.batch_length} bytes where {end - position - LOG_OVERHEAD} are left",
+                f"a batch claims {fields[1]} bytes where {end - position - LOG_OVERHEAD} are left",
             )
-        if crc32c(view[position + CRC_START : batch_end]) != header.crc:
+        if crc32c(view[position + CRC_START : batch_end]) != fields[4]:
             raise KafkaError(ErrorCode.corrupt_message, "a batch's CRC32C does not match its bytes")
-        headers.append(header)
+        headers.append(_new_tuple(BatchHeader, fields))
         position = batch_end
     return headers
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.env.disk import Bytes, Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.records.header import BatchHeader
+from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
 from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import (
@@ -125,32 +125,35 @@ class Log:
     def append(self, batches: Sequence[tuple[BatchHeader, Sequence[Bytes]]], now_ms: int) -> None:
         """Writes batches whose headers are final, in one write. An OSError leaves the log as it was."""
         if len(batches) == 1:
-            header, buffers = batches[0]
-            headers: Sequence[BatchHeader] = (header,)
-            size, max_timestamp = header.size, header.max_timestamp
+            headers, buffers = [batches[0][0]], batches[0][1]
+            size, max_timestamp = headers[0].batch_length + LOG_OVERHEAD, headers[0].max_timestamp
         else:
             headers = [header for header, _ in batches]
             buffers = [part for _, parts in batches for part in parts]
             size = sum(header.size for header in headers)
             max_timestamp = max(header.max_timestamp for header in headers)
-        first, last_offset = headers[0], headers[-1].last_offset
-        if first.base_offset < self.log_end_offset:
+        base_offset = headers[0].base_offset
+        end_offset = headers[-1].base_offset + headers[-1].last_offset_delta + 1
+        if base_offset < self.log_end_offset:
             raise ValueError(
                 f"{self.topic_partition} ends at offset {self.log_end_offset}: a batch with offset "
-                f"{first.base_offset} cannot be appended"
+                f"{base_offset} cannot be appended"
             )
         segments = self.segments
         segment = segments.active
-        if segment.should_roll(self.config, size, max_timestamp, last_offset, now_ms):
+        if segment.should_roll(self.config, size, max_timestamp, end_offset - 1, now_ms):
             self._check_fits_segment(size)
-            self.roll(now_ms, first.base_offset)
+            self.roll(now_ms, base_offset)
             segment = segments.active
         segment.append(headers, buffers, size)
-        self.log_end_offset = last_offset + 1
-        segments.remember(last_offset + 1, segment, segment.size)
+        self.log_end_offset = end_offset
+        segments.remember(end_offset, segment, segment.size)
+        latest_epoch = self.epochs.latest
         for header, parts in batches:
-            if header.partition_leader_epoch != self.epochs.latest and header.partition_leader_epoch >= 0:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            epoch = header.partition_leader_epoch
+            if epoch != latest_epoch and epoch >= 0:
+                self.epochs.assign(epoch, header.base_offset)
+                latest_epoch = epoch
             if header.producer_id >= 0:
                 data = b"".join(parts) if header.is_control else b""
                 replay_batch(self.producers, header, data, segment.txn_index)

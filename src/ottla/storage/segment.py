@@ -139,12 +139,14 @@ class Segment:
         self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
         """Whether `size` more bytes, the youngest of them of `max_timestamp`, belong into a new segment."""
-        if self.size > config.segment_bytes - size:
+        present = self.size
+        if present > config.segment_bytes - size or last_offset - self.base_offset > INT32_MAX:
             return True
-        if self.size and self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms:
-            return True
-        if last_offset - self.base_offset > INT32_MAX:
-            return True
+        if present:
+            first = self._first_timestamp
+            waited_ms = max_timestamp - first if first >= 0 else self._waited_ms(max_timestamp, now_ms)
+            if waited_ms > config.segment_ms - self._jitter_ms:
+                return True
         # The indexes matter only where this append would add to them.
         if self._bytes_since_index <= self._interval_bytes and self._indexes_checked:
             return False
@@ -155,12 +157,12 @@ class Segment:
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         position = self.size
-        if self._bytes_since_index + size - headers[-1].size > self._interval_bytes:
+        if self._bytes_since_index + size - headers[-1].batch_length - LOG_OVERHEAD > self._interval_bytes:
             self._ensure_index_room(len(headers))
         if self._torn:
             self._cut_torn_bytes()
         try:
-            self.file.write_at(position, buffers)
+            (self._file or self.file).write_at(position, buffers)
         except OSError:
             self._torn = True
             with contextlib.suppress(OSError):

@@ -153,24 +153,18 @@ class PartitionLeader:
         position = 0
         batches: list[PlannedBatch] = []
         for header in headers:
-            _, length, _, magic, crc, sent, delta, base_timestamp, max_timestamp, *producer = header
+            _, length, _, magic, crc, sent, delta, oldest, newest, producer_id, epoch_of, sequence, count = (
+                header
+            )
             if log_append_time:
-                attributes, max_timestamp = sent | TIMESTAMP_TYPE_MASK, now_ms
+                attributes, newest = sent | TIMESTAMP_TYPE_MASK, now_ms
             else:
                 attributes = sent & ~TIMESTAMP_TYPE_MASK
             # Not _replace: it takes several times as long, and this runs for every batch.
             placed = (
-                offset,
-                length,
-                epoch,
-                magic,
-                crc,
-                attributes,
-                delta,
-                base_timestamp,
-                max_timestamp,
-                *producer,
-            )
+                offset, length, epoch, magic, crc, attributes, delta, oldest, newest,
+                producer_id, epoch_of, sequence, count,
+            )  # fmt: skip
             rewritten = log_append_time or attributes != sent
             batches.append(_new_tuple(PlannedBatch, (_new_tuple(BatchHeader, placed), position, rewritten)))
             offset += delta + 1
