@@ -20,7 +20,6 @@ from ottla.model.errors import KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
-from ottla.protocol.messages import decode_request, encode_response
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -56,6 +55,7 @@ BodyHandler = Callable[["Broker", RequestContext, memoryview], "Answer | Pending
 def _newer_api_versions(broker: "Broker", context: RequestContext, body: memoryview) -> Answer:
     # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
     from ottla.broker.handlers.k18_api_versions import unsupported_version
+    from ottla.protocol.messages import encode_response
 
     response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(broker))
     return [response_prefix(context.header.correlation_id, len(response), False) + response]
@@ -96,6 +96,11 @@ class Dispatcher:
         return handler
 
     def _message_handler(self, key: ApiKey, module: Any) -> BodyHandler:
+        from ottla.protocol.messages import (  # not for Produce and Fetch, nor the start
+            decode_request,
+            encode_response,
+        )
+
         handle, lift, lower = module.handle, getattr(module, "lift", None), getattr(module, "lower", None)
         # KAFKA-5859: the response header of ApiVersions is always v0: the client cannot know yet what we speak.
         always_v0 = key is ApiKey.API_VERSIONS

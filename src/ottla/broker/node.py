@@ -11,8 +11,9 @@ import logging
 import uuid
 from collections.abc import Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import cached_property
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
@@ -34,7 +35,6 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.image import ConfigResource, MetadataImage
 from ottla.core.controller.settings import SUPPORTED_FEATURES, ControllerSettings
-from ottla.core.fetch_session import FetchSessionCache
 from ottla.env import Env
 from ottla.env.network import Stream
 from ottla.env.real import real_env
@@ -52,6 +52,9 @@ from ottla.model.ids import uuid_to_string
 from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
+
+if TYPE_CHECKING:
+    from ottla.core.fetch_session import FetchSessionCache
 
 logger = logging.getLogger("ottla.broker")
 
@@ -160,7 +163,6 @@ class Broker:
         config = self.config
         self.waiting_room = WaitingRoom()
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
-        self.fetch_sessions = FetchSessionCache(config.get_int("max.incremental.fetch.session.cache.slots"))
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
         self._image_changed(MetadataImage(), self.quorum.image)
         self.quorum.subscribe(self._image_changed)
@@ -227,6 +229,12 @@ class Broker:
     @property
     def supported_features(self) -> Mapping[str, tuple[int, int]]:
         return SUPPORTED_FEATURES
+
+    @cached_property
+    def fetch_sessions(self) -> "FetchSessionCache":
+        from ottla.core.fetch_session import FetchSessionCache  # with the first fetch, not with the start
+
+        return FetchSessionCache(self.config.get_int("max.incremental.fetch.session.cache.slots"))
 
     @property
     def fetch_max_bytes(self) -> int:

@@ -7,9 +7,8 @@ touching what the producer's CRC32C covers (from `attributes` to the end of the 
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.records.checksum import crc32c
 
 Bytes = bytes | bytearray | memoryview
 

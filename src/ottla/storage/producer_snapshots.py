@@ -5,10 +5,9 @@ Kafka's format: version, CRC32C of all that follows it, number of entries, entri
 
 from struct import Struct
 
-from crc32c import crc32c
-
 from ottla.core.partition.producers import ProducerEntry
 from ottla.env.disk import Disk
+from ottla.records.checksum import crc32c
 
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
