@@ -56,6 +56,7 @@ class ClientConnection:
         self._blocked = False  # a response waits for the socket
         self._processing = False
         self._is_paused = False
+        self._awaited: Pending[Answer] | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -83,6 +84,8 @@ class ClientConnection:
     def closed(self, error: OSError | None) -> None:
         self.is_closed = True
         self._frames.clear()
+        if self._awaited is not None:
+            self._awaited.abandon()
         self._on_closed(self)
 
     def close(self) -> None:
@@ -106,6 +109,7 @@ class ClientConnection:
                     continue
                 if isinstance(answer, Pending):
                     self._busy = True
+                    self._awaited = answer
                     answer.subscribe(self._on_answer)
                     continue
                 self._out += answer
@@ -132,8 +136,7 @@ class ClientConnection:
 
     def _on_answer(self, answer: Answer) -> None:
         self._busy = False
-        if self.is_closed:
-            return
+        self._awaited = None
         if answer is not None:
             self._out.extend(answer)
         self._process()

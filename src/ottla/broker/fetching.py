@@ -12,6 +12,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_host import PartitionHost
 from ottla.core.fetch_session import FetchContext, PartitionResult, SessionPartition
 from ottla.core.purgatory import Operation
+from ottla.env.clock import Clock
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
 from ottla.protocol.fetch_codec import (
@@ -37,9 +38,10 @@ class FetchReader:
     """Reads the partitions of one request, as often as it takes."""
 
     def __init__(
-        self, host: PartitionHost, request: FetchRequest, context: FetchContext, max_bytes: int
+        self, host: PartitionHost, request: FetchRequest, context: FetchContext, max_bytes: int, clock: Clock
     ) -> None:
         self._host = host
+        self._clock = clock
         self._request = request
         self._context = context
         self._max_bytes = max_bytes
@@ -67,6 +69,14 @@ class FetchReader:
         hosted = self._find(partition)
         leader = hosted.leader
         leader.check_epoch(asked.current_leader_epoch)
+        if self._is_follower:  # KafkaError where it is no replica of this partition
+            leader.on_fetch(
+                self._request.replica_id,
+                asked.fetch_offset,
+                asked.current_leader_epoch,
+                self._clock.now_ms(),
+                log_start_offset=asked.log_start_offset,
+            )
         if asked.last_fetched_epoch >= 0:
             diverging = leader.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
             if diverging is not None:

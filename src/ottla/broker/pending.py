@@ -9,13 +9,16 @@ T = TypeVar("T")
 class Pending(Generic[T]):
     """Completed once, with a value; whoever subscribed is called then, or at once where it is complete already.
 
+    Who no longer wants the value abandons it, and `on_abandon` frees what waits for it.
+
     A future without the event loop: a fetch that waits costs no task, and completing it runs no later callback.
     """
 
-    __slots__ = ("_callback", "_value", "done")
+    __slots__ = ("_callback", "_value", "done", "on_abandon")
 
-    def __init__(self) -> None:
+    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
         self.done = False
+        self.on_abandon = on_abandon
         self._value: T | None = None
         self._callback: Callable[[T], None] | None = None
 
@@ -31,3 +34,8 @@ class Pending(Generic[T]):
             callback(self._value)  # type: ignore[arg-type]
         else:
             self._callback = callback
+
+    def abandon(self) -> None:
+        self._callback = None
+        if not self.done and self.on_abandon is not None:
+            self.on_abandon()

@@ -9,6 +9,7 @@ import pytest
 from kio.schema.fetch.v12.request import FetchPartition as FetchPartitionV12
 from kio.schema.fetch.v12.request import FetchRequest as FetchRequestV12
 from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
+from kio.schema.fetch.v12.request import ReplicaState
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
 
@@ -282,3 +283,12 @@ async def test_a_session_is_closed_by_its_final_epoch(bench: Bench) -> None:
 async def test_a_fetch_of_nothing_is_answered_at_once(bench: Bench) -> None:
     response = await bench.ask(fetch_request(None, topics=(), max_wait=timedelta(seconds=8)))
     assert (response.error_code, response.responses) == (ErrorCode.none, ())
+
+
+@on_broker()
+async def test_who_is_no_replica_of_a_partition_cannot_fetch_as_one(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a")
+    request = fetch_request(topic_id, fetched(), replica_state=ReplicaState(replica_id=7, replica_epoch=1))
+    response = await bench.ask(request)
+    assert response.responses[0].partitions[0].error_code is ErrorCode.not_leader_or_follower

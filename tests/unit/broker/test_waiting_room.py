@@ -204,3 +204,16 @@ async def test_a_poll_whose_client_has_gone_disturbs_nobody(bench: Bench) -> Non
     assert (await bench.produce("journal", b"news")).base_offset == 0
     assert await bench.read(topic_id) == [b"news"]
     assert len(bench.broker.waiting_room) == 0
+
+
+@on_broker()
+async def test_a_poll_leaves_with_its_connection_however_long_it_wanted_to_wait(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    reader = bench.new_client("reader")
+    forever = timedelta(days=24)
+    poll = asyncio.create_task(reader.request(fetch_request(topic_id, fetched(), max_wait=forever)))
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    reader.close()
+    with pytest.raises(OSError):
+        await poll
+    await until(lambda: len(bench.broker.waiting_room) == 0)

@@ -52,15 +52,13 @@ def _fetch(
     broker: "Broker", context: RequestContext, request: FetchRequest, session: FetchContext
 ) -> Answer | Pending[Answer]:
     max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
-    reader = FetchReader(broker.partitions, request, session, max_bytes)
+    reader = FetchReader(broker.partitions, request, session, max_bytes, broker.env.clock)
     read = reader.read()
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
         return _respond(broker, context, session, read)
-    pending: Pending[Answer] = Pending()
+    pending: Pending[Answer] = Pending(lambda: broker.waiting_room.cancel(operation))
 
     def finished(read: FetchRead) -> None:
-        if context.connection.is_closed:
-            return
         answer = _respond(broker, context, session, read)
         if isinstance(answer, Pending):
             answer.subscribe(pending.complete)
