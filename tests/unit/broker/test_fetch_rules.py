@@ -9,8 +9,7 @@ import pytest
 from kio.schema.fetch.v12.request import FetchPartition as FetchPartitionV12
 from kio.schema.fetch.v12.request import FetchRequest as FetchRequestV12
 from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
-from kio.schema.fetch.v12.request import ReplicaState
-from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic
+from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
 
 from ottla.model.errors import ErrorCode
