@@ -16,6 +16,7 @@ from uuid import UUID
 from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
+from ottla.protocol.varint import read_uvarint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 
@@ -78,22 +79,15 @@ _INT16 = _FIXED["int16"]
 _INT32 = _FIXED["int32"]
 
 
-def read_unsigned_varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 35:
-        if position >= len(data):
-            raise MalformedRequest("the message ends inside a varint")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise MalformedRequest("a varint has more than five bytes")
+def _uvarint(data: memoryview, position: int) -> tuple[int, int]:
+    try:
+        return read_uvarint(data, position)
+    except (IndexError, ValueError) as error:
+        raise MalformedRequest(f"a varint cannot be read: {error}") from error
 
 
 def _compact_length(data: memoryview, position: int) -> tuple[int, int]:
-    value, position = read_unsigned_varint(data, position)
+    value, position = _uvarint(data, position)
     return value - 1, position
 
 
@@ -192,10 +186,10 @@ def entity_reader(schema: type) -> Read:
 def _read_tags(
     data: memoryview, position: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
 ) -> int:
-    count, position = read_unsigned_varint(data, position)
+    count, position = _uvarint(data, position)
     for _ in range(count):
-        tag, position = read_unsigned_varint(data, position)
-        size, position = read_unsigned_varint(data, position)
+        tag, position = _uvarint(data, position)
+        size, position = _uvarint(data, position)
         end = position + size
         if end > len(data):
             raise MalformedRequest(

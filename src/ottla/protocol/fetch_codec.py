@@ -23,6 +23,7 @@ from ottla.protocol.primitives import (
     encode_node_endpoints,
     encode_string,
     encode_tags,
+    end_request,
     finish,
     read_compact_count,
     read_compact_string,
@@ -196,7 +197,7 @@ def _decode_rigid(body: memoryview, version: int) -> FetchRequest:
     if version >= RACK_FROM:
         text, position = read_string(body, position)
         rack_id = required(text)
-    finish(body, position)
+    end_request(body, position)
     return FetchRequest(
         replica_id, -1, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id
     )
@@ -258,7 +259,7 @@ def _decode_flexible(body: memoryview, version: int) -> FetchRequest:
         forgotten.append(ForgottenTopic(name, topic_id, indexes))
     rack_id, position = read_compact_string(body, position)
     tags, position = read_tags(body, position)
-    finish(body, position)
+    end_request(body, position)
     cluster_id: str | None = None
     if tags:
         cluster_id, state = _read_request_tags(tags, version)

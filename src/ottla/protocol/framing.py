@@ -9,6 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.varint import read_uvarint
 
 Frame = bytes | bytearray
 
@@ -126,26 +127,17 @@ def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> Request
 
 
 def _skip_tagged_fields(frame: Frame, position: int) -> int:
-    count, position = _read_unsigned_varint(frame, position)
-    for _ in range(count):
-        _, position = _read_unsigned_varint(frame, position)
-        size, position = _read_unsigned_varint(frame, position)
-        position += size
-        if position > len(frame):
-            raise MalformedRequest("a tagged field of the request header is longer than the request")
+    try:
+        count, position = read_uvarint(frame, position)
+        for _ in range(count):
+            _, position = read_uvarint(frame, position)
+            size, position = read_uvarint(frame, position)
+            position += size
+    except (IndexError, ValueError) as error:
+        raise MalformedRequest("a tagged field of the request header is cut off") from error
+    if position > len(frame):
+        raise MalformedRequest("a tagged field of the request header is longer than the request")
     return position
-
-
-def _read_unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(frame) and shift < 35:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise MalformedRequest("a tagged field of the request header is cut off")
 
 
 def response_prefix(correlation_id: int, body_size: int, flexible_header: bool) -> bytes:

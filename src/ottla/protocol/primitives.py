@@ -167,6 +167,12 @@ def read_node_endpoints(buffer: memoryview) -> list[NodeEndpoint]:
     return endpoints
 
 
+def end_request(body: memoryview, position: int) -> None:
+    """No byte was read that is not there. Bytes after the end are let be, as Kafka does with what clients send."""
+    if position > len(body):
+        raise ValueError(f"the message ends at byte {position} of {len(body)}")
+
+
 def finish(buffer: memoryview, position: int) -> None:
     """Every byte was read, and none that is not there."""
     if position != len(buffer):

@@ -22,7 +22,7 @@ from ottla.protocol.primitives import (
     encode_node_endpoints,
     encode_string,
     encode_tags,
-    finish,
+    end_request,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -171,7 +171,7 @@ def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
             partitions.append(ProducePartition(index, records))
         position = position + 1 if body[position] == 0 else skip_tags(body, position)
         topics.append(ProduceTopic(name, topic_id, partitions))
-    finish(body, skip_tags(body, position))
+    end_request(body, skip_tags(body, position))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -196,7 +196,7 @@ def _decode_rigid(body: memoryview) -> ProduceRequest:
                 raise ValueError(f"records have the length {length}")
             partitions.append(ProducePartition(index, records))
         topics.append(ProduceTopic(required(name), None, partitions))
-    finish(body, position)
+    end_request(body, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
