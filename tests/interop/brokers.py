@@ -6,6 +6,7 @@ Processes are ended by their pid.
 
 import base64
 import contextlib
+import os
 import re
 import signal
 import socket
@@ -96,6 +97,11 @@ class RunningBroker:
 
     def is_alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the broker's process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_kb(self, what: str = "VmRSS") -> int:
         """From the kernel's account: VmRSS is what the process holds now, VmHWM the most it ever held."""
