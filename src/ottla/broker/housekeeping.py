@@ -63,7 +63,7 @@ class Housekeeping:
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
                 hosted.log.producers.expire(now_ms, expiration_ms)
-        self._write_checkpoints(now_ms)
+        await self._write_checkpoints(now_ms)
 
     def _is_due(self, interval: str, now_ms: int) -> bool:
         if now_ms - self._last_ms[interval] < self._config.get_int(interval):
@@ -71,15 +71,22 @@ class Housekeeping:
         self._last_ms[interval] = now_ms
         return True
 
-    def _write_checkpoints(self, now_ms: int) -> None:
+    async def _write_checkpoints(self, now_ms: int) -> None:
+        checkpoints = []
         if self._is_due("log.flush.offset.checkpoint.interval.ms", now_ms):
-            self._log_dirs.checkpoint_recovery_points()
+            checkpoints += self._log_dirs.recovery_point_checkpoints()
         if self._is_due("log.flush.start.offset.checkpoint.interval.ms", now_ms):
-            self._log_dirs.checkpoint_log_start_offsets()
+            checkpoints += self._log_dirs.log_start_offset_checkpoints()
         if self._is_due("replica.high.watermark.checkpoint.interval.ms", now_ms):
-            self._log_dirs.checkpoint_high_watermarks(
+            checkpoints += self._log_dirs.high_watermark_checkpoints(
                 {hosted.topic_partition: hosted.leader.high_watermark for hosted in self._partitions}
             )
+        for checkpoint in checkpoints:
+            try:
+                await self._env.workers.run(checkpoint.write)
+                checkpoint.written()
+            except OSError as error:
+                self._log_dirs.checkpoint_failed(checkpoint, error)
         if self._log_dirs.offline:
             self._partitions.fail_offline()
 

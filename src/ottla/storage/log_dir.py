@@ -3,7 +3,9 @@
 import contextlib
 import json
 import logging
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ottla.env.disk import DirectoryLock, Disk
 from ottla.model.ids import METADATA_TOPIC, TopicPartition
@@ -32,6 +34,8 @@ class LogDir:
         """Raises RefusedDirectoryError where it is another's, OSError where the disk fails."""
         self.path = path
         self._disk = disk
+        self._writing = threading.Lock()
+        self._written_directly = 0
         disk.make_dirs(path)
         self._lock = self._take_lock()
         try:
@@ -92,7 +96,18 @@ class LogDir:
         self.meta = meta
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_offset_checkpoint(self._disk, f"{self.path}/{name}", offsets)
+        """At once. A `Checkpoint` that was made before and is not written yet is out of date then."""
+        with self._writing:
+            self._written_directly += 1
+            write_offset_checkpoint(self._disk, f"{self.path}/{name}", offsets)
+
+    def plan_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> "Checkpoint":
+        return Checkpoint(self, name, offsets, self._written_directly)
+
+    def write_planned(self, checkpoint: "Checkpoint") -> None:
+        with self._writing:
+            if checkpoint.made_after == self._written_directly:
+                write_offset_checkpoint(self._disk, f"{self.path}/{checkpoint.name}", checkpoint.offsets)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """The last word of an orderly stop: everything else is on disk."""
@@ -102,3 +117,30 @@ class LogDir:
     def release(self) -> None:
         with contextlib.suppress(OSError):
             self._lock.release()
+
+    def checkpointed(self, name: str) -> dict[TopicPartition, int]:
+        """What the checkpoint of this name says."""
+        return {
+            RECOVERY_POINTS: self.recovery_points,
+            LOG_START_OFFSETS: self.log_start_offsets,
+            HIGH_WATERMARKS: self.high_watermarks,
+        }[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint file that is to be written."""
+
+    log_dir: LogDir
+    name: str
+    offsets: dict[TopicPartition, int]
+    made_after: int  # how many checkpoints had been written at once
+
+    def write(self) -> None:
+        """Safe in any thread. Raises OSError."""
+        self.log_dir.write_planned(self)
+
+    def written(self) -> None:
+        known = self.log_dir.checkpointed(self.name)
+        known.clear()
+        known.update(self.offsets)

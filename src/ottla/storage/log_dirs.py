@@ -5,7 +5,7 @@ A directory whose disk fails goes offline, its partitions with it; the others go
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, LogDir
+from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, Checkpoint, LogDir
 from ottla.storage.meta_properties import MetaProperties, RefusedDirectoryError
 from ottla.storage.replica_move import ReplicaMove
 
@@ -304,23 +304,25 @@ class LogDirs:
                 due += log.due_deletions(now_ms)
         return due
 
-    def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(RECOVERY_POINTS, {tp: log.recovery_checkpoint for tp, log in self.logs.items()})
+    def recovery_point_checkpoints(self) -> list[Checkpoint]:
+        """What the checkpoints are to say now, where that is not what they say: to be written in a worker."""
+        return self._checkpoints(
+            RECOVERY_POINTS, {tp: log.recovery_checkpoint for tp, log in self.logs.items()}
+        )
 
-    def checkpoint_log_start_offsets(self) -> None:
-        self._checkpoint(LOG_START_OFFSETS, {tp: log.log_start_offset for tp, log in self.logs.items()})
+    def log_start_offset_checkpoints(self) -> list[Checkpoint]:
+        return self._checkpoints(
+            LOG_START_OFFSETS, {tp: log.log_start_offset for tp, log in self.logs.items()}
+        )
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        self._checkpoint(HIGH_WATERMARKS, high_watermarks)
+    def high_watermark_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Checkpoint]:
+        return self._checkpoints(HIGH_WATERMARKS, high_watermarks)
 
-    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        for log_dir in list(self._dirs):
+    def _checkpoints(self, name: str, offsets: Mapping[TopicPartition, int]) -> list[Checkpoint]:
+        found = []
+        for log_dir in self._dirs:
             # Partitions that nobody has opened in this run keep what the last one wrote.
-            known = {
-                RECOVERY_POINTS: log_dir.recovery_points,
-                LOG_START_OFFSETS: log_dir.log_start_offsets,
-                HIGH_WATERMARKS: log_dir.high_watermarks,
-            }[name]
+            known = log_dir.checkpointed(name)
             present = {
                 partition: offsets.get(partition, known.get(partition, 0)) for partition in log_dir.partitions
             }
@@ -329,16 +331,23 @@ class LogDirs:
                 present = {
                     tp: offset for tp, offset in present.items() if self._is_within_segment(tp, offset)
                 }
-            if present == known:
-                continue
+            if present != known:
+                found.append(log_dir.plan_checkpoint(name, present))
+        return found
+
+    def checkpoint_failed(self, checkpoint: Checkpoint, error: OSError) -> None:
+        """After an OSError in `Checkpoint.write`: takes the directory offline."""
+        if checkpoint.log_dir.path not in self.offline:
+            logger.error("the data directory %s goes offline: %s", checkpoint.log_dir.path, error)
+            self._take_offline(checkpoint.log_dir, error)
+
+    def _write(self, checkpoints: Iterable[Checkpoint]) -> None:
+        for checkpoint in checkpoints:
             try:
-                log_dir.write_checkpoint(name, present)
+                checkpoint.write()
+                checkpoint.written()
             except OSError as error:
-                logger.error("the data directory %s goes offline: %s", log_dir.path, error)
-                self._take_offline(log_dir, error)
-                continue
-            known.clear()
-            known.update(present)
+                self.checkpoint_failed(checkpoint, error)
 
     def _is_within_segment(self, partition: TopicPartition, log_start_offset: int) -> bool:
         log = self.logs.get(partition)
@@ -351,9 +360,9 @@ class LogDirs:
                 log.close(clean=True)
             except OSError as error:
                 self.failed(partition, error)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks(high_watermarks)
+        self._write(self.recovery_point_checkpoints())
+        self._write(self.log_start_offset_checkpoints())
+        self._write(self.high_watermark_checkpoints(high_watermarks))
         for log_dir in self._dirs:
             if log_dir.clean_shutdown or log_dir.partitions <= self.logs.keys():
                 try:

@@ -154,7 +154,9 @@ def test_a_partition_in_two_directories_is_refused(tmp_path):
 def test_a_deleted_partition_can_be_made_again_while_its_files_wait(tmp_path):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS), 10)
-    dirs.checkpoint_recovery_points()
+    for checkpoint in dirs.recovery_point_checkpoints():
+        checkpoint.write()
+        checkpoint.written()
     dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
     assert dirs.partitions == []
     log = dirs.open(partition(0), SMALL, NOW_MS)
