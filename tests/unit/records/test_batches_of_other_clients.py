@@ -130,4 +130,6 @@ def test_batches_of_librdkafka_are_read_through_our_own_fetch(codec: int) -> Non
     [broker] = producer.list_topics(timeout=10).brokers.values()
     batches = list(fetched(broker, "topic"))
     assert [record for batch in batches for record in batch.records] == RECORDS
-    assert {batch.header.compression for batch in batches} == {codec}
+    # On a busy machine the records may leave in several batches, and librdkafka sends one as it is where compressing
+    # would make it longer: a batch of one small record is such a one.
+    assert {batch.header.compression for batch in batches if len(batch.records) > 1} == {codec}
