@@ -1,23 +1,23 @@
-"""The records of the metadata log: one plain dataclass per type, at the newest version of Kafka 4.3.
-
-The field metadata is kio's, so that kio reads and writes them. A UUID of zeros is None, as in kio's own messages.
-"""
+"""The records of the metadata log: one plain dataclass per type, at the newest version of Kafka 4.3."""
 
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64, u16
 
-BOOL = {"kafka_type": "bool"}
-INT8 = {"kafka_type": "int8"}
-INT16 = {"kafka_type": "int16"}
-INT32 = {"kafka_type": "int32"}
-INT64 = {"kafka_type": "int64"}
-UINT16 = {"kafka_type": "uint16"}
-STRING = {"kafka_type": "string"}
-UUID = {"kafka_type": "uuid"}
+from ottla.protocol.record_schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    NestedSchema,
+    RecordSchema,
+)
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
@@ -26,23 +26,8 @@ FENCE = 1
 UNFENCE = -1
 
 
-class _Schema:
-    """What kio reads from a class: all records of the metadata log are flexible since their version 0."""
-
-    __slots__ = ()
-    __type__: ClassVar[EntityType] = EntityType.data
-    __flexible__: ClassVar[bool] = True
-    __version__: ClassVar[int] = 0
-    __api_key__: ClassVar[int]
-
-
-class _Nested(_Schema):
-    __slots__ = ()
-    __type__: ClassVar[EntityType] = EntityType.nested
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint(_Nested):
+class Endpoint(NestedSchema):
     name: str = field(metadata=STRING)
     host: str = field(metadata=STRING)
     port: u16 = field(metadata=UINT16)
@@ -50,14 +35,14 @@ class Endpoint(_Nested):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureRange(_Nested):
+class FeatureRange(NestedSchema):
     name: str = field(metadata=STRING)
     min_supported_version: i16 = field(metadata=INT16)
     max_supported_version: i16 = field(metadata=INT16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRecord(_Schema):
+class RegisterBrokerRecord(RecordSchema):
     """A broker's process announces itself; its epoch fences whatever an earlier process of it still says."""
 
     __api_key__: ClassVar[int] = 0
@@ -76,21 +61,21 @@ class RegisterBrokerRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerRecord(_Schema):
+class UnregisterBrokerRecord(RecordSchema):
     __api_key__: ClassVar[int] = 1
     broker_id: i32 = field(metadata=INT32)
     broker_epoch: i64 = field(metadata=INT64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord(_Schema):
+class TopicRecord(RecordSchema):
     __api_key__: ClassVar[int] = 2
     name: str = field(metadata=STRING)
     topic_id: uuid.UUID = field(metadata=UUID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRecord(_Schema):
+class PartitionRecord(RecordSchema):
     """A partition as it is; `directories` stand in the order of `replicas` (KIP-858)."""
 
     __api_key__: ClassVar[int] = 3
@@ -111,7 +96,7 @@ class PartitionRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigRecord(_Schema):
+class ConfigRecord(RecordSchema):
     """A dynamic config; without a value it is deleted."""
 
     __api_key__: ClassVar[int] = 4
@@ -122,7 +107,7 @@ class ConfigRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChangeRecord(_Schema):
+class PartitionChangeRecord(RecordSchema):
     """What changed in a partition: None (and -2 for the leader, -1 for the recovery state) is no change."""
 
     __api_key__: ClassVar[int] = 5
@@ -141,27 +126,27 @@ class PartitionChangeRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FenceBrokerRecord(_Schema):
+class FenceBrokerRecord(RecordSchema):
     __api_key__: ClassVar[int] = 7
     id: i32 = field(metadata=INT32)
     epoch: i64 = field(metadata=INT64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnfenceBrokerRecord(_Schema):
+class UnfenceBrokerRecord(RecordSchema):
     __api_key__: ClassVar[int] = 8
     id: i32 = field(metadata=INT32)
     epoch: i64 = field(metadata=INT64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTopicRecord(_Schema):
+class RemoveTopicRecord(RecordSchema):
     __api_key__: ClassVar[int] = 9
     topic_id: uuid.UUID = field(metadata=UUID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLevelRecord(_Schema):
+class FeatureLevelRecord(RecordSchema):
     """The level of a feature for the whole cluster; 0 takes it out of use (KIP-584)."""
 
     __api_key__: ClassVar[int] = 12
@@ -170,7 +155,7 @@ class FeatureLevelRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdsRecord(_Schema):
+class ProducerIdsRecord(RecordSchema):
     __api_key__: ClassVar[int] = 15
     broker_id: i32 = field(metadata=INT32)
     broker_epoch: i64 = field(metadata=INT64, default=i64(-1))
@@ -178,7 +163,7 @@ class ProducerIdsRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistrationChangeRecord(_Schema):
+class BrokerRegistrationChangeRecord(RecordSchema):
     """`fenced` is 1 for fenced, -1 for unfenced, 0 for no change (KIP-841)."""
 
     __api_key__: ClassVar[int] = 17
@@ -192,14 +177,14 @@ class BrokerRegistrationChangeRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoOpRecord(_Schema):
+class NoOpRecord(RecordSchema):
     """Moves the end of the log, so that a quorum without changes still shows progress (KIP-835)."""
 
     __api_key__: ClassVar[int] = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginTransactionRecord(_Schema):
+class BeginTransactionRecord(RecordSchema):
     """From here to the end of the transaction all records count, or none (KIP-868)."""
 
     __api_key__: ClassVar[int] = 23
@@ -207,18 +192,18 @@ class BeginTransactionRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransactionRecord(_Schema):
+class EndTransactionRecord(RecordSchema):
     __api_key__: ClassVar[int] = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortTransactionRecord(_Schema):
+class AbortTransactionRecord(RecordSchema):
     __api_key__: ClassVar[int] = 25
     reason: str | None = field(metadata={**STRING, "tag": 0}, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterControllerRecord(_Schema):
+class RegisterControllerRecord(RecordSchema):
     """A controller's process announces where it is reached and what it supports (KIP-919)."""
 
     __api_key__: ClassVar[int] = 27
@@ -230,7 +215,7 @@ class RegisterControllerRecord(_Schema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClearElrRecord(_Schema):
+class ClearElrRecord(RecordSchema):
     """Takes the eligible leader replicas from one topic, or from all where the name is empty (KIP-966)."""
 
     __api_key__: ClassVar[int] = 28

@@ -1,0 +1,99 @@
+"""The shape of every coordinator's machine: decide, append, replay.
+
+A coordinator is split into shards, one per partition of its internal topic. A shard's machine takes commands and says
+what is to be written, answered and timed; the shell appends the records, sends the answers once everything written so
+far is committed, and keeps the timers. What a machine must know after a crash it changes only by replaying records,
+so that a shard rebuilt from its log equals the one that wrote it. A failed append gives up the whole machine: it is
+rebuilt from the log, so nothing here is ever undone.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+ResponseT = TypeVar("ResponseT")
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+# Who is to be answered; what it is, is the shell's business. None: nobody (a timer).
+Waiter = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[ResponseT]):
+    """A command names the type of its response. Randomness (member ids) comes in with it."""
+
+
+class Reply(NamedTuple):
+    """To be sent when all that was written up to its decision is committed. A KafkaError is a refusal."""
+
+    waiter: Waiter
+    response: Any
+
+
+class StartTimer(NamedTuple):
+    """`command` is to be decided in `delay_ms`, unless the timer is cancelled or started anew under the same key."""
+
+    key: Hashable
+    delay_ms: int
+    command: Command[Any]
+
+
+class CancelTimer(NamedTuple):
+    key: Hashable
+
+
+Timing = StartTimer | CancelTimer
+
+
+class Decision(Generic[KeyT, ValueT]):
+    """What a machine wants done: collected while it decides, performed by the shell afterwards."""
+
+    def __init__(self, replay: Callable[[KeyT, ValueT | None], None]) -> None:
+        self._replay = replay
+        self.records: list[tuple[KeyT, ValueT | None]] = []  # all or none of them are written
+        self.replies: list[Reply] = []
+        self.timings: list[Timing] = []
+
+    def write(self, key: KeyT, value: ValueT | None) -> None:
+        """Writes a record, whose effect the machine sees at once. Without a value it is a tombstone."""
+        self.records.append((key, value))
+        self._replay(key, value)
+
+    def write_only(self, key: KeyT, value: ValueT | None) -> None:
+        """Writes a record of what the machine has changed already (a snapshot of its state)."""
+        self.records.append((key, value))
+
+    def reply(self, waiter: Waiter, response: Any) -> None:
+        if waiter is not None:
+            self.replies.append(Reply(waiter, response))
+
+    def start_timer(self, key: Hashable, delay_ms: int, command: Command[Any]) -> None:
+        self.timings.append(StartTimer(key, delay_ms, command))
+
+    def cancel_timer(self, key: Hashable) -> None:
+        self.timings.append(CancelTimer(key))
+
+
+class CoordinatorMachine(Protocol[KeyT, ValueT]):
+    """One shard of a coordinator."""
+
+    def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> Decision[KeyT, ValueT]:
+        """Raises KafkaError where the command is refused as a whole, before anything has changed."""
+        ...
+
+    def replay(self, key: KeyT, value: ValueT | None, producer_id: int = -1) -> None:
+        """Applies one record of the log, in the log's order. `producer_id` is that of a transactional batch."""
+        ...
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """Applies the end of a producer's transaction in this partition."""
+        ...
+
+    def loaded(self, now_ms: int) -> Decision[KeyT, ValueT]:
+        """The whole log has been replayed: what is to be timed from now on."""
+        ...
+
+    def validate(self) -> None:
+        """Raises AssertionError where the state contradicts itself. Called after every event in tests."""
+        ...

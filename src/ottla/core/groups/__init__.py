@@ -1,0 +1,1 @@
+"""Consumer groups: the pure machine of one shard of the group coordinator."""

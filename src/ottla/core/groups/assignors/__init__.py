@@ -1,0 +1,1 @@
+"""Who gets which partitions: the assignors of the consumer protocol."""

@@ -1,0 +1,43 @@
+"""What the group coordinator takes from the broker's configuration; a group may have some of it its own way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOverrides:
+    """The configs of the resource type GROUP (KIP-848); None takes the broker's."""
+
+    consumer_session_timeout_ms: int | None = None
+    consumer_heartbeat_interval_ms: int | None = None
+    consumer_assignment_interval_ms: int | None = None
+
+
+NO_OVERRIDES = GroupOverrides()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Named as the configs are, without `group.` and with underscores."""
+
+    max_size: int = INT_MAX
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+
+    consumer_max_size: int = INT_MAX
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5000
+    consumer_assignment_interval_ms: int = 1000
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"  # disabled, downgrade, upgrade, bidirectional
+    consumer_regex_refresh_interval_ms: int = 600_000
+    rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
+
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    overrides: Callable[[str], GroupOverrides] = lambda group_id: NO_OVERRIDES
