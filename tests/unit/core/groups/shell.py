@@ -1,0 +1,96 @@
+"""A shell for tests: commits every record at once, keeps timers on a clock that stands still until it is advanced."""
+
+import itertools
+from collections.abc import Hashable
+from typing import Any
+
+from ottla.core.coordination import Command, Decision, StartTimer
+from ottla.model.errors import KafkaError
+
+START_MS = 1_000_000
+
+
+class FakeShell:
+    """Runs one machine: either a whole shard (`decide`, `replay`, `loaded`) or one of its parts, with a table `DECIDE`.
+
+    `records` is the log, `replies` holds what each waiter got (a KafkaError where it was refused), `timers` what is
+    due and when. `validate()` runs after every event.
+    """
+
+    def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
+        self.machine = machine
+        self.now_ms = now_ms
+        self.records: list[tuple[Any, Any]] = []
+        self.replies: dict[int, Any] = {}
+        self.timers: dict[Hashable, tuple[int, int, Command[Any]]] = {}
+        self._waiters = itertools.count(1)
+        self._started = itertools.count()
+
+    def decide(self, command: Command[Any]) -> int:
+        """Returns the waiter, under which the answer is, or will be, in `replies`."""
+        waiter = next(self._waiters)
+        try:
+            self._perform(self._decision(command, waiter))
+        except KafkaError as refusal:
+            self.replies[waiter] = refusal
+        self.machine.validate()
+        return waiter
+
+    def ask(self, command: Command[Any]) -> Any:
+        """For commands that are answered at once: returns the response, raises the refusal."""
+        waiter = self.decide(command)
+        assert waiter in self.replies, f"{command} still waits"
+        response = self.replies[waiter]
+        if isinstance(response, KafkaError):
+            raise response
+        return response
+
+    def advance(self, ms: int) -> None:
+        """Lets `ms` pass and fires what comes due, in its order."""
+        end_ms = self.now_ms + ms
+        while self.timers:
+            key, (due_ms, _, command) = min(self.timers.items(), key=lambda timer: timer[1][:2])
+            if due_ms > end_ms:
+                break
+            del self.timers[key]
+            self.now_ms = max(self.now_ms, due_ms)
+            self._perform(self._decision(command, None))
+            self.machine.validate()
+        self.now_ms = end_ms
+
+    def rebuilt(self, fresh: Any) -> Any:
+        """`fresh`, after it has replayed the whole log."""
+        for key, value in self.records:
+            fresh.replay(key, value)
+        return fresh
+
+    def reload(self, fresh: Any) -> None:
+        """As after a restart: the waiting are forgotten, `fresh` replays the log and takes over."""
+        self.machine = self.rebuilt(fresh)
+        self.timers.clear()
+        if hasattr(fresh, "DECIDE"):
+            decision: Decision[Any, Any] = Decision(fresh.replay)
+            fresh.loaded(decision, self.now_ms)
+        else:
+            decision = fresh.loaded(self.now_ms)
+        self._perform(decision)
+        fresh.validate()
+
+    def _decision(self, command: Command[Any], waiter: int | None) -> Decision[Any, Any]:
+        if not hasattr(self.machine, "DECIDE"):
+            decision: Decision[Any, Any] = self.machine.decide(command, waiter, self.now_ms)
+            return decision
+        decision = Decision(self.machine.replay)
+        self.machine.DECIDE[type(command)](self.machine, command, waiter, decision, self.now_ms)
+        return decision
+
+    def _perform(self, decision: Decision[Any, Any]) -> None:
+        self.records += decision.records
+        for reply in decision.replies:
+            assert reply.waiter not in self.replies, f"waiter {reply.waiter} is answered twice"
+            self.replies[reply.waiter] = reply.response
+        for timing in decision.timings:
+            if isinstance(timing, StartTimer):
+                self.timers[timing.key] = (self.now_ms + timing.delay_ms, next(self._started), timing.command)
+            else:
+                self.timers.pop(timing.key, None)
