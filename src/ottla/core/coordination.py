@@ -7,13 +7,17 @@ so that a shard rebuilt from its log equals the one that wrote it. A failed appe
 rebuilt from the log, so nothing here is ever undone.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.model.ids import NO_PRODUCER_ID
 
 ResponseT = TypeVar("ResponseT")
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
+KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
+ValueT_contra = TypeVar("ValueT_contra", contravariant=True)
 
 # Who is to be answered; what it is, is the shell's business. None: nobody (a timer).
 Waiter = Hashable
@@ -46,11 +50,28 @@ class CancelTimer(NamedTuple):
 Timing = StartTimer | CancelTimer
 
 
-class Decision(Generic[KeyT, ValueT]):
-    """What a machine wants done: collected while it decides, performed by the shell afterwards."""
+class Producer(NamedTuple):
+    """Under whose transaction records are written."""
 
-    def __init__(self, replay: Callable[[KeyT, ValueT | None], None]) -> None:
+    producer_id: int
+    producer_epoch: int
+
+
+class Replay(Protocol[KeyT_contra, ValueT_contra]):
+    def __call__(
+        self, key: KeyT_contra, value: ValueT_contra | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None: ...
+
+
+class Decision(Generic[KeyT, ValueT]):
+    """What a machine wants done: collected while it decides, performed by the shell afterwards.
+
+    Where `producer` is set, before the first record, all of them belong to that producer's transaction.
+    """
+
+    def __init__(self, replay: Replay[KeyT, ValueT]) -> None:
         self._replay = replay
+        self.producer: Producer | None = None
         self.records: list[tuple[KeyT, ValueT | None]] = []  # all or none of them are written
         self.replies: list[Reply] = []
         self.timings: list[Timing] = []
@@ -58,7 +79,10 @@ class Decision(Generic[KeyT, ValueT]):
     def write(self, key: KeyT, value: ValueT | None) -> None:
         """Writes a record, whose effect the machine sees at once. Without a value it is a tombstone."""
         self.records.append((key, value))
-        self._replay(key, value)
+        if self.producer is None:
+            self._replay(key, value)
+        else:
+            self._replay(key, value, self.producer.producer_id)
 
     def write_only(self, key: KeyT, value: ValueT | None) -> None:
         """Writes a record of what the machine has changed already (a snapshot of its state)."""
@@ -82,7 +106,7 @@ class CoordinatorMachine(Protocol[KeyT, ValueT]):
         """Raises KafkaError where the command is refused as a whole, before anything has changed."""
         ...
 
-    def replay(self, key: KeyT, value: ValueT | None, producer_id: int = -1) -> None:
+    def replay(self, key: KeyT, value: ValueT | None, producer_id: int = NO_PRODUCER_ID) -> None:
         """Applies one record of the log, in the log's order. `producer_id` is that of a transactional batch."""
         ...
 

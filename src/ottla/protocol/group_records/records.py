@@ -38,6 +38,24 @@ class OffsetCommitValue(RecordSchema):
     metadata: str = field(metadata=STRING)
     commit_timestamp: i64 = field(metadata=INT64)
     topic_id: uuid.UUID | None = field(metadata={**UUID, "tag": 0}, default=None)
+    expire_timestamp: ClassVar[int] = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiringOffsetCommitValue(RecordSchema):
+    """An OffsetCommitValue of version 1, which alone can say when it expires: Kafka writes it to this day where an old
+    client (OffsetCommit v2 to v4) gives a retention of its own. Leader epoch and topic id have no room in it.
+    """
+
+    __api_key__: ClassVar[int] = 1
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = False
+    offset: i64 = field(metadata=INT64)
+    metadata: str = field(metadata=STRING)
+    commit_timestamp: i64 = field(metadata=INT64)
+    expire_timestamp: i64 = field(metadata=INT64)
+    leader_epoch: ClassVar[int] = -1
+    topic_id: ClassVar[uuid.UUID | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +230,7 @@ GroupKey = (
 
 GroupValue = (
     OffsetCommitValue
+    | ExpiringOffsetCommitValue
     | GroupMetadataValue
     | ConsumerGroupMetadataValue
     | ConsumerGroupMemberMetadataValue
