@@ -2,8 +2,9 @@
 
 Handlers live in `broker/handlers`, one module per API key, imported when the first request of their kind comes.
 A module has either
-- `handle(broker, context, request)`, plain or async: takes and returns the newest version of kio's messages; where
-  versions differ in shape also `lift(request, as_sent, version)` and `lower(response, version)`; or
+- `handle(broker, context, request)`, plain, async or answering with a Pending: takes and returns the newest version of
+  kio's messages; where versions differ in shape also `lift(request, as_sent, version)` and `lower(response, version)`;
+  or
 - `handle_body(broker, context, body)`: for Produce and Fetch, which have codecs of their own.
 """
 
@@ -120,6 +121,8 @@ class Dispatcher:
             if lift is not None:
                 request = lift(request, as_sent, context.version)
             result = handle(broker, context, request)
+            if isinstance(result, Pending):
+                return result.then(lambda response: encode(context, response))
             if inspect.isawaitable(result):
                 return self._await(context, result, encode)
             return encode(context, result)

@@ -15,6 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.partition_host import PartitionHost
@@ -54,6 +55,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.core.fetch_session import FetchSessionCache
 
 logger = logging.getLogger("ottla.broker")
@@ -74,6 +76,7 @@ class Broker:
         self.failed: asyncio.Future[Exception] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._broker_epoch = -1
+        self._groups: GroupCoordinator | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -237,6 +240,16 @@ class Broker:
         return FetchSessionCache(self.config.get_int("max.incremental.fetch.session.cache.slots"))
 
     @property
+    def groups(self) -> "GroupCoordinator":
+        """The group coordinator: made when it is first asked for, or has partitions to serve."""
+        if self._groups is None:
+            from ottla.broker.coordinators.groups import GroupCoordinator
+
+            self._groups = GroupCoordinator(self)
+            self._groups.image_changed(changes_since(MetadataImage(), self.image), self.image)
+        return self._groups
+
+    @property
     def fetch_max_bytes(self) -> int:
         return self.config.get_int("fetch.max.bytes")
 
@@ -339,6 +352,10 @@ class Broker:
                 }
             )
         self.partitions.apply(changes, new)
+        if self._groups is not None or CONSUMER_OFFSETS in new.topics:
+            if types & {ResourceType.BROKER, ResourceType.GROUP}:
+                self.groups.reconfigure()
+            self.groups.image_changed(changes, new)
 
     def _apply_broker_configs(self, image: MetadataImage) -> None:
         own = image.config(ResourceType.BROKER, str(self.config.node_id))

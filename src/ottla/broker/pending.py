@@ -1,9 +1,11 @@
 """A response that is not there yet: what a handler returns when the answer has to wait."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Pending(Generic[T]):
@@ -39,3 +41,40 @@ class Pending(Generic[T]):
         self._callback = None
         if not self.done and self.on_abandon is not None:
             self.on_abandon()
+
+    def then(self, function: Callable[[T], R]) -> "Pending[R]":
+        """What `function` makes of the value, when it is there."""
+        after: Pending[R] = Pending(self.abandon)
+        self.subscribe(lambda value: after.complete(function(value)))
+        return after
+
+
+def gather(pendings: Sequence[Pending[T]]) -> Pending[list[T]]:
+    """All values in the order of `pendings`, when the last one is there."""
+    missing = len(pendings)
+    values: list[T | None] = [None] * missing
+
+    def abandon() -> None:
+        for pending in pendings:
+            pending.abandon()
+
+    gathered: Pending[list[T]] = Pending(abandon)
+
+    def take(index: int, value: T) -> None:
+        nonlocal missing
+        values[index] = value
+        missing -= 1
+        if missing == 0:
+            gathered.complete(values)  # type: ignore[arg-type]
+
+    if not pendings:
+        gathered.complete([])
+    for index, pending in enumerate(pendings):
+        pending.subscribe(partial(take, index))
+    return gathered
+
+
+def completed(value: T) -> Pending[T]:
+    pending: Pending[T] = Pending()
+    pending.complete(value)
+    return pending

@@ -1,0 +1,1 @@
+"""The shell of the coordinators: shards on the partitions of internal topics."""

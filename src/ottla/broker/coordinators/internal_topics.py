@@ -1,0 +1,59 @@
+"""The topics that coordinators keep their state in: made when first needed, with what the broker's configs say."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.core.controller.commands import CreateTopics, NewTopic
+from ottla.model.config import BrokerConfig
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+
+
+class InternalTopic(NamedTuple):
+    name: str
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def consumer_offsets(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        CONSUMER_OFFSETS,
+        config.get_int("offsets.topic.num.partitions"),
+        config.get_int("offsets.topic.replication.factor"),
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+        },
+    )
+
+
+async def ensure_topic(broker: "Broker", topic: InternalTopic) -> None:
+    """Makes the topic where it is not there. KafkaError COORDINATOR_NOT_AVAILABLE where that fails.
+
+    With fewer brokers than its replication factor it gets as many replicas as there are brokers: a single node works
+    by default, where Apache Kafka asks for a changed configuration.
+    """
+    if topic.name in broker.image.topics:
+        return
+    active = sum(1 for registered in broker.image.brokers.values() if registered.is_active)
+    new = NewTopic(
+        topic.name,
+        broker.new_uuid(),
+        topic.num_partitions,
+        min(topic.replication_factor, max(active, 1)),
+        configs=tuple(topic.configs.items()),
+    )
+    (result,) = await broker.quorum.submit(
+        CreateTopics((new,), placement_start=broker.env.random.getrandbits(31))
+    )
+    if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+        raise KafkaError(
+            ErrorCode.coordinator_not_available,
+            f"{topic.name} could not be created: {result.error.message or result.error.code.name}",
+        )

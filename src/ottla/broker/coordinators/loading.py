@@ -1,0 +1,66 @@
+"""Rebuilds a coordinator's machine from the log of its partition."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.core.coordination import CoordinatorMachine
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.records.control import EndTransaction, read_control_record
+from ottla.records.records import Batch, read_batches
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.shard import RecordCodec
+
+logger = logging.getLogger("ottla.coordinator")
+
+_READ_BYTES = 1 << 20
+
+
+async def load(
+    env: Env, hosted: HostedPartition, machine: CoordinatorMachine[Any, Any], codec: "RecordCodec[Any, Any]"
+) -> None:
+    """Replays the whole log into `machine`, a piece at a time: requests of other shards go on between them.
+
+    Nobody writes to the log meanwhile. Raises KafkaError and OSError.
+    """
+    log = hosted.log
+    offset, end_offset = log.log_start_offset, log.log_end_offset
+    records = 0
+    while offset < end_offset and not hosted.is_closed:
+        found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
+        data = await env.workers.run(found.region.read)
+        for batch in read_batches(data):
+            records += replay_batch(batch, machine, codec, hosted)
+            offset = max(offset, batch.header.last_offset + 1)
+        await asyncio.sleep(0)
+    logger.info("%s is loaded: %d records", hosted.topic_partition, records)
+
+
+def replay_batch(
+    batch: Batch,
+    machine: CoordinatorMachine[Any, Any],
+    codec: "RecordCodec[Any, Any]",
+    hosted: HostedPartition,
+) -> int:
+    header = batch.header
+    if header.is_control:
+        for record in batch.records:
+            message = read_control_record(record)
+            if isinstance(message, EndTransaction):
+                machine.replay_marker(header.producer_id, message.commit)
+        return 0
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    for record in batch.records:
+        if record.key is None:
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                f"the record at offset {record.offset} of {hosted.topic_partition} has no key",
+            )
+        decoded = codec.decode_record(record.key, record.value)
+        if decoded is not None:
+            machine.replay(*decoded, producer_id)
+    return len(batch.records)

@@ -1,0 +1,307 @@
+"""One shard of a coordinator: a pure machine on a partition of an internal topic.
+
+A command is decided, the records of the decision are appended, and the answers leave when all that was written up to
+then is committed: also those of reads, so that nobody is told what a crash could take back. What the machine cannot
+undo it need not: where an append fails the machine is given up and rebuilt from the log.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from enum import Enum
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from ottla.broker.coordinators.loading import load
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.housekeeping import flush
+from ottla.broker.pending import Pending, completed
+from ottla.broker.waiting_room import WaitingRoom
+from ottla.core.coordination import (
+    Command,
+    CoordinatorMachine,
+    Decision,
+    KeyT,
+    Reply,
+    ResponseT,
+    StartTimer,
+    Timing,
+    ValueT,
+)
+from ottla.core.purgatory import Operation
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.records.records import Record, build_batch
+
+logger = logging.getLogger("ottla.coordinator")
+
+MachineT = TypeVar("MachineT", bound=CoordinatorMachine[Any, Any])
+
+# A batch has the header and, beside each key and value, a few varints: room for them below max.message.bytes.
+_BATCH_OVERHEAD = 128
+_RECORD_OVERHEAD = 32
+
+
+class RecordCodec(Protocol[KeyT, ValueT]):
+    """How keys and values lie in the internal topic (a module does)."""
+
+    def encode_key(self, key: KeyT, /) -> bytes: ...
+
+    def encode_value(self, value: ValueT, /) -> bytes: ...
+
+    def decode_record(self, key: bytes, value: bytes | None, /) -> tuple[KeyT, ValueT | None] | None:
+        """None for a record of a kind that this coordinator does not keep."""
+        ...
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class ShardSettings(NamedTuple):
+    """`commit_timeout_ms`: how long an answer waits for its records to be committed."""
+
+    commit_timeout_ms: int = 5000
+    compression: int = 0
+
+
+class CoordinatorShard(Generic[MachineT]):
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        new_machine: Callable[[], MachineT],
+        codec: RecordCodec[Any, Any],
+        env: Env,
+        waiting_room: WaitingRoom,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        settings: ShardSettings,
+    ) -> None:
+        self.hosted = hosted
+        self.settings = settings
+        self.state = ShardState.LOADING
+        self.machine = new_machine()
+        self._new_machine = new_machine
+        self._codec = codec
+        self._env = env
+        self._waiting_room = waiting_room
+        self._spawn = spawn
+        self._timers: dict[Hashable, ShardTimer] = {}
+        self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
+
+    # -- life
+
+    def start(self) -> None:
+        """Rebuilds the machine from the log: at once where that is empty, else beside the requests."""
+        self.state = ShardState.LOADING
+        log = self.hosted.log
+        if log.log_start_offset == log.log_end_offset:
+            self._loaded()
+        else:
+            self._spawn(self._load())
+
+    async def _load(self) -> None:
+        machine = self.machine
+        try:
+            await load(self._env, self.hosted, machine, self._codec)
+        except (KafkaError, OSError) as error:
+            if machine is self.machine and self.state is ShardState.LOADING:
+                logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error)
+                self.close()
+            return
+        if machine is self.machine and self.state is ShardState.LOADING:  # not given up meanwhile
+            self._loaded()
+
+    def _loaded(self) -> None:
+        self.state = ShardState.ACTIVE
+        self.run(self.machine.loaded)
+
+    def close(self) -> None:
+        """The partition is led elsewhere from now on, or gone."""
+        self._give_up(
+            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is no longer served here")
+        )
+        self.state = ShardState.CLOSED
+
+    def _reload(self, reason: KafkaError) -> None:
+        if self.hosted.failure is not None:
+            self.close()
+            return
+        logger.error("%s is loaded again: %s", self.hosted.topic_partition, reason.message)
+        self._give_up(reason)
+        self.machine = self._new_machine()
+        self.start()
+
+    def _give_up(self, reason: KafkaError) -> None:
+        for timer in self._timers.values():
+            self._waiting_room.cancel(timer)
+        self._timers.clear()
+        waiting, self._waiting = self._waiting, {}
+        for pending in waiting:
+            if not pending.done:
+                pending.complete(reason)
+
+    # -- commands
+
+    def submit(self, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
+        """Never raises: a refusal is a KafkaError in the place of the response."""
+        if self.state is not ShardState.ACTIVE:
+            return completed(self._not_active())
+        pending: Pending[ResponseT | KafkaError] = Pending()
+        self._waiting[pending] = None
+        self.run(partial(self.machine.decide, command, pending), pending)
+        return pending
+
+    def run(self, decide: "Callable[[int], Decision[Any, Any]]", waiter: Pending[Any] | None = None) -> None:
+        """Takes a decision (given the time) and performs it; what goes wrong in it is told to `waiter`."""
+        now_ms = self._env.clock.now_ms()
+        try:
+            decision = decide(now_ms)
+        except KafkaError as error:  # refused, and nothing has changed
+            if waiter is not None:
+                self._answer([Reply(waiter, error)])
+            return
+        except Exception:
+            logger.exception("a decision of %s failed", self.hosted.topic_partition)
+            self._reload(
+                KafkaError(
+                    ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log"
+                )
+            )
+            return
+        self._keep_timers(decision.timings)
+        if decision.records:
+            try:
+                self._append(decision, now_ms)
+            except KafkaError as error:
+                self._reload(error)
+                return
+        if decision.replies:
+            self._answer(decision.replies)
+
+    def _not_active(self) -> KafkaError:
+        if self.state is ShardState.LOADING:
+            return KafkaError(
+                ErrorCode.coordinator_load_in_progress,
+                f"{self.hosted.topic_partition} is being loaded; try again in a moment",
+            )
+        return KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is not served here")
+
+    # -- what a decision wants done
+
+    def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
+        producer_id, producer_epoch = decision.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        batches = [
+            build_batch(
+                records,
+                base_offset=0,
+                codec=self.settings.compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=decision.producer is not None,
+            )
+            for records in self._batches(decision.records, now_ms)
+        ]
+        hosted = self.hosted
+        hosted.append_internally(batches[0] if len(batches) == 1 else b"".join(batches), now_ms)
+        self._waiting_room.check(hosted.topic_partition)
+        if hosted.needs_flush:
+            self._spawn(self._flush())
+
+    def _batches(self, records: list[tuple[Any, Any]], now_ms: int) -> list[list[Record]]:
+        """One batch, or several where one would be larger than the topic allows."""
+        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
+        encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
+        batch: list[Record] = []
+        batches = [batch]
+        size = 0
+        for key, value in records:
+            key_bytes = encode_key(key)
+            value_bytes = None if value is None else encode_value(value)
+            record_size = len(key_bytes) + len(value_bytes or b"") + _RECORD_OVERHEAD
+            if batch and size + record_size > limit:
+                batch, size = [], 0
+                batches.append(batch)
+            batch.append(Record(len(batch), now_ms, key_bytes, value_bytes, ()))
+            size += record_size
+        return batches
+
+    async def _flush(self) -> None:
+        if await flush(self._env, self.hosted):
+            self._waiting_room.check(self.hosted.topic_partition)
+
+    def _answer(self, replies: list[Reply]) -> None:
+        leader = self.hosted.leader
+        if leader.high_watermark >= leader.log_end_offset:
+            self.send(replies)
+            return
+        self._waiting_room.wait(
+            AwaitCommit(self, leader.log_end_offset, replies),
+            (self.hosted.topic_partition,),
+            self.settings.commit_timeout_ms,
+        )
+
+    def send(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
+            waiter, response = cast(Pending[Any], reply.waiter), reply.response
+            self._waiting.pop(waiter, None)
+            if not waiter.done:
+                waiter.complete(response)
+
+    def _keep_timers(self, timings: list[Timing]) -> None:
+        for timing in timings:
+            timer = self._timers.pop(timing.key, None)
+            if timer is not None:
+                self._waiting_room.cancel(timer)
+            if isinstance(timing, StartTimer):
+                timer = ShardTimer(self, timing)
+                self._timers[timing.key] = timer
+                self._waiting_room.wait(timer, (), timing.delay_ms)
+
+    def timer_fired(self, timing: StartTimer) -> None:
+        del self._timers[timing.key]
+        if self.state is ShardState.ACTIVE:
+            self.run(partial(self.machine.decide, timing.command, None))
+
+
+class ShardTimer(Operation):
+    """A timer of a shard's machine, on the broker's timing wheel."""
+
+    def __init__(self, shard: CoordinatorShard[Any], timing: StartTimer) -> None:
+        super().__init__()
+        self._shard = shard
+        self._timing = timing
+
+    def try_complete(self, now_ms: int) -> bool:
+        return False
+
+    def on_expire(self, now_ms: int) -> None:
+        self._shard.timer_fired(self._timing)
+
+
+class AwaitCommit(Operation):
+    """Answers that wait until what was written before them is committed."""
+
+    def __init__(self, shard: CoordinatorShard[Any], required_offset: int, replies: list[Reply]) -> None:
+        super().__init__()
+        self._shard = shard
+        self._required_offset = required_offset
+        self._replies = replies
+
+    def try_complete(self, now_ms: int) -> bool:
+        hosted = self._shard.hosted
+        failure = hosted.failure
+        if failure is None and hosted.leader.high_watermark < self._required_offset:
+            return False
+        replies = self._replies if failure is None else [Reply(r.waiter, failure) for r in self._replies]
+        self._shard.send(replies)
+        return True
+
+    def on_expire(self, now_ms: int) -> None:
+        # As Kafka: the change may still be committed, and the client is to ask again.
+        error = KafkaError(
+            ErrorCode.coordinator_not_available,
+            f"{self._shard.hosted.topic_partition} was not replicated to offset {self._required_offset} in time",
+        )
+        self._shard.send([Reply(reply.waiter, error) for reply in self._replies])
