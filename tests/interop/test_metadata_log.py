@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from tests.interop.brokers import run_kafka
 from tests.interop.kafka_jars import java_command
 
+from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.core.controller import commands
@@ -102,8 +103,10 @@ def test_kafkas_dump_tool_reads_the_log_that_ottla_wrote(kafka_libs: Path, tmp_p
     run_quorum(tmp_path, fill)
     records = dump(kafka_libs, tmp_path / "__cluster_metadata-0" / f"{0:020d}.log")
     types = [record["type"] for record in records]
-    assert types[:3] == ["BEGIN_TRANSACTION_RECORD", "FEATURE_LEVEL_RECORD", "END_TRANSACTION_RECORD"]
-    assert set(types[3:]) == {
+    levels = len(DEFAULT_FEATURES)
+    assert types[0] == "BEGIN_TRANSACTION_RECORD"
+    assert types[1 : levels + 2] == ["FEATURE_LEVEL_RECORD"] * levels + ["END_TRANSACTION_RECORD"]
+    assert set(types[levels + 2 :]) == {
         "REGISTER_CONTROLLER_RECORD",
         "REGISTER_BROKER_RECORD",
         "BROKER_REGISTRATION_CHANGE_RECORD",
@@ -132,7 +135,7 @@ def test_kafkas_dump_tool_reads_the_snapshots_that_ottla_wrote(kafka_libs: Path,
     names = {record["data"]["name"] for record in records if record["type"] == "TOPIC_RECORD"}
     assert names == {"kept", "grown"}
     assert sum(record["type"] == "PARTITION_RECORD" for record in records) == 7
-    assert dump(kafka_libs, tmp_path / "bootstrap.checkpoint") == records[:1]
+    assert dump(kafka_libs, tmp_path / "bootstrap.checkpoint") == records[: len(DEFAULT_FEATURES)]
 
 
 def use_kafka(bootstrap: str) -> None:

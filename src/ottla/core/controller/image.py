@@ -12,6 +12,7 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 from ottla.protocol.metadata_records.records import NO_LEADER, Endpoint, FeatureRange, OpaqueRecord
 
 METADATA_VERSION = "metadata.version"
+GROUP_VERSION = "group.version"  # 1: the consumer protocol of KIP-848
 
 
 class ConfigResource(NamedTuple):

@@ -11,6 +11,7 @@ from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 
+from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId
@@ -22,7 +23,7 @@ from ottla.core.controller.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
-from ottla.core.controller.image import METADATA_VERSION, MetadataImage
+from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
@@ -107,9 +108,9 @@ def in_simulation(
     simulate(main, seed)
 
 
-def test_an_empty_log_begins_with_the_metadata_version_and_says_so_in_the_bootstrap_file() -> None:
+def test_an_empty_log_begins_with_the_features_of_this_release_and_says_so_in_the_bootstrap_file() -> None:
     async def check(node: Node) -> None:
-        assert node.quorum.image.features == {METADATA_VERSION: 30}
+        assert node.quorum.image.features == DEFAULT_FEATURES
         assert node.disk.exists(f"{LOG_DIR}/bootstrap.checkpoint")
 
     in_simulation(check)
@@ -394,7 +395,7 @@ def test_a_directory_formatted_for_dynamic_voters_begins_with_a_snapshot_of_noth
         disk.write_atomically(f"{METADATA_DIR}/{SnapshotId(0, 0).file_name}", data)
         node = Node(world, disk, QuorumSettings())
         await node.start()
-        assert node.quorum.image.features == {METADATA_VERSION: 30}
+        assert node.quorum.image.features == DEFAULT_FEATURES
         node = await node.stopped_and_restarted()
         assert node.quorum.describe_quorum().leader_epoch == 2
 
