@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
+from tests.interop.group_clients import GROUP_BROKER, Members
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
 
 BrokerStarter = Callable[..., contextlib.AbstractContextManager[RunningBroker]]
@@ -51,24 +52,38 @@ def kafka_libs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RunningBroker]]:
+def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningBroker]]:
     """Starts a broker of each kind when it is first asked for, and keeps it for the whole session."""
-    running: dict[str, RunningBroker] = {}
+    running: dict[tuple[str, str], RunningBroker] = {}
     with contextlib.ExitStack() as stack:
 
-        def get(kind: str) -> RunningBroker:
-            if kind not in running or not running[kind].is_alive():
+        def get(kind: str, name: str = "any", **options: object) -> RunningBroker:
+            if (kind, name) not in running or not running[kind, name].is_alive():
                 data_dir = tmp_path_factory.mktemp(kind) / "data"
-                running[kind] = stack.enter_context(starter_of(kind)(data_dir))
-            return running[kind]
+                running[kind, name] = stack.enter_context(starter_of(kind)(data_dir, **options))
+            return running[kind, name]
 
         yield get
 
 
 @pytest.fixture
-def broker(broker_kind: str, shared_brokers: Callable[[str], RunningBroker]) -> RunningBroker:
+def broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
     """The shared broker: a test makes topics of its own and leaves the broker's settings as they are."""
     return shared_brokers(broker_kind)
+
+
+@pytest.fixture
+def group_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
+    """The shared broker for groups: it waits for nobody and has short sessions. A test makes a group of its own."""
+    return shared_brokers(broker_kind, "groups", set=GROUP_BROKER)
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    """Starts members as processes, and kills afterwards those that are left."""
+    started = Members()
+    yield started
+    started.kill_all()
 
 
 @pytest.fixture
@@ -89,6 +104,11 @@ def topic_name() -> str:
     return f"topic-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture
+def group_id() -> str:
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
 def starter_of(kind: str) -> BrokerStarter:
     if kind == "kafka":
         if ensure_jars() is None:
@@ -102,6 +122,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A failed test shows what its broker said."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    broker = getattr(item, "funcargs", {}).get("broker")
-    if report.failed and isinstance(broker, RunningBroker):
-        report.sections.append((f"output of {broker.name}", broker.log_tail()))
+    for broker in getattr(item, "funcargs", {}).values():
+        if report.failed and isinstance(broker, RunningBroker):
+            report.sections.append((f"output of {broker.name}", broker.log_tail()))
