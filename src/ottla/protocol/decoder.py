@@ -20,6 +20,10 @@ from ottla.protocol.varint import read_uvarint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 
+STRING_BYTES_MAX = (
+    0x7FFF  # Kafka keeps it for compact strings too: older versions and records have no room for more
+)
+
 
 def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:
     structure = Struct(layout)
@@ -101,6 +105,8 @@ def _sized(read_length: Read, is_text: bool, optional: bool) -> Read:
         end = position + length
         if end > len(data):
             raise MalformedRequest(f"a field claims {length} bytes where {len(data) - position} are left")
+        if is_text and length > STRING_BYTES_MAX:
+            raise MalformedRequest(f"a string has {length} bytes: the protocol allows {STRING_BYTES_MAX}")
         raw = bytes(data[position:end])
         if not is_text:
             return raw, end
@@ -140,8 +146,15 @@ def _nullable_entity(read_entity: Read) -> Read:
     return read
 
 
+def _nullable_tagged_entity(read_entity: Read) -> Read:
+    def read(data: memoryview, position: int) -> tuple[Any, int]:
+        marker, position = _uvarint(data, position)  # KIP-893, which has another marker in tagged fields
+        return (None, position) if marker == 0 else read_entity(data, position)
+
+    return read
+
+
 def _field_reader(field: Field[Any], flexible: bool, tagged: bool) -> Read:
-    optional = is_optional(field.type) and not tagged
     entity = entity_in(field.type)
     if entity is not None:
         item = entity_reader(entity)
@@ -153,7 +166,9 @@ def _field_reader(field: Field[Any], flexible: bool, tagged: bool) -> Read:
         item = _sized(length, is_text, is_optional(field.type) and not is_array(field.type))
     if is_array(field.type):
         return _array(_compact_length if flexible else _INT32, item, is_optional(field.type))
-    return _nullable_entity(item) if entity is not None and optional else item
+    if entity is not None and is_optional(field.type):
+        return _nullable_tagged_entity(item) if tagged else _nullable_entity(item)
+    return item
 
 
 @cache

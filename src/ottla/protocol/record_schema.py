@@ -1,10 +1,17 @@
 """How a record of an internal log is declared: a plain dataclass whose field metadata is kio's, so that kio reads and
 writes it. A UUID of zeros is None, as in kio's own messages.
+
+A record is declared once, in its newest version. A field that older versions lack says `since` which it is there;
+`shape_of` makes the dataclass of any version of that.
 """
 
-from typing import ClassVar
+from dataclasses import MISSING, Field, field, fields, make_dataclass
+from functools import cache
+from typing import Any, ClassVar
 
 from kio.static.constants import EntityType
+
+from ottla.protocol.schema import entity_in, is_array, is_optional
 
 BOOL = {"kafka_type": "bool"}
 INT8 = {"kafka_type": "int8"}
@@ -24,9 +31,51 @@ class RecordSchema:
     __type__: ClassVar[EntityType] = EntityType.data
     __flexible__: ClassVar[bool] = True
     __version__: ClassVar[int] = 0
+    __first_flexible__: ClassVar[int] = 0
     __api_key__: ClassVar[int]
 
 
 class NestedSchema(RecordSchema):
     __slots__ = ()
     __type__: ClassVar[EntityType] = EntityType.nested
+
+
+@cache
+def shape_of(record_type: Any, version: int) -> Any:
+    """The dataclass of a record in `version`, which is the record's own where that is the newest."""
+    if version == record_type.__version__:
+        return record_type
+    flexible = bool(record_type.__flexible__) and version >= record_type.__first_flexible__
+    kept = [each for each in fields(record_type) if _is_in(each, version)]
+    return _dataclass(record_type, version, flexible, kept)
+
+
+def _dataclass(record_type: type[Any], version: int, flexible: bool, kept: list[Field[Any]]) -> type[Any]:
+    return make_dataclass(
+        record_type.__name__,
+        [(each.name, _type_in(each, version, flexible), _copied(each)) for each in kept],
+        namespace={"__type__": record_type.__type__, "__flexible__": flexible, "__version__": version},
+        frozen=True,
+    )
+
+
+def _is_in(each: Field[Any], version: int) -> bool:
+    return bool(each.metadata.get("since", 0) <= version)
+
+
+def _type_in(each: Field[Any], version: int, flexible: bool) -> Any:
+    entity = entity_in(each.type)
+    if entity is None:
+        return each.type
+    nested: Any = _dataclass(
+        entity, version, flexible, [one for one in fields(entity) if _is_in(one, version)]
+    )
+    if is_array(each.type):
+        nested = tuple[nested, ...]
+    return nested | None if is_optional(each.type) else nested
+
+
+def _copied(each: Field[Any]) -> Any:
+    if each.default is MISSING:
+        return field(metadata=dict(each.metadata), kw_only=True)
+    return field(metadata=dict(each.metadata), default=each.default, kw_only=True)

@@ -38,3 +38,10 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     message, end = entity_reader(schema)(memoryview(bytes([1, 2, 1, 99, 3]) + b"abc"), 0)
     assert end == 8
     assert message.include_cluster_authorized_operations is True
+
+
+def test_a_string_longer_than_an_old_version_could_carry_is_malformed() -> None:
+    schema = load_request_schema(ApiKey.DELETE_TOPICS, 5)
+    body = b"\x02" + b"\x81\x80\x02" + b"t" * 0x8000 + b"\x00\x00\x00\x01\x00"
+    with pytest.raises(MalformedRequest, match="a string has 32768 bytes"):
+        entity_reader(schema)(memoryview(body), 0)

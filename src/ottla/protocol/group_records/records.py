@@ -29,15 +29,16 @@ class OffsetCommitKey(KeySchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitValue(RecordSchema):
-    """`topic_id` is None where the committer did not name one (before OffsetCommit v10, KIP-848)."""
+    """`topic_id` is None where it was not known when the offset was committed (KIP-848)."""
 
     __api_key__: ClassVar[int] = 1
     __version__: ClassVar[int] = 4
+    __first_flexible__: ClassVar[int] = 4
     offset: i64 = field(metadata=INT64)
-    leader_epoch: i32 = field(metadata=INT32, default=i32(-1))
+    leader_epoch: i32 = field(metadata={**INT32, "since": 3}, default=i32(-1))
     metadata: str = field(metadata=STRING)
     commit_timestamp: i64 = field(metadata=INT64)
-    topic_id: uuid.UUID | None = field(metadata={**UUID, "tag": 0}, default=None)
+    topic_id: uuid.UUID | None = field(metadata={**UUID, "tag": 0, "since": 4}, default=None)
     expire_timestamp: ClassVar[int] = -1
 
 
@@ -67,10 +68,10 @@ class GroupMetadataKey(KeySchema):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata(NestedSchema):
     member_id: str = field(metadata=STRING)
-    group_instance_id: str | None = field(metadata=STRING, default=None)
+    group_instance_id: str | None = field(metadata={**STRING, "since": 3}, default=None)
     client_id: str = field(metadata=STRING)
     client_host: str = field(metadata=STRING)
-    rebalance_timeout: i32 = field(metadata=INT32, default=i32(-1))
+    rebalance_timeout: i32 = field(metadata={**INT32, "since": 1}, default=i32(-1))
     session_timeout: i32 = field(metadata=INT32)
     subscription: bytes = field(metadata=BYTES)
     assignment: bytes = field(metadata=BYTES)
@@ -82,11 +83,12 @@ class GroupMetadataValue(RecordSchema):
 
     __api_key__: ClassVar[int] = 2
     __version__: ClassVar[int] = 4
+    __first_flexible__: ClassVar[int] = 4
     protocol_type: str = field(metadata=STRING)
     generation: i32 = field(metadata=INT32)
     protocol: str | None = field(metadata=STRING)
     leader: str | None = field(metadata=STRING)
-    current_state_timestamp: i64 = field(metadata=INT64, default=i64(-1))
+    current_state_timestamp: i64 = field(metadata={**INT64, "since": 2}, default=i64(-1))
     members: tuple[MemberMetadata, ...]
 
 

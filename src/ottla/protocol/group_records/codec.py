@@ -1,0 +1,184 @@
+"""Records of `__consumer_offsets` as bytes, in the versions that Kafka 4.3 writes.
+
+Committed offsets come by the thousand a second and by the million when a shard loads: they are packed and read here,
+everything else by kio's writer and our decoder.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from struct import Struct
+from typing import Any, get_args
+
+from kio.static.primitive import i32
+
+from ottla.protocol import coordinator_codec
+from ottla.protocol.coordinator_codec import corrupt, decode_key, decode_value, read_version
+from ottla.protocol.group_records.records import (
+    ConsumerGroupMemberMetadataValue,
+    ExpiringOffsetCommitValue,
+    GroupKey,
+    GroupMetadataValue,
+    GroupValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.primitives import (
+    INT32,
+    MALFORMED,
+    NO_TAGS,
+    encode_compact_string,
+    encode_string,
+    encode_tags,
+    read_compact_string,
+    read_string,
+    read_tags,
+    required,
+    topic_id_of,
+)
+
+LEGACY_OFFSET_COMMIT = 0  # of releases before 0.8.2; its keys and values are those of offset commits
+KEY_TYPES: dict[int, type[Any]] = {key.__api_key__: key for key in get_args(GroupKey)} | {
+    LEGACY_OFFSET_COMMIT: OffsetCommitKey
+}
+VALUE_TYPES: dict[int, type[Any]] = {
+    value.__api_key__: value for value in get_args(GroupValue) if value is not ExpiringOffsetCommitValue
+}
+
+# Kafka 4.3 writes groups as of before flexible versions, so that older releases can read them after a downgrade.
+GROUP_METADATA_VERSION = 3
+
+_OFFSET_KEYS = (b"\x00\x01", b"\x00\x00")
+_OFFSET_HEAD = Struct(">hqi")
+_OFFSET_HEAD_V0 = Struct(">hq")
+_TIMESTAMP = Struct(">q")
+_TOPIC_ID_TAG = 0
+_TOPIC_ID_HEAD = b"\x01\x00\x10"  # one tag, which is 0 and has 16 bytes
+_CLASSIC_METADATA_TAG = 0
+_PRESENT = b"\x01"
+
+
+def encode_key(key: GroupKey) -> bytes:
+    if type(key) is OffsetCommitKey:
+        return _offset_key_prefix(key.group, key.topic) + INT32.pack(key.partition)
+    return coordinator_codec.encode_key(key)
+
+
+def encode_value(value: GroupValue) -> bytes:
+    packer = PACKERS.get(type(value))
+    if packer is not None:
+        return packer(value)
+    version = GROUP_METADATA_VERSION if type(value) is GroupMetadataValue else value.__version__
+    return coordinator_codec.encode_value(value, version)
+
+
+def decode_record(key: bytes, value: bytes | None) -> tuple[GroupKey, GroupValue | None] | None:
+    """None for types that are not kept: those of other kinds of groups, of newer releases, or no longer used (4).
+
+    Raises KafkaError: CORRUPT_MESSAGE for bytes that are no record, UNSUPPORTED_VERSION for a newer release's.
+    """
+    if key[:2] in _OFFSET_KEYS:
+        offset_key = _read_offset_key(key)
+        return offset_key, None if value is None else _read_offset(value)
+    group_key = decode_key(key, KEY_TYPES)
+    if group_key is None:
+        return None
+    return group_key, None if value is None else decode_value(value, VALUE_TYPES[group_key.__api_key__])
+
+
+# -- committed offsets
+
+
+@lru_cache(maxsize=4096)
+def _offset_key_prefix(group: str, topic: str) -> bytes:
+    return _OFFSET_KEYS[0] + encode_string(group) + encode_string(topic)
+
+
+# Also keeps one copy of each name in memory, where a loaded shard has it in every partition's key.
+@lru_cache(maxsize=4096)
+def _offset_key_names(names: bytes) -> tuple[str, str]:
+    buffer = memoryview(names)
+    group, position = read_string(buffer, 0)
+    topic, position = read_string(buffer, position)
+    if position != len(names):
+        raise ValueError(f"its names end at byte {position} of {len(names)}")
+    return required(group), required(topic)
+
+
+def _read_offset_key(key: bytes) -> OffsetCommitKey:
+    try:
+        group, topic = _offset_key_names(key[2:-4])
+        (partition,) = INT32.unpack(key[-4:])
+    except MALFORMED as error:
+        raise corrupt(f"an OffsetCommitKey cannot be read: {error}") from error
+    return OffsetCommitKey(group=group, topic=topic, partition=partition)
+
+
+def _pack_offset(value: OffsetCommitValue) -> bytes:
+    return b"".join(
+        (
+            _OFFSET_HEAD.pack(value.__version__, value.offset, value.leader_epoch),
+            encode_compact_string(value.metadata),
+            _TIMESTAMP.pack(value.commit_timestamp),
+            NO_TAGS if value.topic_id is None else _TOPIC_ID_HEAD + value.topic_id.bytes,
+        )
+    )
+
+
+def _read_offset(value: bytes) -> OffsetCommitValue | ExpiringOffsetCommitValue:
+    version = read_version(value, OffsetCommitValue)
+    try:
+        return _read_offset_of(version, memoryview(value))
+    except MALFORMED as error:
+        raise corrupt(f"an OffsetCommitValue of version {version} cannot be read: {error}") from error
+
+
+def _read_offset_of(version: int, buffer: memoryview) -> OffsetCommitValue | ExpiringOffsetCommitValue:
+    leader_epoch, topic_id = -1, None
+    if version >= 3:
+        _, offset, leader_epoch = _OFFSET_HEAD.unpack_from(buffer)
+        position = _OFFSET_HEAD.size
+    else:
+        _, offset = _OFFSET_HEAD_V0.unpack_from(buffer)
+        position = _OFFSET_HEAD_V0.size
+    metadata, position = (read_compact_string if version >= 4 else read_string)(buffer, position)
+    (commit_timestamp,) = _TIMESTAMP.unpack_from(buffer, position)
+    position += _TIMESTAMP.size
+    if version == ExpiringOffsetCommitValue.__version__:
+        (expire_timestamp,) = _TIMESTAMP.unpack_from(buffer, position)
+        if expire_timestamp != OffsetCommitValue.expire_timestamp:
+            return ExpiringOffsetCommitValue(
+                offset=offset,
+                metadata=required(metadata),
+                commit_timestamp=commit_timestamp,
+                expire_timestamp=expire_timestamp,
+            )
+    elif version >= 4 and buffer[position] != 0:
+        raw = read_tags(buffer, position)[0].get(_TOPIC_ID_TAG)
+        topic_id = None if raw is None or not any(raw) else topic_id_of(bytes(raw))
+    return OffsetCommitValue(
+        offset=offset,
+        leader_epoch=i32(leader_epoch),
+        metadata=required(metadata),
+        commit_timestamp=commit_timestamp,
+        topic_id=topic_id,
+    )
+
+
+# -- members of the consumer protocol
+
+
+def _pack_member(value: ConsumerGroupMemberMetadataValue) -> bytes:
+    """kio leaves out the marker that a nullable struct in a tagged field begins with (KIP-893)."""
+    classic = value.classic_member_metadata
+    if classic is None:
+        return coordinator_codec.encode_value(value, value.__version__)
+    body = coordinator_codec.encode_value(replace(value, classic_member_metadata=None), value.__version__)
+    tag = _PRESENT + coordinator_codec.encode(b"", type(classic), classic)
+    return body.removesuffix(NO_TAGS) + encode_tags({_CLASSIC_METADATA_TAG: tag})
+
+
+PACKERS: dict[type[Any], Callable[[Any], bytes]] = {
+    OffsetCommitValue: _pack_offset,
+    ConsumerGroupMemberMetadataValue: _pack_member,
+}

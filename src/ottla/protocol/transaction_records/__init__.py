@@ -1,0 +1,1 @@
+"""The records of `__transaction_state`, in Kafka's formats."""
