@@ -41,6 +41,17 @@ MachineT = TypeVar("MachineT", bound=CoordinatorMachine[Any, Any])
 _BATCH_OVERHEAD = 128
 _RECORD_OVERHEAD = 32
 
+# What goes wrong with the coordinator's own partition means something else to a client, which knows nothing of it.
+_TOLD_TO_CLIENTS = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
 
 class RecordCodec(Protocol[KeyT, ValueT]):
     """How keys and values lie in the internal topic (a module does)."""
@@ -124,12 +135,17 @@ class CoordinatorShard(Generic[MachineT]):
         )
         self.state = ShardState.CLOSED
 
-    def _reload(self, reason: KafkaError) -> None:
+    def _reload(self, reason: KafkaError, waiter: Pending[Any] | None) -> None:
+        """`waiter` is told what happened; the others, who have nothing to do with it, are to ask again."""
+        if waiter is not None:
+            self.send([Reply(waiter, reason)])
         if self.hosted.failure is not None:
             self.close()
             return
         logger.error("%s is loaded again: %s", self.hosted.topic_partition, reason.message)
-        self._give_up(reason)
+        self._give_up(
+            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is loaded again; ask again")
+        )
         self.machine = self._new_machine()
         self.start()
 
@@ -175,7 +191,8 @@ class CoordinatorShard(Generic[MachineT]):
             try:
                 self._append(decision, now_ms)
             except KafkaError as error:
-                self._reload(error)
+                code = _TOLD_TO_CLIENTS.get(error.code, error.code)
+                self._reload(KafkaError(code, error.message), waiter)
                 return
         if decision.replies:
             self._answer(decision.replies)
