@@ -180,11 +180,10 @@ class CoordinatorShard(Generic[MachineT]):
             return
         except Exception:
             logger.exception("a decision of %s failed", self.hosted.topic_partition)
-            self._reload(
-                KafkaError(
-                    ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log"
-                )
+            bug = KafkaError(
+                ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log"
             )
+            self._reload(bug, waiter)
             return
         self._keep_timers(decision.timings)
         if decision.records:
