@@ -1,0 +1,139 @@
+"""The offsets of a shard's groups: those that are committed, and those that wait for the end of their transaction.
+
+The log's order decides which of two commits is the newer one: a transaction that ends late does not put an offset back
+that was committed since. What waits for one partition is therefore kept in the order of the log, and what is overtaken
+loses its value there and then; so no record's position needs to be kept with a million committed offsets.
+"""
+
+from collections.abc import Iterator
+
+from ottla.model.ids import TopicPartition
+from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitValue
+
+OffsetValue = OffsetCommitValue | ExpiringOffsetCommitValue
+OffsetsByTopic = dict[str, dict[int, OffsetValue]]
+# By producer id, oldest record first. None: a newer commit has overtaken it, yet the transaction is still open.
+PendingValues = dict[int, OffsetValue | None]
+
+
+class OffsetStore:
+    def __init__(self) -> None:
+        self.committed: dict[str, OffsetsByTopic] = {}
+        self.pending: dict[str, dict[TopicPartition, PendingValues]] = {}
+        # Where each open transaction has written, as group and partition: a dict serves as an ordered set.
+        self.transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
+
+    def of_group(self, group_id: str) -> OffsetsByTopic:
+        return self.committed.get(group_id) or {}
+
+    def pending_of_group(self, group_id: str) -> dict[TopicPartition, PendingValues]:
+        return self.pending.get(group_id) or {}
+
+    def partitions_of_group(
+        self, group_id: str, topics: frozenset[str] | None = None
+    ) -> Iterator[TopicPartition]:
+        """Each partition of these topics, or of all, once, whether its offset is committed, pending or both."""
+        committed = self.of_group(group_id)
+        for topic, offsets in committed.items():
+            if topics is None or topic in topics:
+                for partition in offsets:
+                    yield TopicPartition(topic, partition)
+        for pending in self.pending_of_group(group_id):
+            is_asked = topics is None or pending.topic in topics
+            if is_asked and pending.partition not in committed.get(pending.topic, ()):
+                yield pending
+
+    def has(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether there is an offset to delete, be it committed or pending."""
+        return partition.partition in self.of_group(group_id).get(
+            partition.topic, ()
+        ) or partition in self.pending_of_group(group_id)
+
+    def put(self, group_id: str, topic: str, partition: int, value: OffsetValue) -> None:
+        if self.pending and group_id in self.pending:
+            overtaken = self.pending[group_id].get(TopicPartition(topic, partition), {})
+            for producer_id in overtaken:
+                overtaken[producer_id] = None
+        self._put_committed(group_id, topic, partition, value)
+
+    def put_pending(
+        self, group_id: str, partition: TopicPartition, producer_id: int, value: OffsetValue
+    ) -> None:
+        values = self.pending.setdefault(group_id, {}).setdefault(partition, {})
+        values.pop(producer_id, None)  # so that it stands last, as it does in the log
+        values[producer_id] = value
+        self.transactions.setdefault(producer_id, {})[group_id, partition] = None
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """Also what is pending: a marker that comes later finds nothing to commit."""
+        topics = self.committed.get(group_id)
+        if topics is not None and topic in topics:
+            topics[topic].pop(partition, None)
+            if not topics[topic]:
+                del topics[topic]
+            if not topics:
+                del self.committed[group_id]
+        removed = TopicPartition(topic, partition)
+        for producer_id in list(self.pending_of_group(group_id).get(removed, ())):
+            self._take_pending(group_id, removed, producer_id)
+            del self.transactions[producer_id][group_id, removed]
+            if not self.transactions[producer_id]:
+                del self.transactions[producer_id]
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        for group_id, partition in self.transactions.pop(producer_id, ()):
+            if committed:
+                values = self.pending[group_id][partition]
+                value = values[producer_id]
+                if value is not None:
+                    self._put_committed(group_id, partition.topic, partition.partition, value)
+                    for older in values:
+                        if older == producer_id:
+                            break
+                        values[older] = None
+            self._take_pending(group_id, partition, producer_id)
+
+    def _put_committed(self, group_id: str, topic: str, partition: int, value: OffsetValue) -> None:
+        topics = self.committed.get(group_id)
+        if topics is None:
+            topics = self.committed[group_id] = {}
+        offsets = topics.get(topic)
+        if offsets is None:
+            offsets = topics[topic] = {}
+        offsets[partition] = value
+
+    def _take_pending(self, group_id: str, partition: TopicPartition, producer_id: int) -> None:
+        partitions = self.pending[group_id]
+        del partitions[partition][producer_id]
+        if not partitions[partition]:
+            del partitions[partition]
+        if not partitions:
+            del self.pending[group_id]
+
+    def durable(self) -> object:
+        pending = {
+            group_id: {partition: tuple(values.items()) for partition, values in partitions.items()}
+            for group_id, partitions in self.pending.items()
+        }
+        committed = {
+            group_id: {topic: dict(offsets) for topic, offsets in topics.items()}
+            for group_id, topics in self.committed.items()
+        }
+        return committed, pending
+
+    def validate(self) -> None:
+        assert all(self.committed.values()), "a group is kept that has no offsets"
+        assert all(self.pending.values()), "a group is kept that has no pending offsets"
+        for group_id, topics in self.committed.items():
+            assert all(topics.values()), f"{group_id} keeps a topic without offsets"
+        written: dict[int, set[tuple[str, TopicPartition]]] = {}
+        for group_id, partitions in self.pending.items():
+            assert all(partitions.values()), f"{group_id} keeps a partition that nobody writes"
+            for partition, values in partitions.items():
+                overtaken = [value is None for value in values.values()]
+                assert overtaken == sorted(overtaken, reverse=True), (
+                    f"{group_id}: {partition} lost a newer offset"
+                )
+                for producer_id in values:
+                    written.setdefault(producer_id, set()).add((group_id, partition))
+        assert written == {producer_id: set(places) for producer_id, places in self.transactions.items()}

@@ -1,0 +1,197 @@
+"""Tests of offsets without the groups' own machines: a group that says what the test wants, a shard that has only
+offsets, and a shell that keeps what belongs to transactions apart.
+"""
+
+from typing import Any, NamedTuple
+
+from tests.unit.core.groups.shell import START_MS, FakeShell
+
+from ottla.core.coordination import Command, Decision
+from ottla.core.groups.commands import (
+    CommittedOffset,
+    ListedGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    PartitionError,
+    TxnOffsetCommit,
+)
+from ottla.core.groups.group import GroupDecision, OffsetExpiry
+from ottla.core.groups.offsets.machine import OffsetsMachine
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.state import GroupsState
+from ottla.model.errors import KafkaError
+from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
+from ottla.protocol.group_records.records import GroupMetadataKey, OffsetCommitKey
+
+AFTER_COMMIT = OffsetExpiry(None)
+
+
+class ScriptedGroup:
+    """A group whose answers are fields."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.is_empty = False
+        self.refusal: KafkaError | None = None
+        self.subscription: set[str] = set()
+        self.expiry: OffsetExpiry | None = AFTER_COMMIT
+
+    def check_offset_commit(
+        self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
+    ) -> None:
+        self._refuse()
+
+    def check_offset_fetch(self, command: OffsetFetch) -> None:
+        self._refuse()
+
+    def check_offset_delete(self) -> None:
+        self._refuse()
+
+    def check_delete(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscription
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        return self.expiry
+
+    def write_tombstones(self, decision: GroupDecision) -> None:
+        decision.write(GroupMetadataKey(group=self.group_id), None)
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, "scripted", "Scripted", "scripted")
+
+    def validate(self) -> None:
+        pass
+
+
+class OffsetsShard:
+    """Of other records it knows only the tombstone of a group."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.state = GroupsState(settings, topics=None)  # type: ignore[arg-type]
+        self.offsets = OffsetsMachine(self.state)
+
+    def decide(self, command: Command[Any], waiter: Any, now_ms: int) -> Decision[Any, Any]:
+        decision: Decision[Any, Any] = Decision(self.replay)
+        self.offsets.DECIDE[type(command)](self.offsets, command, waiter, decision, now_ms)
+        return decision
+
+    def replay(self, key: Any, value: Any, producer_id: int = NO_PRODUCER_ID) -> None:
+        if isinstance(key, OffsetCommitKey):
+            self.offsets.replay(key, value, producer_id)
+        else:
+            assert value is None
+            self.state.groups.pop(key.group, None)
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        self.offsets.replay_marker(producer_id, committed)
+
+    def loaded(self, now_ms: int) -> Decision[Any, Any]:
+        decision: Decision[Any, Any] = Decision(self.replay)
+        self.offsets.loaded(decision, now_ms)
+        return decision
+
+    def durable(self) -> object:
+        return self.offsets.durable(), set(self.state.groups)
+
+    def validate(self) -> None:
+        self.offsets.validate()
+
+
+class Written(NamedTuple):
+    key: Any
+    value: Any
+    producer_id: int
+
+
+class Marker(NamedTuple):
+    producer_id: int
+    committed: bool
+
+
+class TransactionalShell(FakeShell):
+    """`log` has the markers too, and under whose id each record is written."""
+
+    def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
+        super().__init__(machine, now_ms)
+        self.log: list[Written | Marker] = []
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.log.append(Marker(producer_id, committed))
+        self.machine.replay_marker(producer_id, committed)
+        self.machine.validate()
+
+    def rebuilt(self, fresh: Any) -> Any:
+        return replayed(self.log, fresh)
+
+    def _perform(self, decision: Decision[Any, Any]) -> None:
+        producer_id = decision.producer.producer_id if decision.producer else NO_PRODUCER_ID
+        self.log += [Written(key, value, producer_id) for key, value in decision.records]
+        super()._perform(decision)
+
+
+def replayed(log: list[Written | Marker], fresh: Any) -> Any:
+    for entry in log:
+        if isinstance(entry, Marker):
+            fresh.replay_marker(*entry)
+        else:
+            fresh.replay(*entry)
+    return fresh
+
+
+class OffsetsShell(TransactionalShell):
+    """Commits and fetches, said briefly."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = GroupSettings(**settings)
+        super().__init__(OffsetsShard(self.settings))
+        self.reload()
+
+    def reload(self, fresh: Any = None) -> None:
+        super().reload(fresh or OffsetsShard(self.settings))
+
+    def add_group(self, group_id: str = "g") -> ScriptedGroup:
+        group = ScriptedGroup(group_id)
+        self.machine.state.groups[group_id] = group
+        return group
+
+    def commit(
+        self, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
+    ) -> tuple[PartitionError, ...]:
+        given = {"member_id": "", "group_instance_id": None, "generation_or_member_epoch": -1, **fields}
+        answer: tuple[PartitionError, ...] = self.ask(
+            OffsetCommit(group_id=group_id, offsets=offsets, **given)
+        )
+        return answer
+
+    def commit_in_transaction(
+        self, producer_id: int, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
+    ) -> tuple[PartitionError, ...]:
+        given = {
+            "member_id": "",
+            "group_instance_id": None,
+            "generation_id": -1,
+            "producer_epoch": 0,
+            **fields,
+        }
+        command = TxnOffsetCommit(group_id=group_id, producer_id=producer_id, offsets=offsets, **given)
+        answer: tuple[PartitionError, ...] = self.ask(command)
+        return answer
+
+    def fetch(
+        self, *partitions: TopicPartition, group_id: str = "g", **fields: Any
+    ) -> tuple[CommittedOffset, ...]:
+        command = OffsetFetch(group_id=group_id, partitions=partitions or None, **fields)
+        answer: tuple[CommittedOffset, ...] = self.ask(command)
+        return answer
+
+    def offset_of(self, topic: str, partition: int = 0, group_id: str = "g") -> int:
+        (fetched,) = self.fetch(TopicPartition(topic, partition), group_id=group_id)
+        return fetched.offset
