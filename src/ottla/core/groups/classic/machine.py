@@ -1,0 +1,218 @@
+"""The machine of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup, and their timers.
+
+A member joins, the group rebalances: all members rejoin (`rebalance`), the leader assigns (`sync`). Those who are
+silent for too long are removed by their session's timer, which starts the next rebalance.
+"""
+
+from typing import Any
+
+from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.group import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    STABLE,
+    ClassicGroup,
+    rebalance_in_progress,
+    unknown_member,
+)
+from ottla.core.groups.classic.join import Joining
+from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.classic.sync import sync
+from ottla.core.groups.classic.timers import (
+    InitialRebalanceDelayOver,
+    MemberSessionExpired,
+    RebalanceTimedOut,
+    SyncTimedOut,
+    session_key,
+)
+from ottla.core.groups.commands import (
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberLeft,
+    SyncGroup,
+)
+from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.state import GroupsState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records.records import GroupMetadataKey, GroupMetadataValue, GroupValue
+
+
+class ClassicMachine:
+    def __init__(self, state: GroupsState) -> None:
+        self._state = state
+        self._rebalancing = Rebalancing(state.settings.initial_rebalance_delay_ms)
+        self._joining = Joining(state, self._rebalancing)
+
+    # -- commands
+
+    def join_group(self, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        check_group_id(command.group_id)
+        self._joining.join(command, waiter, decision, now_ms)
+
+    def sync_group(self, command: SyncGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        group = self._group_of_member(command.group_id, command.member_id)
+        sync(group, command, waiter, decision, now_ms)
+
+    def heartbeat(self, command: Heartbeat, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        group = self._group_of_member(command.group_id, command.member_id)
+        member = group.check_member(command.member_id, command.group_instance_id)
+        group.check_generation(command.generation_id)
+        member.restart_session(decision)
+        answer = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
+        decision.reply(waiter, answer)
+
+    def leave_group(self, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        check_group_id(command.group_id)
+        group = self._find(command.group_id)
+        left = tuple(self._leave(group, leaving, decision) for leaving in command.members)
+        if group is not None and any(member.error_code is ErrorCode.none for member in left):
+            self._members_gone(group, decision, now_ms)
+        decision.reply(waiter, left)
+
+    def _leave(
+        self, group: ClassicGroup | None, leaving: LeavingMember, decision: GroupDecision
+    ) -> MemberLeft:
+        """KIP-345: an administrator removes a static member by its group instance id alone."""
+        error = ErrorCode.none
+        member_id: str | None = leaving.member_id
+        if group is None:
+            error = ErrorCode.unknown_member_id
+        elif not member_id:
+            member_id = group.static_members.get(leaving.group_instance_id or "")
+            error = ErrorCode.none if member_id else ErrorCode.unknown_member_id
+        elif member_id not in group.pending_members:
+            try:
+                group.check_member(member_id, leaving.group_instance_id)
+            except KafkaError as refusal:
+                error = refusal.code
+        if group is not None and member_id and error is ErrorCode.none:
+            self._remove(group, member_id, decision)
+        return MemberLeft(leaving.member_id, leaving.group_instance_id, error)
+
+    def describe_group(
+        self, command: DescribeGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        group = self._find(command.group_id)
+        if group is None:
+            raise KafkaError(
+                ErrorCode.group_id_not_found,
+                f"There is no classic group {command.group_id}: see ListGroups for those that are there.",
+            )
+        decision.reply(waiter, group.described())
+
+    # -- timers
+
+    def expire_session(
+        self, timer: MemberSessionExpired, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        group = self._find(timer.group_id)
+        if group is None:
+            return
+        member = group.members.get(timer.member_id)
+        if timer.member_id not in group.pending_members and (member is None or member.is_alive_by_waiting):
+            return
+        self._remove(group, timer.member_id, decision)
+        if group.is_rebalancing and group.has_everyone_joined:
+            self._rebalancing.complete_join(group, decision, now_ms)
+        elif member is not None:
+            self._members_gone(group, decision, now_ms)
+
+    def end_rebalance(
+        self, timer: RebalanceTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        group = self._find(timer.group_id)
+        if group is not None and group.is_rebalancing:
+            self._rebalancing.complete_join(group, decision, now_ms)
+
+    def end_initial_delay(
+        self, timer: InitialRebalanceDelayOver, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        group = self._find(timer.group_id)
+        if group is not None and group.is_in_initial_rebalance:
+            self._rebalancing.end_initial_delay(group, timer, decision, now_ms)
+
+    def end_sync(self, timer: SyncTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        group = self._find(timer.group_id)
+        if group is None or group.generation_id != timer.generation_id or not group.pending_sync:
+            return
+        for member_id in list(group.pending_sync):
+            self._remove(group, member_id, decision)
+        self._rebalancing.begin(group, decision, now_ms)
+
+    # -- the log
+
+    def replay(self, key: GroupMetadataKey, value: GroupValue | None) -> None:
+        if value is not None:
+            assert isinstance(value, GroupMetadataValue)
+            self._state.groups[key.group] = ClassicGroup.from_record(key.group, value)
+            return
+        group = self._find(key.group)
+        if group is not None:
+            group.state = DEAD
+            del self._state.groups[key.group]
+
+    def loaded(self, decision: GroupDecision, now_ms: int) -> None:
+        """Nobody knows when the members were last heard of: their sessions begin now."""
+        for group in self._state.groups.values():
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                member.restart_session(decision)
+            if len(group.members) > self._state.settings.max_size:
+                # `group.max.size` was lowered: the last to rejoin will be turned away, after they could commit.
+                self._rebalancing.begin(group, decision, now_ms)
+
+    def durable(self) -> dict[str, Any]:
+        return {
+            group_id: group.written
+            for group_id, group in self._state.groups.items()
+            if isinstance(group, ClassicGroup)
+        }
+
+    def validate(self) -> None:
+        for group in self._state.groups.values():
+            if isinstance(group, ClassicGroup):
+                group.validate()
+
+    # -- helpers
+
+    def _find(self, group_id: str) -> ClassicGroup | None:
+        group = self._state.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _group_of_member(self, group_id: str, member_id: str) -> ClassicGroup:
+        group = self._state.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group
+        check_group_id(group_id)
+        raise unknown_member(group_id, member_id)
+
+    def _remove(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
+        decision.cancel_timer(session_key(group.group_id, member_id))
+        group.remove(member_id, decision)
+
+    def _members_gone(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
+        if group.state in (STABLE, COMPLETING_REBALANCE):
+            self._rebalancing.begin(group, decision, now_ms)
+        else:
+            self._rebalancing.proceed(group, decision, now_ms)
+
+    DECIDE = {  # noqa: RUF012
+        JoinGroup: join_group,
+        SyncGroup: sync_group,
+        Heartbeat: heartbeat,
+        LeaveGroup: leave_group,
+        DescribeGroup: describe_group,
+        MemberSessionExpired: expire_session,
+        RebalanceTimedOut: end_rebalance,
+        InitialRebalanceDelayOver: end_initial_delay,
+        SyncTimedOut: end_sync,
+    }
+
+
+def check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_group_id, "The group id is empty: set group.id.")

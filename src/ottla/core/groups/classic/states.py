@@ -1,0 +1,24 @@
+"""The states of a classic group, and which may follow which."""
+
+from enum import Enum
+
+
+class ClassicGroupState(Enum):
+    """The value is what ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"  # no members; there may be offsets
+    PREPARING_REBALANCE = "PreparingRebalance"  # waits for members to (re)join
+    COMPLETING_REBALANCE = "CompletingRebalance"  # all have joined; waits for the leader's assignment
+    STABLE = "Stable"  # the assignment is out
+    DEAD = "Dead"  # no longer the coordinator's: deleted, or converted into a group of another type
+
+
+_S = ClassicGroupState
+
+VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    _S.EMPTY: frozenset({_S.PREPARING_REBALANCE}),
+    _S.PREPARING_REBALANCE: frozenset({_S.STABLE, _S.COMPLETING_REBALANCE, _S.EMPTY}),
+    _S.COMPLETING_REBALANCE: frozenset({_S.PREPARING_REBALANCE}),
+    _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
+    _S.DEAD: frozenset(_S),
+}

@@ -1,0 +1,60 @@
+"""SyncGroup: the leader hands in the assignment, everybody gets their part of it."""
+
+from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.group import (
+    COMPLETING_REBALANCE,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+    rebalance_in_progress,
+)
+from ottla.core.groups.classic.member import NO_ASSIGNMENT
+from ottla.core.groups.classic.timers import sync_key
+from ottla.core.groups.commands import SyncGroup
+from ottla.core.groups.group import GroupDecision
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+def sync(
+    group: ClassicGroup, command: SyncGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
+) -> None:
+    member = group.check_member(command.member_id, command.group_instance_id)
+    group.check_generation(command.generation_id)
+    _check_protocol(group, command)
+    if group.state is PREPARING_REBALANCE:
+        raise rebalance_in_progress(group.group_id)
+    group.pending_sync.pop(member.member_id, None)
+    if not group.pending_sync:
+        decision.cancel_timer(sync_key(group.group_id))
+    if group.state is STABLE:
+        decision.reply(waiter, group.synced(member))
+        return
+    assert group.state is COMPLETING_REBALANCE
+    group.await_sync(member, waiter, decision)
+    if member.member_id == group.leader_id:
+        _take_assignment(group, dict(command.assignments), decision, now_ms)
+
+
+def _take_assignment(
+    group: ClassicGroup, assignments: dict[str, bytes], decision: GroupDecision, now_ms: int
+) -> None:
+    """Whom the leader has forgotten gets nothing."""
+    group.transition_to(STABLE, now_ms)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
+        if member.awaiting_sync is not None:
+            group.answer_sync(member, group.synced(member), decision)
+            member.restart_session(decision)
+    group.write(decision)
+
+
+def _check_protocol(group: ClassicGroup, command: SyncGroup) -> None:
+    """KIP-559: from v5 on a member says which protocol it believes was chosen."""
+    told = (command.protocol_type, command.protocol_name)
+    for given, chosen in zip(told, (group.protocol_type, group.protocol_name), strict=True):
+        if given is not None and given != chosen:
+            raise KafkaError(
+                ErrorCode.inconsistent_group_protocol,
+                f"Group {group.group_id} has chosen {chosen!r} in generation {group.generation_id}, where "
+                f"member {command.member_id} says {given!r}: rejoin the group.",
+            )
