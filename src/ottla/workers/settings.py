@@ -1,0 +1,89 @@
+"""What a user gives, checked before anything runs: the client's config, the topics, the handler."""
+
+import inspect
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.workers.record import Handler
+
+# librdkafka's own.
+DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
+# Offsets are committed when records are handled, which only the library knows.
+_OWN = ("enable.auto.commit", "enable.auto.offset.store", "on_commit")
+_CONNECTION = ("bootstrap.servers", "metadata.broker.list", "error_cb", "logger", "log_level", "oauth_cb")
+_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "client.", "socket.", "broker.address.")
+
+
+def consumer_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a consumer that commits nothing by itself."""
+    for name in _OWN:
+        if config.get(name):
+            raise ValueError(
+                f"{name}={config[name]!r}: offsets are committed when their records are handled. Take {name} out; "
+                f"commit_interval_s says how often."
+            )
+    if not config.get("group.id"):
+        raise ValueError("the config has no group.id: name the group that shares the topics' partitions")
+    return {**config, "enable.auto.commit": False, "enable.auto.offset.store": False}
+
+
+def connection_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a consumer's config says how to reach the cluster: a producer can use it too."""
+    return {
+        name: value
+        for name, value in config.items()
+        if name in _CONNECTION or name.startswith(_CONNECTION_PREFIXES)
+    }
+
+
+def max_poll_interval_s(config: Mapping[str, Any]) -> float:
+    return float(config.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000
+
+
+def check_topics(topics: Sequence[str], dead_letter_topic: str | None) -> None:
+    if isinstance(topics, str) or not topics:
+        raise ValueError(f"topics={topics!r}: give a list with at least one topic's name")
+    if dead_letter_topic in topics:
+        raise ValueError(
+            f"dead_letter_topic={dead_letter_topic!r} is also read: records that fail would go round for ever. "
+            f"Name another topic, and read it with a consumer of its own."
+        )
+
+
+def check_handler(handler: Handler, *, to_be_pickled: bool = False) -> None:
+    if not callable(handler):
+        raise TypeError(f"handler={handler!r} is not a function of one record")
+    if inspect.iscoroutinefunction(handler):
+        raise TypeError(
+            f"handler {handler!r} is a coroutine function: it would return at once, before the record is handled. "
+            f"Give a plain function, for instance one that calls asyncio.run."
+        )
+    if to_be_pickled:
+        try:
+            pickle.dumps(handler)
+        except Exception as error:
+            raise TypeError(
+                f"handler {handler!r} cannot be sent to worker processes ({error}). Give a function from the top level "
+                f"of a module, or use threads."
+            ) from error
+
+
+def check_at_least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise ValueError(f"{name}={value}: it is {least} or more")
+
+
+def check_order(order: object) -> None:
+    if order not in ("key", "partition", "none"):
+        raise ValueError(f'order={order!r}: it is "key", "partition" or "none"')
+
+
+def check_drain_timeout(drain_timeout_s: float, config: Mapping[str, Any]) -> None:
+    check_at_least("drain_timeout_s", drain_timeout_s, 0)
+    limit_s = max_poll_interval_s(config)
+    if drain_timeout_s >= limit_s:
+        raise ValueError(
+            f"drain_timeout_s={drain_timeout_s}: a member that takes max.poll.interval.ms ({limit_s:g} s) to let "
+            f"partitions go is put out of its group. Choose a shorter time."
+        )
