@@ -9,6 +9,15 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -20,11 +29,15 @@ class ApiKey(IntEnum):
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
@@ -43,6 +56,15 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.FETCH: ApiSpec(4, 18, 12),
     ApiKey.LIST_OFFSETS: ApiSpec(1, 11, 6),
     ApiKey.METADATA: ApiSpec(0, 13, 9),
+    ApiKey.OFFSET_COMMIT: ApiSpec(2, 10, 8),
+    ApiKey.OFFSET_FETCH: ApiSpec(1, 10, 6),
+    ApiKey.FIND_COORDINATOR: ApiSpec(0, 6, 3),
+    ApiKey.JOIN_GROUP: ApiSpec(0, 9, 6),
+    ApiKey.HEARTBEAT: ApiSpec(0, 4, 4),
+    ApiKey.LEAVE_GROUP: ApiSpec(0, 5, 4),
+    ApiKey.SYNC_GROUP: ApiSpec(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: ApiSpec(0, 6, 5),
+    ApiKey.LIST_GROUPS: ApiSpec(0, 5, 3),
     ApiKey.API_VERSIONS: ApiSpec(0, 4, 3),
     ApiKey.CREATE_TOPICS: ApiSpec(2, 7, 5),
     ApiKey.DELETE_TOPICS: ApiSpec(1, 6, 4),
@@ -54,11 +76,15 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: ApiSpec(1, 5, 2),
     ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, 2),
+    ApiKey.DELETE_GROUPS: ApiSpec(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, 1),
+    ApiKey.OFFSET_DELETE: ApiSpec(0, 0, 1),
     ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, 0),
     ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, 0),
     ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, 0),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, 0),
     ApiKey.PUSH_TELEMETRY: ApiSpec(0, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, 0),

@@ -1,0 +1,208 @@
+"""OffsetFetch, versions 1 to 10.
+
+v2 all partitions by null, and an error of the group; v5 leader epochs (KIP-320); v6 flexible; v7 stable offsets only
+(KIP-447); v8 many groups (KIP-709); v9 member epochs and v10 topic ids (KIP-848). Names and ids never stand in one
+message: up to v9 the shape here is that of v9.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from kio.schema.offset_fetch.v7 import response as v7
+from kio.schema.offset_fetch.v9 import request as v9_request
+from kio.schema.offset_fetch.v9 import response as v9
+from kio.schema.offset_fetch.v10 import request as v10_request
+from kio.schema.offset_fetch.v10 import response as v10
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending, gather
+from ottla.core.controller.image import MetadataImage
+from ottla.core.groups.commands import CommittedOffset, OffsetFetch
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.messages import converter
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+FIRST_WITH_GROUP_ERROR = 2
+FIRST_WITH_MANY_GROUPS = 8
+FIRST_WITH_TOPIC_IDS = 10
+
+Request = v9_request.OffsetFetchRequest | v10_request.OffsetFetchRequest
+Response = v9.OffsetFetchResponse | v10.OffsetFetchResponse
+Group = v9_request.OffsetFetchRequestGroup | v10_request.OffsetFetchRequestGroup
+
+
+class Topic(NamedTuple):
+    """`name` is None where the topic id is unknown, `topic_id` where the client speaks of names."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: tuple[int, ...]
+
+
+class FetchedTopic(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+    offsets: list[CommittedOffset]
+
+
+def lift(request: v10_request.OffsetFetchRequest, as_sent: Any, version: int) -> Request:
+    if version >= FIRST_WITH_TOPIC_IDS:
+        return request
+    if version >= FIRST_WITH_MANY_GROUPS:
+        by_name: Request = converter(as_sent.__class__, v9_request.OffsetFetchRequest)(as_sent)
+        return by_name
+    group = v9_request.OffsetFetchRequestGroup(
+        group_id=as_sent.group_id,
+        topics=None
+        if as_sent.topics is None
+        else tuple(
+            v9_request.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in as_sent.topics
+        ),
+    )
+    return v9_request.OffsetFetchRequest(groups=(group,), require_stable=request.require_stable)
+
+
+def lower(response: Response, version: int) -> Any:
+    if version >= FIRST_WITH_MANY_GROUPS:
+        return response
+    (group,) = response.groups
+    lowered = converter(v9.OffsetFetchResponseTopics, v7.OffsetFetchResponseTopic)
+    return v7.OffsetFetchResponse(
+        throttle_time=response.throttle_time,
+        topics=tuple(lowered(topic) for topic in group.topics),
+        error_code=group.error_code,
+    )
+
+
+def handle(broker: "Broker", context: RequestContext, request: Request) -> Pending[Response]:
+    version = context.version
+    shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
+
+    def answer(groups: list[Any]) -> Response:
+        response: Response = shape.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+        return response
+
+    return gather([_fetch(broker, group, request.require_stable, version) for group in request.groups]).then(
+        answer
+    )
+
+
+def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -> Pending[Any]:
+    """The response group of one group, of v9 or v10."""
+    asked = _asked_topics(broker.image, group)
+    command = OffsetFetch(
+        group_id=group.group_id,
+        partitions=None
+        if asked is None
+        else tuple(
+            [
+                TopicPartition(name, index)
+                for name, _, partitions in asked
+                if name is not None
+                for index in partitions
+            ]
+        ),
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        require_stable=require_stable,
+    )
+
+    def answer(fetched: tuple[CommittedOffset, ...] | KafkaError) -> Any:
+        if not isinstance(fetched, KafkaError):
+            topics = _all_topics(broker.image, fetched) if asked is None else _topics_of(asked, fetched)
+            if asked is None and version >= FIRST_WITH_TOPIC_IDS:  # one without an id cannot be told of
+                topics = [topic for topic in topics if topic.topic_id is not None]
+            return _response_group(group.group_id, ErrorCode.none, topics, version)
+        if version >= FIRST_WITH_GROUP_ERROR:
+            return _response_group(group.group_id, fetched.code, [], version)
+        topics = [
+            FetchedTopic(topic.name, None, [_refused(index, fetched.code) for index in topic.partitions])
+            for topic in asked or ()
+        ]
+        return _response_group(group.group_id, ErrorCode.none, topics, version)
+
+    return broker.groups.submit(group.group_id, command).then(answer)
+
+
+def _asked_topics(image: MetadataImage, group: Group) -> list[Topic] | None:
+    if group.topics is None:
+        return None
+    asked = []
+    for topic in group.topics:
+        if isinstance(topic, v9_request.OffsetFetchRequestTopics):
+            asked.append(Topic(topic.name, None, topic.partition_indexes))
+        else:
+            known = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+            asked.append(
+                Topic(None if known is None else known.name, topic.topic_id, topic.partition_indexes)
+            )
+    return asked
+
+
+def _topics_of(asked: list[Topic], fetched: tuple[CommittedOffset, ...]) -> list[FetchedTopic]:
+    """`fetched` has the partitions of the known ones among `asked`, in their order."""
+    found = iter(fetched)
+    topics = []
+    for name, topic_id, partitions in asked:
+        if name is None:
+            offsets = [_refused(index, ErrorCode.unknown_topic_id) for index in partitions]
+        else:
+            offsets = [_of_topic(next(found), topic_id) for _ in partitions]
+        topics.append(FetchedTopic(name, topic_id, offsets))
+    return topics
+
+
+def _of_topic(offset: CommittedOffset, topic_id: UUID | None) -> CommittedOffset:
+    """What was committed for an older topic of the same name does not count for this one."""
+    if topic_id is None or offset.topic_id in (None, topic_id):
+        return offset
+    return CommittedOffset(offset.topic, offset.partition)
+
+
+def _all_topics(image: MetadataImage, fetched: tuple[CommittedOffset, ...]) -> list[FetchedTopic]:
+    topics: dict[str, FetchedTopic] = {}
+    for offset in fetched:
+        topic = topics.get(offset.topic)
+        if topic is None:
+            known = image.topics.get(offset.topic)
+            topic_id = offset.topic_id or (None if known is None else known.topic_id)
+            topic = topics[offset.topic] = FetchedTopic(offset.topic, topic_id, [])
+        topic.offsets.append(offset)
+    return list(topics.values())
+
+
+def _refused(index: int, code: ErrorCode) -> CommittedOffset:
+    return CommittedOffset("", index, error_code=code)
+
+
+def _response_group(group_id: str, code: ErrorCode, topics: list[FetchedTopic], version: int) -> Any:
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    shape: Any = v10 if by_id else v9
+    return shape.OffsetFetchResponseGroup(
+        group_id=group_id,
+        error_code=code,
+        topics=tuple(
+            [
+                shape.OffsetFetchResponseTopics(
+                    **{"topic_id": topic_id} if by_id else {"name": name},
+                    partitions=tuple([_response_partition(shape, offset) for offset in offsets]),
+                )
+                for name, topic_id, offsets in topics
+            ]
+        ),
+    )
+
+
+def _response_partition(shape: Any, offset: CommittedOffset) -> Any:
+    return shape.OffsetFetchResponsePartitions(
+        partition_index=offset.partition,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error_code,
+    )

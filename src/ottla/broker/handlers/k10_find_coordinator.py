@@ -1,0 +1,106 @@
+"""FindCoordinator, versions 0 to 6. v1 transactions; v3 flexible; v4 many keys (KIP-699); v6 share groups (KIP-932)."""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as FindCoordinatorResponseV3
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import uuid_from_string
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+FIRST_WITH_MANY_KEYS = 4
+FIRST_WITH_SHARE_GROUPS = 6
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+def lift(request: FindCoordinatorRequest, as_sent: Any, version: int) -> FindCoordinatorRequest:
+    if version >= FIRST_WITH_MANY_KEYS:
+        return request
+    return FindCoordinatorRequest(key_type=request.key_type, coordinator_keys=(as_sent.key,))
+
+
+def lower(response: FindCoordinatorResponse, version: int) -> Any:
+    if version >= FIRST_WITH_MANY_KEYS:
+        return response
+    (coordinator,) = response.coordinators
+    return FindCoordinatorResponseV3(
+        throttle_time=response.throttle_time,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
+    )
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    nodes = {node.node_id: node for node in broker.nodes_as_seen_by(context.connection.stream)}
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = await _find(broker, context.version, request.key_type, key)
+        if isinstance(found, KafkaError):
+            coordinators.append(_none(key, found))
+        elif found not in nodes:
+            gone = f"the coordinator of {key!r} is broker {found}, which is not there"
+            coordinators.append(_none(key, KafkaError(ErrorCode.coordinator_not_available, gone)))
+        else:
+            node = nodes[found]
+            coordinators.append(
+                Coordinator(
+                    key=key,
+                    node_id=node.node_id,
+                    host=node.host,
+                    port=node.port,
+                    error_code=ErrorCode.none,
+                    error_message=None,
+                )
+            )
+    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))
+
+
+async def _find(broker: "Broker", version: int, key_type: int, key: str) -> int | KafkaError:
+    match key_type:
+        case KeyType.GROUP:
+            return await broker.groups.find(key)
+        case KeyType.TRANSACTION:
+            return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no transactions")
+        case KeyType.SHARE if version >= FIRST_WITH_SHARE_GROUPS and _is_share_partition(key):
+            return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no share groups")
+        case KeyType.SHARE:
+            return KafkaError(
+                ErrorCode.invalid_request, f"{key!r} is no key of a share partition: group:topic-id:partition"
+            )
+    return KafkaError(
+        ErrorCode.invalid_request,
+        f"there is no coordinator of type {key_type}: 0 is groups, 1 transactions, 2 share",
+    )
+
+
+def _is_share_partition(key: str) -> bool:
+    group, *rest = key.rsplit(":", 2)
+    try:
+        topic_id, partition = rest
+        return bool(group) and isinstance(uuid_from_string(topic_id), UUID) and int(partition) >= 0
+    except ValueError:
+        return False
+
+
+def _none(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+    )

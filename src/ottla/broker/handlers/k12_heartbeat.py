@@ -1,0 +1,35 @@
+"""Heartbeat, versions 0 to 4. v3 static members (KIP-345); v4 flexible."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending
+from ottla.core.groups.commands import Heartbeat
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: HeartbeatRequest
+) -> Pending[HeartbeatResponse]:
+    command = Heartbeat(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+    return broker.groups.submit(request.group_id, command).then(_response)
+
+
+def _response(refused: KafkaError | None) -> HeartbeatResponse:
+    code = ErrorCode.none if refused is None else refused.code
+    if code is ErrorCode.coordinator_load_in_progress:
+        # Nobody's session runs out before the group is loaded: as in Kafka, the member is told that all is well.
+        code = ErrorCode.none
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=code)

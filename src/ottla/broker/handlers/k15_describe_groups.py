@@ -1,0 +1,88 @@
+"""DescribeGroups, versions 0 to 6: groups of the classic protocol.
+
+v3 authorized operations (KIP-430); v4 static members (KIP-345); v5 flexible; v6 says that a group is not there
+(KIP-1043), where older versions are told of one that is dead.
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending, gather
+from ottla.core.groups import commands
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+FIRST_WITH_NOT_FOUND = 6
+DEAD = "Dead"
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeGroupsRequest
+) -> Pending[DescribeGroupsResponse]:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+
+    def answer(results: list[commands.DescribedGroup | KafkaError]) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(
+            throttle_time=NO_THROTTLE,
+            groups=tuple(
+                _refusal(group_id, result, context.version, operations)
+                if isinstance(result, KafkaError)
+                else _description(result, operations)
+                for group_id, result in zip(request.groups, results, strict=True)
+            ),
+        )
+
+    return gather(
+        [
+            broker.groups.submit(group_id, commands.DescribeGroup(group_id=group_id))
+            for group_id in request.groups
+        ]
+    ).then(answer)
+
+
+def _refusal(group_id: str, error: KafkaError, version: int, operations: int) -> DescribedGroup:
+    not_found = error.code is ErrorCode.group_id_not_found
+    as_dead = not_found and version < FIRST_WITH_NOT_FOUND
+    return DescribedGroup(
+        error_code=ErrorCode.none if as_dead else error.code,
+        error_message=None if as_dead else error.message,
+        group_id=group_id,
+        group_state=DEAD if not_found else "",
+        protocol_type="",
+        protocol_data="",
+        members=(),
+        authorized_operations=operations if as_dead else NOT_ASKED,
+    )
+
+
+def _description(group: commands.DescribedGroup, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_data,
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client.client_id,
+                client_host=member.client.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ),
+        authorized_operations=operations,
+    )

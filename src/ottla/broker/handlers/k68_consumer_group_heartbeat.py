@@ -1,0 +1,90 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848). v1 regular expressions; members name themselves (KIP-1082)."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.consumer_group_heartbeat.v1.response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE, client_of, consumer_protocol_is_on, milliseconds
+from ottla.broker.pending import Pending, completed
+from ottla.core.groups import commands
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ZERO_UUID, uuid_to_string
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+FIRST_WITH_CLIENT_MADE_IDS = 1
+JOINING_EPOCH = 0
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Pending[ConsumerGroupHeartbeatResponse]:
+    if not consumer_protocol_is_on(broker):
+        message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
+        return completed(_response(KafkaError(ErrorCode.unsupported_version, message)))
+    member_id = request.member_id
+    if (
+        context.version < FIRST_WITH_CLIENT_MADE_IDS
+        and not member_id
+        and request.member_epoch == JOINING_EPOCH
+    ):
+        member_id = uuid_to_string(broker.new_uuid())
+    command = commands.ConsumerGroupHeartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        client=client_of(context),
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_topic_names=request.subscribed_topic_names,
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        topic_partitions=None
+        if request.topic_partitions is None
+        else tuple(
+            [
+                commands.TopicIdPartitions(owned.topic_id or ZERO_UUID, owned.partitions)
+                for owned in request.topic_partitions
+            ]
+        ),
+    )
+    return broker.groups.submit(request.group_id, command).then(_response)
+
+
+def _response(
+    beaten: commands.ConsumerGroupHeartbeatResponse | KafkaError,
+) -> ConsumerGroupHeartbeatResponse:
+    if isinstance(beaten, KafkaError):
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=beaten.code,
+            error_message=beaten.message,
+            member_epoch=0,
+            heartbeat_interval=NO_THROTTLE,
+        )
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        member_id=beaten.member_id,
+        member_epoch=beaten.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=beaten.heartbeat_interval_ms),
+        assignment=None
+        if beaten.assignment is None
+        else Assignment(
+            topic_partitions=tuple(
+                [
+                    TopicPartitions(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in beaten.assignment
+                ]
+            )
+        ),
+    )

@@ -1,0 +1,103 @@
+"""ConsumerGroupDescribe, versions 0 and 1 (KIP-848). v1 tells which protocol a member speaks (KIP-1099)."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v1.response import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_is_on
+from ottla.broker.pending import Pending, completed, gather
+from ottla.core.groups import commands
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+Result = commands.DescribedConsumerGroup | KafkaError
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Pending[ConsumerGroupDescribeResponse]:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+
+    def answer(results: list[Result]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(
+            throttle_time=NO_THROTTLE,
+            groups=tuple(
+                _refusal(group_id, result)
+                if isinstance(result, KafkaError)
+                else _description(result, operations)
+                for group_id, result in zip(request.group_ids, results, strict=True)
+            ),
+        )
+
+    return gather([_describe(broker, group_id) for group_id in request.group_ids]).then(answer)
+
+
+def _describe(broker: "Broker", group_id: str) -> Pending[Result]:
+    if not consumer_protocol_is_on(broker):
+        message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
+        return completed(KafkaError(ErrorCode.unsupported_version, message))
+    if not group_id:
+        return completed(KafkaError(ErrorCode.invalid_group_id, "a group id must not be empty"))
+    return broker.groups.submit(group_id, commands.DescribeConsumerGroup(group_id=group_id))
+
+
+def _refusal(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error.code,
+        error_message=error.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+    )
+
+
+def _description(group: commands.DescribedConsumerGroup, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor_name,
+        members=tuple(_member(member) for member in group.members),
+        authorized_operations=operations,
+    )
+
+
+def _member(member: commands.DescribedConsumer) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client.client_id,
+        client_host=member.client.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(member.assignment),
+        target_assignment=_assignment(member.target_assignment),
+        member_type=member.member_type,
+    )
+
+
+def _assignment(partitions: tuple[commands.ConsumerAssignment, ...]) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic_id, topic_name=topic, partitions=indexes)
+            for topic_id, topic, indexes in partitions
+        )
+    )

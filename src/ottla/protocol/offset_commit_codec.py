@@ -1,0 +1,172 @@
+"""OffsetCommit (key 8), versions 2-10, from the broker's side: the request read, the response written.
+
+v2-v4 a retention of the client's own; v3 throttle time; v6 leader epochs (KIP-320); v7 static members (KIP-345);
+v8 flexible; v10 topic ids instead of names (KIP-848).
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.model.errors import ErrorCode
+from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.primitives import (
+    INT32,
+    MALFORMED,
+    NO_TAGS,
+    encode_compact_string,
+    encode_string,
+    end_request,
+    read_compact_count,
+    read_compact_string,
+    read_count,
+    read_string,
+    required,
+    skip_tags,
+    topic_id_of,
+)
+from ottla.protocol.varint import encode_uvarint
+
+LAST_WITH_RETENTION = 4
+THROTTLE_TIME_FROM = 3
+LEADER_EPOCH_FROM = 6
+GROUP_INSTANCE_ID_FROM = 7
+FLEXIBLE_FROM = 8
+TOPIC_IDS_FROM = 10
+
+NO_RETENTION = -1
+NO_THROTTLE_TIME = bytes(4)
+STRING_BYTES_MAX = 0x7FFF
+
+_INT64 = Struct(">q")
+_PARTITION = Struct(">iqi")
+_PARTITION_V2 = Struct(">iq")
+_ANSWER = Struct(">ih")
+_FLEXIBLE_ANSWER = Struct(">ihB")
+
+
+class OffsetCommitPartition(NamedTuple):
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+class OffsetCommitTopic(NamedTuple):
+    """`name` up to v9, `topic_id` from v10."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+    partitions: list[OffsetCommitPartition]
+
+
+class OffsetCommitRequest(NamedTuple):
+    group_id: str
+    generation_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    retention_ms: int
+    topics: list[OffsetCommitTopic]
+
+
+def decode_offset_commit_request(body: memoryview, version: int) -> OffsetCommitRequest:
+    try:
+        return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_rigid(body, version)
+    except MALFORMED as error:
+        raise MalformedRequest(f"OffsetCommit v{version} cannot be read: {error}") from error
+
+
+def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
+    group_id, position = read_compact_string(body, 0)
+    (generation,) = INT32.unpack_from(body, position)
+    member_id, position = read_compact_string(body, position + 4)
+    group_instance_id, position = read_compact_string(body, position)
+    count, position = read_compact_count(body, position)
+    topics: list[OffsetCommitTopic] = []
+    for _ in range(count):
+        name = topic_id = None
+        if version >= TOPIC_IDS_FROM:
+            topic_id = topic_id_of(bytes(body[position : position + 16]))
+            position += 16
+        else:
+            name, position = read_compact_string(body, position)
+            name = required(name)
+        partitions_count, position = read_compact_count(body, position)
+        partitions: list[OffsetCommitPartition] = []
+        for _ in range(partitions_count):
+            index, offset, leader_epoch = _PARTITION.unpack_from(body, position)
+            metadata, position = read_compact_string(body, position + 16)
+            position = skip_tags(body, position)
+            partitions.append(OffsetCommitPartition(index, offset, leader_epoch, _short(metadata)))
+        position = skip_tags(body, position)
+        topics.append(OffsetCommitTopic(name, topic_id, partitions))
+    end_request(body, skip_tags(body, position))
+    return OffsetCommitRequest(
+        required(_short(group_id)),
+        generation,
+        required(_short(member_id)),
+        _short(group_instance_id),
+        NO_RETENTION,
+        topics,
+    )
+
+
+def _short(text: str | None) -> str | None:
+    """A compact string has room for more than Kafka allows, and than the record of a commit has."""
+    if text is not None and len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX:
+        raise ValueError(f"a string has more than {STRING_BYTES_MAX} bytes")
+    return text
+
+
+def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
+    group_id, position = read_string(body, 0)
+    (generation,) = INT32.unpack_from(body, position)
+    member_id, position = read_string(body, position + 4)
+    group_instance_id, retention_ms = None, NO_RETENTION
+    if version >= GROUP_INSTANCE_ID_FROM:
+        group_instance_id, position = read_string(body, position)
+    if version <= LAST_WITH_RETENTION:
+        (retention_ms,) = _INT64.unpack_from(body, position)
+        position += 8
+    layout = _PARTITION if version >= LEADER_EPOCH_FROM else _PARTITION_V2
+    count, position = read_count(body, position)
+    topics: list[OffsetCommitTopic] = []
+    for _ in range(count):
+        name, position = read_string(body, position)
+        partitions_count, position = read_count(body, position)
+        partitions: list[OffsetCommitPartition] = []
+        for _ in range(partitions_count):
+            index, offset, *leader_epoch = layout.unpack_from(body, position)
+            metadata, position = read_string(body, position + layout.size)
+            partitions.append(
+                OffsetCommitPartition(index, offset, leader_epoch[0] if leader_epoch else -1, metadata)
+            )
+        topics.append(OffsetCommitTopic(required(name), None, partitions))
+    end_request(body, position)
+    return OffsetCommitRequest(
+        required(group_id), generation, required(member_id), group_instance_id, retention_ms, topics
+    )
+
+
+def encode_offset_commit_response(
+    topics: Sequence[OffsetCommitTopic], codes: Iterator[ErrorCode], version: int
+) -> bytes:
+    """`codes` has one for each partition of `topics`, in their order."""
+    parts: list[bytes] = [NO_THROTTLE_TIME] if version >= THROTTLE_TIME_FROM else []
+    if version < FLEXIBLE_FROM:
+        parts.append(INT32.pack(len(topics)))
+        for name, _, partitions in topics:
+            parts += (encode_string(name), INT32.pack(len(partitions)))
+            parts += [_ANSWER.pack(partition.index, next(codes)) for partition in partitions]
+        return b"".join(parts)
+    parts.append(encode_uvarint(len(topics) + 1))
+    for name, topic_id, partitions in topics:
+        parts += (
+            encode_compact_string(name) if topic_id is None else topic_id.bytes,
+            encode_uvarint(len(partitions) + 1),
+        )
+        parts += [_FLEXIBLE_ANSWER.pack(partition.index, next(codes), 0) for partition in partitions]
+        parts.append(NO_TAGS)
+    parts.append(NO_TAGS)
+    return b"".join(parts)
