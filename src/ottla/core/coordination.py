@@ -75,6 +75,7 @@ class Decision(Generic[KeyT, ValueT]):
         self.records: list[tuple[KeyT, ValueT | None]] = []  # all or none of them are written
         self.replies: list[Reply] = []
         self.timings: list[Timing] = []
+        self.effects: list[Any] = []
 
     def write(self, key: KeyT, value: ValueT | None) -> None:
         """Writes a record, whose effect the machine sees at once. Without a value it is a tombstone."""
@@ -91,6 +92,10 @@ class Decision(Generic[KeyT, ValueT]):
     def reply(self, waiter: Waiter, response: Any) -> None:
         if waiter is not None:
             self.replies.append(Reply(waiter, response))
+
+    def perform(self, effect: Any) -> None:
+        """Has the shell do what this coordinator's machine and shell agree on, once the records are committed."""
+        self.effects.append(effect)
 
     def start_timer(self, key: Hashable, delay_ms: int, command: Command[Any]) -> None:
         self.timings.append(StartTimer(key, delay_ms, command))

@@ -6,7 +6,7 @@ undo it need not: where an append fails the machine is given up and rebuilt from
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -88,7 +88,9 @@ class CoordinatorShard(Generic[MachineT]):
         waiting_room: WaitingRoom,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         settings: ShardSettings,
+        perform: Callable[[Any], None] | None = None,
     ) -> None:
+        """`perform` does what the machine's decisions ask for beyond records, answers and timers."""
         self.hosted = hosted
         self.settings = settings
         self.state = ShardState.LOADING
@@ -98,6 +100,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._env = env
         self._waiting_room = waiting_room
         self._spawn = spawn
+        self._perform = perform
         self._timers: dict[Hashable, ShardTimer] = {}
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
 
@@ -193,8 +196,8 @@ class CoordinatorShard(Generic[MachineT]):
                 code = _TOLD_TO_CLIENTS.get(error.code, error.code)
                 self._reload(KafkaError(code, error.message), waiter)
                 return
-        if decision.replies:
-            self._answer(decision.replies)
+        if decision.replies or decision.effects:
+            self._answer(decision.replies, decision.effects)
 
     def _not_active(self) -> KafkaError:
         if self.state is ShardState.LOADING:
@@ -247,23 +250,26 @@ class CoordinatorShard(Generic[MachineT]):
         if await flush(self._env, self.hosted):
             self._waiting_room.check(self.hosted.topic_partition)
 
-    def _answer(self, replies: list[Reply]) -> None:
+    def _answer(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
         leader = self.hosted.leader
         if leader.high_watermark >= leader.log_end_offset:
-            self.send(replies)
+            self.send(replies, effects)
             return
         self._waiting_room.wait(
-            AwaitCommit(self, leader.log_end_offset, replies),
+            AwaitCommit(self, leader.log_end_offset, replies, effects),
             (self.hosted.topic_partition,),
             self.settings.commit_timeout_ms,
         )
 
-    def send(self, replies: Iterable[Reply]) -> None:
+    def send(self, replies: Iterable[Reply], effects: Sequence[Any] = ()) -> None:
         for reply in replies:
             waiter, response = cast(Pending[Any], reply.waiter), reply.response
             self._waiting.pop(waiter, None)
             if not waiter.done:
                 waiter.complete(response)
+        if self._perform is not None:
+            for effect in effects:
+                self._perform(effect)
 
     def _keep_timers(self, timings: list[Timing]) -> None:
         for timing in timings:
@@ -299,19 +305,28 @@ class ShardTimer(Operation):
 class AwaitCommit(Operation):
     """Answers that wait until what was written before them is committed."""
 
-    def __init__(self, shard: CoordinatorShard[Any], required_offset: int, replies: list[Reply]) -> None:
+    def __init__(
+        self,
+        shard: CoordinatorShard[Any],
+        required_offset: int,
+        replies: list[Reply],
+        effects: Sequence[Any],
+    ) -> None:
         super().__init__()
         self._shard = shard
         self._required_offset = required_offset
         self._replies = replies
+        self._effects = effects
 
     def try_complete(self, now_ms: int) -> bool:
         hosted = self._shard.hosted
         failure = hosted.failure
         if failure is None and hosted.leader.high_watermark < self._required_offset:
             return False
-        replies = self._replies if failure is None else [Reply(r.waiter, failure) for r in self._replies]
-        self._shard.send(replies)
+        if failure is None:
+            self._shard.send(self._replies, self._effects)
+        else:
+            self._shard.send([Reply(reply.waiter, failure) for reply in self._replies])
         return True
 
     def on_expire(self, now_ms: int) -> None:

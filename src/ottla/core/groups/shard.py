@@ -1,0 +1,88 @@
+"""One shard of the group coordinator: the groups that hash to one partition of `__consumer_offsets`.
+
+It decides nothing about groups itself. Each type of group has its own machine, offsets have theirs, and all share the
+state of the shard; this is the switchboard in front of them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.core.coordination import Command, Waiter
+from ottla.core.groups.classic.machine import ClassicMachine
+from ottla.core.groups.commands import ListGroups
+from ottla.core.groups.consumer.machine import ConsumerMachine
+from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.offsets.machine import OffsetsMachine
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.state import GroupsState
+from ottla.core.groups.topics import ClusterTopics
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.protocol.group_records.records import GroupKey, GroupMetadataKey, GroupValue, OffsetCommitKey
+
+Decide = Callable[[Any, Any, Waiter, GroupDecision, int], None]
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings, topics: ClusterTopics) -> None:
+        self.state = GroupsState(settings, topics)
+        self.classic = ClassicMachine(self.state)
+        self.consumer = ConsumerMachine(self.state)
+        self.offsets = OffsetsMachine(self.state)
+        self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
+        for machine in (self.classic, self.consumer, self.offsets):
+            for command, decide in machine.DECIDE.items():
+                assert command not in self._routes, f"{command.__name__} has two machines"
+                self._routes[command] = (machine, decide)
+
+    def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> GroupDecision:
+        decision = GroupDecision(self.replay)
+        machine, decide = self._routes[type(command)]
+        decide(machine, command, waiter, decision, now_ms)
+        return decision
+
+    def replay(self, key: GroupKey, value: GroupValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        if isinstance(key, OffsetCommitKey):
+            self.offsets.replay(key, value, producer_id)
+        elif isinstance(key, GroupMetadataKey):
+            self.classic.replay(key, value)
+        else:
+            self.consumer.replay(key, value)
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        self.offsets.replay_marker(producer_id, committed)
+
+    def loaded(self, now_ms: int) -> GroupDecision:
+        decision = GroupDecision(self.replay)
+        for machine in (self.classic, self.consumer, self.offsets):
+            machine.loaded(decision, now_ms)
+        return decision
+
+    def topics_changed(self, now_ms: int) -> GroupDecision:
+        """`state.topics` is another view than before."""
+        decision = GroupDecision(self.replay)
+        self.consumer.topics_changed(decision, now_ms)
+        return decision
+
+    def durable(self) -> dict[str, Any]:
+        """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
+        return {
+            "classic": self.classic.durable(),
+            "consumer": self.consumer.durable(),
+            "offsets": self.offsets.durable(),
+        }
+
+    def validate(self) -> None:
+        for machine in (self.classic, self.consumer, self.offsets):
+            machine.validate()
+
+    def _list(self, command: ListGroups, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
+        listed = (group.listed() for group in self.state.groups.values())
+        decision.reply(
+            waiter,
+            tuple(
+                group
+                for group in listed
+                if (not command.states or group.state.lower() in command.states)
+                and (not command.types or group.group_type.lower() in command.types)
+            ),
+        )
