@@ -1,17 +1,17 @@
 """`uniform` where subscriptions differ: as balanced as they allow.
 
-Who owns what is a matching of partitions with subscribers, and a load is balanced best when no partition can be handed
-on from member to member, one hop or several, so that the first one had two more than the last (Harvey et al., "Semi-
-matchings for bipartite graphs and load balancing"). Single hops are found topic by topic, which does nearly all;
-a search for what takes several hops does the rest.
+Who owns what is a matching of partitions with subscribers, and it is balanced best when no partition can be handed on
+from member to member, one hop or several, so that the first had two more than the last one (Harvey et al.,
+"Semi-matchings for bipartite graphs and load balancing"). Single hops are found topic by topic, which does nearly
+all; a search for several hops does the rest.
 """
 
-from collections import deque
 from heapq import heapify, heappop, heapreplace
 from uuid import UUID
 
-from ottla.core.groups.assignors.draft import Draft
+from ottla.core.groups.assignors.draft import NOBODY, Draft
 from ottla.core.groups.assignors.filling import fill
+from ottla.core.groups.assignors.handing_on import HandingOn, partitions_by_owner
 from ottla.core.groups.topics import TopicInfo
 
 
@@ -20,7 +20,8 @@ def balance(draft: Draft) -> None:
     fill(draft, topics)
     for topic in topics:
         balance_topic(draft, topic)
-    Paths(draft).balance()
+    balance_over_several_hops(draft)
+    give_back(draft)
 
 
 def narrowest_first(draft: Draft) -> list[TopicInfo]:
@@ -55,70 +56,46 @@ def balance_topic(draft: Draft, topic: TopicInfo) -> None:
             heappop(givers)
 
 
-def partitions_by_owner(draft: Draft, topic: TopicInfo) -> dict[int, list[int]]:
-    """The last in each list is the first to go: those without a replica in the member's rack."""
-    owned: dict[int, list[int]] = {}
-    for partition, owner in enumerate(draft.owners[topic.topic_id]):
-        owned.setdefault(owner, []).append(partition)
-    if topic.racks:
-        for partitions in owned.values():
-            partitions.sort(key=lambda partition: not draft.is_in_rack(topic, partition))
-    return owned
-
-
-class Paths:
-    """Hands partitions on along paths of members, from those with most to one that has two less or fewer.
-
-    Where no such path leads on from the members with most, neither they nor whoever they reach can be better off:
-    they are settled, and the search goes on with the rest.
+def balance_over_several_hops(draft: Draft) -> None:
+    """From those who have most. Where they reach nobody with two less, neither they nor whoever they reach can be
+    better off: they are settled, and the others go on among themselves.
     """
+    loads = draft.loads
+    handing_on = HandingOn(draft, only_new=False)
+    unsettled = dict.fromkeys(range(len(draft.members)))
+    while unsettled:
+        most = max(loads[number] for number in unsettled)
+        if most - min(loads[number] for number in unsettled) < 2:
+            return
+        givers = [number for number in unsettled if loads[number] == most]
+        has_two_less = {number for number in unsettled if loads[number] <= most - 2}
+        taker, reached = handing_on.search(givers, has_two_less.__contains__, among=unsettled)
+        if taker is not None:
+            handing_on.hand_on(taker, reached)
+        else:
+            for number in reached:
+                del unsettled[number]
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._unsettled = dict.fromkeys(range(len(draft.members)))
-        self._owned: list[dict[UUID, list[int]]] = [{} for _ in draft.members]
-        for topic in draft.topics.values():
-            for owner, partitions in partitions_by_owner(draft, topic).items():
-                self._owned[owner][topic.topic_id] = partitions
 
-    def balance(self) -> None:
-        loads = self._draft.loads
-        while self._unsettled:
-            most = max(loads[number] for number in self._unsettled)
-            if most - min(loads[number] for number in self._unsettled) < 2:
-                return
-            self._search([number for number in self._unsettled if loads[number] == most], most)
+def give_back(draft: Draft) -> None:
+    """Returns what moved though it need not have."""
+    handing_on = HandingOn(draft, only_new=True)
+    for topic_id, owners in draft.owners.items():
+        for partition, previous_owner in enumerate(draft.previous_owners[topic_id]):
+            if previous_owner not in (NOBODY, owners[partition]):
+                give_back_one(draft, handing_on, topic_id, partition)
 
-    def _search(self, sources: list[int], most: int) -> None:
-        """Breadth first, as the shortest path moves least."""
-        reached: dict[int, tuple[int, UUID] | None] = dict.fromkeys(sources)
-        seen_topics: set[UUID] = set()
-        queue = deque(sources)
-        while queue:
-            giver = queue.popleft()
-            for topic_id in self._owned[giver]:
-                if topic_id in seen_topics:
-                    continue
-                seen_topics.add(topic_id)
-                for taker in self._draft.subscribers[topic_id]:
-                    if taker in reached or taker not in self._unsettled:
-                        continue
-                    reached[taker] = (giver, topic_id)
-                    if self._draft.loads[taker] < most - 1:
-                        self._hand_on(reached, taker)
-                        return
-                    queue.append(taker)
-        for number in reached:
-            del self._unsettled[number]
 
-    def _hand_on(self, reached: dict[int, tuple[int, UUID] | None], taker: int) -> None:
-        step = reached[taker]
-        while step is not None:
-            giver, topic_id = step
-            partitions = self._owned[giver][topic_id]
-            partition = partitions.pop()
-            if not partitions:
-                del self._owned[giver][topic_id]
-            self._draft.give(topic_id, partition, taker)
-            self._owned[taker].setdefault(topic_id, []).append(partition)
-            taker, step = giver, reached[giver]
+def give_back_one(draft: Draft, handing_on: HandingOn, topic_id: UUID, partition: int) -> None:
+    """Balance stays where the previous owner has one less than the owner now, or hands on something new, in exchange,
+    to one who has: or to the owner now.
+    """
+    loads = draft.loads
+    owner = draft.owners[topic_id][partition]
+    previous_owner = draft.previous_owners[topic_id][partition]
+    taker, reached = handing_on.search(
+        [previous_owner], lambda number: number == owner or loads[number] == loads[owner] - 1
+    )
+    if taker is not None:
+        handing_on.give(owner, topic_id, partition, previous_owner)
+        handing_on.hand_on(taker, reached)

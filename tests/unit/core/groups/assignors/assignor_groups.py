@@ -1,0 +1,167 @@
+"""Groups for the tests of assignors: made by hand, drawn by Hypothesis, and what can be said of an assignment."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from ottla.core.groups.assignors import GroupAssignment, GroupSpec, MemberSpec
+from ottla.core.groups.topics import TopicInfo
+
+RACKS = ("a", "b", "c")
+
+Topics = Mapping[UUID, TopicInfo]
+
+
+def topic_id(number: int) -> UUID:
+    return UUID(int=number)
+
+
+def topics_of(*partition_counts: int, racks: Sequence[Sequence[str]] = ()) -> dict[UUID, TopicInfo]:
+    """Topics numbered from 1; `racks` are those of each partition, the same in every topic."""
+    return {
+        topic_id(number): TopicInfo(
+            topic_id(number),
+            f"topic-{number:03}",
+            count,
+            tuple(frozenset(of_partition) for of_partition in racks),
+        )
+        for number, count in enumerate(partition_counts, 1)
+    }
+
+
+def member(
+    member_id: str,
+    subscribed: Iterable[int],
+    assigned: Mapping[int, Iterable[int]] | None = None,
+    *,
+    instance_id: str | None = None,
+    rack_id: str | None = None,
+) -> MemberSpec:
+    return MemberSpec(
+        member_id,
+        instance_id,
+        rack_id,
+        frozenset(topic_id(number) for number in subscribed),
+        {topic_id(number): frozenset(partitions) for number, partitions in (assigned or {}).items()},
+    )
+
+
+def group_of(*members: MemberSpec) -> GroupSpec:
+    is_homogeneous = len({member.topic_ids for member in members}) <= 1
+    return GroupSpec({member.member_id: member for member in members}, is_homogeneous)
+
+
+def readable(assignment: GroupAssignment) -> dict[str, dict[int, list[int]]]:
+    return {
+        member_id: {topic.int: sorted(partitions) for topic, partitions in sorted(has.items())}
+        for member_id, has in assignment.items()
+    }
+
+
+def after(group: GroupSpec, assignment: GroupAssignment) -> GroupSpec:
+    """The group, with the assignment as what its members have."""
+    members = [has._replace(assigned=assignment[has.member_id]) for has in group.members.values()]
+    return GroupSpec({member.member_id: member for member in members}, group.is_homogeneous)
+
+
+def loads(assignment: GroupAssignment) -> list[int]:
+    return [sum(map(len, has.values())) for has in assignment.values()]
+
+
+def owners(assignment: GroupAssignment) -> dict[tuple[UUID, int], str]:
+    """The owner of each partition; fails where there are two."""
+    found: dict[tuple[UUID, int], str] = {}
+    for member_id, has in assignment.items():
+        for topic, partitions in has.items():
+            assert partitions, "a topic of which a member has nothing is left out"
+            for partition in partitions:
+                assert (topic, partition) not in found
+                found[topic, partition] = member_id
+    return found
+
+
+def keepable(group: GroupSpec, topics: Topics) -> dict[tuple[UUID, int], str]:
+    """Who has what now, of what is there and subscribed to."""
+    return {
+        (topic, partition): member.member_id
+        for member in group.members.values()
+        for topic, partitions in member.assigned.items()
+        for partition in partitions
+        if topic in member.topic_ids and topic in topics and partition < topics[topic].num_partitions
+    }
+
+
+def moves(group: GroupSpec, topics: Topics, assignment: GroupAssignment) -> int:
+    """How many partitions somebody loses who stays and may keep them."""
+    now = owners(assignment)
+    return sum(now[partition] != owner for partition, owner in keepable(group, topics).items())
+
+
+def in_rack_count(group: GroupSpec, topics: Topics, assignment: GroupAssignment) -> int:
+    return sum(
+        bool(topics[topic].racks) and group.members[owner].rack_id in topics[topic].racks[partition]
+        for (topic, partition), owner in owners(assignment).items()
+    )
+
+
+def check_complete(group: GroupSpec, topics: Topics, assignment: GroupAssignment) -> None:
+    """Every partition of a subscribed topic that is there has one owner, which is subscribed to it."""
+    assert set(assignment) == set(group.members)
+    subscribed = {topic for member in group.members.values() for topic in member.topic_ids}
+    owned = owners(assignment)
+    assert set(owned) == {
+        (topic, partition)
+        for topic in subscribed & topics.keys()
+        for partition in range(topics[topic].num_partitions)
+    }
+    assert all(topic in group.members[owner].topic_ids for (topic, _), owner in owned.items())
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, racks: bool) -> dict[UUID, TopicInfo]:
+    found = {}
+    for number in range(1, draw(st.integers(1, 5)) + 1):
+        count = draw(st.integers(1, 9))
+        of_partition = st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2)
+        told = tuple(draw(of_partition) for _ in range(count)) if racks else ()
+        found[topic_id(number)] = TopicInfo(topic_id(number), f"topic-{number:03}", count, told)
+    return found
+
+
+@st.composite
+def groups(
+    draw: st.DrawFn, topics: Topics, *, is_homogeneous: bool | None = None, racks: bool = False
+) -> GroupSpec:
+    """Members with any subscriptions, that have now any partitions at all: balanced or not, subscribed or not."""
+    subscriptions = st.frozensets(st.sampled_from([*topics, topic_id(99)]))  # 99 is not there
+    if is_homogeneous is None:
+        is_homogeneous = draw(st.booleans())
+    common = draw(subscriptions)
+    count = draw(st.integers(1, 7))
+    has: list[dict[UUID, set[int]]] = [{} for _ in range(count)]
+    for topic in topics.values():
+        # Up to two partitions more than there are: a topic can be made anew with fewer.
+        for partition in range(topic.num_partitions + 2):
+            owner = draw(st.integers(-2, count - 1))
+            if owner >= 0:
+                has[owner].setdefault(topic.topic_id, set()).add(partition)
+    members = {}
+    for number in range(count):
+        member_id = f"member-{draw(st.integers(0, 9))}-{number}"
+        members[member_id] = MemberSpec(
+            member_id,
+            draw(st.sampled_from([None, f"instance-{number}"])),
+            draw(st.sampled_from([None, *RACKS])) if racks else None,
+            common if is_homogeneous else draw(subscriptions),
+            {topic: frozenset(partitions) for topic, partitions in has[number].items()},
+        )
+    return GroupSpec(members, len({member.topic_ids for member in members.values()}) <= 1)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, *, is_homogeneous: bool | None = None, racks: bool = False
+) -> tuple[GroupSpec, dict[UUID, TopicInfo]]:
+    topics = draw(clusters(racks=racks))
+    return draw(groups(topics, is_homogeneous=is_homogeneous, racks=racks)), topics
