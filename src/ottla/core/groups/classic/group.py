@@ -4,12 +4,11 @@ What happens to it is decided in the modules beside this one. What must survive 
 was when it last became stable or empty. A rebalance that a restart interrupts is begun anew by the members.
 """
 
-from collections.abc import Collection
-
 from kio.static.primitive import i32, i64
 
-from ottla.core.coordination import Waiter
-from ottla.core.groups.classic.member import ClassicMember, Protocols, distinct_protocols
+from ottla.core.groups.classic.member import ClassicMember, Protocols
+from ottla.core.groups.classic.membership import Membership
+from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.states import VALID_PREVIOUS_STATES, ClassicGroupState
 from ottla.core.groups.commands import (
     Client,
@@ -34,29 +33,20 @@ STABLE = ClassicGroupState.STABLE
 DEAD = ClassicGroupState.DEAD
 
 
-class ClassicGroup:
+class ClassicGroup(Membership):
     """As made here it is a simple group: nobody has joined it, it only holds offsets that others committed."""
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.state = EMPTY
         self.previous_state = DEAD
         self.state_timestamp_ms: int | None = None
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation_id = 0
-        self.leader_id: str | None = None
-        self.members: dict[str, ClassicMember] = {}
-        self.static_members: dict[str, str] = {}  # KIP-345: member ids by group instance id
-        self.pending_members: dict[str, None] = {}  # KIP-394: were given an id, have not joined with it yet
-        self.pending_sync: dict[
-            str, None
-        ] = {}  # have joined this generation, have not asked for their assignment
-        self.num_awaiting_join = 0
         self.has_new_member = False  # since the initial rebalance was last delayed
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.written: GroupMetadataValue | None = None
-        self._supporters: dict[str, int] = {}  # how many members support a protocol
 
     # -- records
 
@@ -80,8 +70,7 @@ class ClassicGroup:
                     session_timeout_ms=member.session_timeout,
                     protocols=((value.protocol or "", member.subscription),),
                     assignment=member.assignment,
-                ),
-                value.protocol_type,
+                )
             )
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
@@ -141,110 +130,12 @@ class ClassicGroup:
     def is_in_initial_rebalance(self) -> bool:
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
-    @property
-    def has_everyone_joined(self) -> bool:
-        return self.num_awaiting_join == len(self.members) and not self.pending_members
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
     def start_generation(self, now_ms: int) -> None:
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.learn_subscribed_topics()
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
         self.pending_sync.clear()
-
-    # -- members
-
-    def add(self, member: ClassicMember, protocol_type: str) -> None:
-        if member.group_instance_id is not None:
-            self.static_members[member.group_instance_id] = member.member_id
-        if not self.members:
-            self.protocol_type = protocol_type
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self._count_protocols(member.protocols, 1)
-        self.pending_members.pop(member.member_id, None)
-
-    def remove(self, member_id: str, decision: GroupDecision) -> None:
-        """Whether it is a member, or only has been given an id. What it waits for is answered: it is unknown now."""
-        member = self.members.get(member_id)
-        if member is not None:
-            self.answer_join(member, JoinGroupResponse(ErrorCode.unknown_member_id, ""), decision)
-            self.answer_sync(member, unknown_member(self.group_id, member_id), decision)
-            member.end_session(decision)
-            del self.members[member_id]
-            self._count_protocols(member.protocols, -1)
-            if member.group_instance_id is not None:
-                del self.static_members[member.group_instance_id]
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        self.pending_members.pop(member_id, None)
-        self.pending_sync.pop(member_id, None)
-
-    def update(
-        self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
-    ) -> None:
-        self._count_protocols(member.protocols, -1)
-        member.protocols = distinct_protocols(protocols)
-        self._count_protocols(member.protocols, 1)
-        member.session_timeout_ms = session_timeout_ms
-        member.rebalance_timeout_ms = (
-            rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms
-        )
-
-    def replace_static_member(
-        self, old: ClassicMember, new_id: str, decision: GroupDecision
-    ) -> ClassicMember:
-        """KIP-345: the instance has restarted. Who still speaks under the old member id is fenced."""
-        fenced = JoinGroupResponse(ErrorCode.fenced_instance_id, old.member_id)
-        self.answer_join(old, fenced, decision)
-        self.answer_sync(old, fenced_instance(self.group_id, old.group_instance_id, old.member_id), decision)
-        old.end_session(decision)
-        new = ClassicMember(
-            self.group_id,
-            new_id,
-            client=old.client,
-            group_instance_id=old.group_instance_id,
-            rebalance_timeout_ms=old.rebalance_timeout_ms,
-            session_timeout_ms=old.session_timeout_ms,
-            protocols=old.protocols,
-            assignment=old.assignment,
-        )
-        del self.members[old.member_id]
-        self.members[new_id] = new
-        if old.group_instance_id is not None:
-            self.static_members[old.group_instance_id] = new_id
-        if self.leader_id == old.member_id:
-            self.leader_id = new_id
-        if old.member_id in self.pending_sync:
-            del self.pending_sync[old.member_id]
-            self.pending_sync[new_id] = None
-        return new
-
-    def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it has rejoined, else takes the first member that has. False: nobody has."""
-        if self.leader_id is not None and self.members[self.leader_id].awaiting_join is not None:
-            return True
-        joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
-        self.leader_id = joined or self.leader_id
-        return joined is not None
-
-    def check_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member has taken the instance over."""
-        if group_instance_id is not None:
-            current_id = self.static_members.get(group_instance_id)
-            if current_id is None:
-                raise unknown_member(self.group_id, member_id)
-            if current_id != member_id:
-                raise fenced_instance(self.group_id, group_instance_id, member_id)
-        member = self.members.get(member_id)
-        if member is None:
-            raise unknown_member(self.group_id, member_id)
-        return member
 
     # -- protocols
 
@@ -254,22 +145,7 @@ class ClassicGroup:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        return any(self._supporters.get(name, 0) == len(self.members) for name, _ in protocols)
-
-    def select_protocol(self) -> str:
-        """Each member votes for the protocol that it likes most among those that all support."""
-        candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            name = member.vote(candidates)
-            votes[name] = votes.get(name, 0) + 1
-        return max(votes, key=votes.__getitem__)
-
-    def _count_protocols(self, protocols: Protocols, difference: int) -> None:
-        for name, _ in protocols:
-            self._supporters[name] = self._supporters.get(name, 0) + difference
-            if not self._supporters[name]:
-                del self._supporters[name]
+        return self.share_protocol(protocols)
 
     @property
     def is_of_consumers(self) -> bool:
@@ -289,32 +165,6 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(subscribed)
 
     # -- answers
-
-    def await_join(self, member: ClassicMember, waiter: Waiter, decision: GroupDecision) -> None:
-        """A JoinGroup that was waiting already has been given up by its sender, who asks again."""
-        given_up = f"Member {member.member_id} of group {self.group_id} has sent another JoinGroup: this one is void."
-        self.answer_join(member, KafkaError(ErrorCode.rebalance_in_progress, given_up), decision)
-        member.awaiting_join = waiter
-        self.num_awaiting_join += 1
-
-    def answer_join(
-        self, member: ClassicMember, response: JoinGroupResponse | KafkaError, decision: GroupDecision
-    ) -> None:
-        if member.awaiting_join is not None:
-            decision.reply(member.awaiting_join, response)
-            member.awaiting_join = None
-            self.num_awaiting_join -= 1
-
-    def await_sync(self, member: ClassicMember, waiter: Waiter, decision: GroupDecision) -> None:
-        self.answer_sync(member, rebalance_in_progress(self.group_id), decision)
-        member.awaiting_sync = waiter
-
-    def answer_sync(
-        self, member: ClassicMember, response: SyncGroupResponse | KafkaError, decision: GroupDecision
-    ) -> None:
-        if member.awaiting_sync is not None:
-            decision.reply(member.awaiting_sync, response)
-            member.awaiting_sync = None
 
     def joined(self, member_id: str, with_members: bool) -> JoinGroupResponse:
         """The current generation, as a member is told it; the leader gets the members, to assign to them."""
@@ -419,16 +269,8 @@ class ClassicGroup:
     # -- invariants
 
     def validate(self) -> None:
+        self.validate_members()
         members = self.members.values()
-        assert self.num_awaiting_join == sum(m.awaiting_join is not None for m in members)
-        assert not self.members.keys() & self.pending_members.keys(), "a member is pending as well"
-        assert self.pending_sync.keys() <= self.members.keys(), "who is not a member is to sync"
-        static = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
-        assert static == self.static_members, f"{static} != {self.static_members}"
-        assert (self.leader_id in self.members) == bool(self.members), f"leader {self.leader_id} is no member"
-        assert self._supporters == _count_names(members), "the votes are miscounted"
-        if self.members:
-            assert self.select_protocol(), "the members have no protocol in common"
         if self.state is EMPTY:
             assert not self.members, "an empty group has members"
         if self.state in (COMPLETING_REBALANCE, STABLE):
@@ -441,30 +283,3 @@ class ClassicGroup:
             assert self.snapshot() == self.written, (
                 f"{self.snapshot()} is not what was written: {self.written}"
             )
-
-
-def _count_names(members: Collection[ClassicMember]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for member in members:
-        for name, _ in member.protocols:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
-def unknown_member(group_id: str, member_id: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.unknown_member_id,
-        f"Group {group_id} has no member {member_id!r}: join it anew, without a member id.",
-    )
-
-
-def fenced_instance(group_id: str, group_instance_id: str | None, member_id: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.fenced_instance_id,
-        f"Group instance {group_instance_id} of group {group_id} has another member id than {member_id!r} by now: "
-        "two consumers have the same group.instance.id, stop one of them.",
-    )
-
-
-def rebalance_in_progress(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.rebalance_in_progress, f"Group {group_id} rebalances: rejoin it.")

@@ -7,10 +7,10 @@ from ottla.core.groups.classic.group import (
     PREPARING_REBALANCE,
     STABLE,
     ClassicGroup,
-    unknown_member,
 )
 from ottla.core.groups.classic.member import ClassicMember, distinct_protocols
 from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.classic.refusals import unknown_member
 from ottla.core.groups.classic.timers import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessionExpired, session_key
 from ottla.core.groups.commands import JoinGroup, JoinGroupResponse
 from ottla.core.groups.group import GroupDecision
@@ -123,7 +123,9 @@ class Joining:
         )
         member.is_new = True
         group.has_new_member = group.has_new_member or group.is_in_initial_rebalance
-        group.add(member, command.protocol_type)
+        if not group.members:
+            group.protocol_type = command.protocol_type
+        group.add(member)
         group.await_join(member, waiter, decision)
         member.restart_session(decision, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalancing.begin_or_proceed(group, decision, now_ms)

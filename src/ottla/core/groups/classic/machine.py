@@ -12,11 +12,10 @@ from ottla.core.groups.classic.group import (
     DEAD,
     STABLE,
     ClassicGroup,
-    rebalance_in_progress,
-    unknown_member,
 )
 from ottla.core.groups.classic.join import Joining
 from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.sync import sync
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,

@@ -50,9 +50,7 @@ class ClassicMember:
         self.member_id = member_id
         self.client = client
         self.group_instance_id = group_instance_id
-        self.session_timeout_ms = session_timeout_ms
-        # JoinGroup v0 knows no rebalance timeout.
-        self.rebalance_timeout_ms = session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
+        self.set_timeouts(rebalance_timeout_ms, session_timeout_ms)
         self.protocols = distinct_protocols(protocols)
         self.assignment = assignment
         self.is_new = False  # has not been answered yet, and so cannot send heartbeats
@@ -60,6 +58,11 @@ class ClassicMember:
         self.awaiting_sync: Waiter = None
         self._session_key = session_key(group_id, member_id)
         self._session_expired = MemberSessionExpired(group_id, member_id)
+
+    def set_timeouts(self, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """JoinGroup v0 knows no rebalance timeout."""
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
 
     def metadata(self, protocol_name: str) -> bytes:
         for name, metadata in self.protocols:

@@ -5,9 +5,9 @@ from ottla.core.groups.classic.group import (
     EMPTY,
     PREPARING_REBALANCE,
     ClassicGroup,
-    rebalance_in_progress,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
+from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,
     RebalanceTimedOut,

@@ -6,9 +6,9 @@ from ottla.core.groups.classic.group import (
     PREPARING_REBALANCE,
     STABLE,
     ClassicGroup,
-    rebalance_in_progress,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
+from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import sync_key
 from ottla.core.groups.commands import SyncGroup
 from ottla.core.groups.group import GroupDecision
