@@ -5,7 +5,7 @@ import sys
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, perf, topics
+from ottla.cli import configs, groups, perf, topics
 from ottla.cli.consume import consume
 from ottla.cli.dump_log import dump_log
 from ottla.cli.options import AsJson
@@ -34,6 +34,7 @@ app.command(
 )(lambda: None)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(groups.app, name="groups")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(perf.app, name="perf")

@@ -1,0 +1,197 @@
+"""Groups of a cluster: list, describe, delete."""
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException
+
+from ottla.admin.cluster import Cluster, ClusterError
+from ottla.admin.group_offsets import committed_offsets, offsets_at, partition_leaders
+from ottla.admin.position import LATEST
+from ottla.model.ids import TopicPartition
+
+DEAD = "Dead"
+STATES = {
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.DEAD: DEAD,
+    # librdkafka has no name for Assigning and Reconciling (KIP-848). A broker that assigns within the heartbeat is
+    # never seen in the first.
+    ConsumerGroupState.UNKNOWN: "Reconciling",
+}
+TYPES = {
+    ConsumerGroupType.CLASSIC: "classic",
+    ConsumerGroupType.CONSUMER: "consumer",
+    # What a broker says that is older than KIP-848 and knows one type only.
+    ConsumerGroupType.UNKNOWN: "classic",
+}
+_REFUSALS = {
+    KafkaError.GROUP_ID_NOT_FOUND: "there is no such group. See: ottla groups list",
+    KafkaError.NON_EMPTY_GROUP: "it has members. Stop its consumers first. See: ottla groups members",
+}
+
+
+class GroupLine(NamedTuple):
+    group: str
+    type: str
+    state: str
+    members: int
+
+
+class MemberLine(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: list[TopicPartition]
+    # What the coordinator moves the member to; classic groups have none.
+    target: list[TopicPartition] | None
+
+
+class OffsetLine(NamedTuple):
+    topic: str
+    partition: int
+    # None: nothing committed, or a partition that is gone or has no leader.
+    committed: int | None
+    log_end: int | None
+    lag: int | None
+    # The member that has the partition; None where nobody has.
+    owner: str | None
+    client_id: str | None
+    host: str | None
+
+
+class Coordinator(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.host}:{self.port})"
+
+
+class GroupDescription(NamedTuple):
+    group: str
+    type: str
+    state: str
+    coordinator: Coordinator
+    assignor: str
+    members: list[MemberLine]
+
+
+def list_groups(
+    cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
+) -> list[GroupLine]:
+    """Sorted by name; only those in one of `states` and of one of `types`, where these are given."""
+    listing: Any = cluster.result(cluster.admin.list_consumer_groups(), "Groups cannot be listed")
+    if listing.errors:
+        raise cluster.error("Some brokers did not list their groups", listing.errors[0].args[0])
+    chosen = [
+        item.group_id
+        for item in listing.valid
+        if (not states or STATES[item.state] in states) and (not types or TYPES[item.type] in types)
+    ]
+    found = _describe(cluster, sorted(chosen))
+    return [GroupLine(g.group, g.type, g.state, len(g.members)) for g in found.values()]
+
+
+def describe_groups(cluster: Cluster, names: Sequence[str]) -> list[GroupDescription]:
+    """Raises ClusterError where one of them does not exist."""
+    found = _describe(cluster, names)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ClusterError(f"Group {missing[0]}: {_REFUSALS[KafkaError.GROUP_ID_NOT_FOUND]}")
+    return list(found.values())
+
+
+def find_group(cluster: Cluster, name: str) -> GroupDescription | None:
+    return _describe(cluster, [name]).get(name)
+
+
+def group_lag(cluster: Cluster, group: GroupDescription) -> list[OffsetLine]:
+    """Each partition that is committed or assigned, sorted."""
+    committed = committed_offsets(cluster, group.group)
+    owners = {partition: member for member in group.members for partition in member.assignment}
+    partitions = sorted(committed.keys() | owners.keys())
+    leaders = partition_leaders(cluster) if partitions else {}
+    ends = offsets_at(cluster, [p for p in partitions if leaders.get(p, -1) >= 0], LATEST)
+    return [_offset_line(p, committed.get(p), ends.get(p), owners.get(p)) for p in partitions]
+
+
+def delete_group(cluster: Cluster, name: str) -> None:
+    (future,) = cluster.admin.delete_consumer_groups([name]).values()
+    what = f"Group {name} was not deleted"
+    try:
+        cluster.result(future, what)
+    except ClusterError:
+        if (code := _code(future)) in _REFUSALS:
+            raise ClusterError(f"{what}: {_REFUSALS[code]}") from None
+        raise
+
+
+def _offset_line(
+    partition: TopicPartition, committed: int | None, log_end: int | None, owner: MemberLine | None
+) -> OffsetLine:
+    return OffsetLine(
+        partition.topic,
+        partition.partition,
+        committed,
+        log_end,
+        None if committed is None or log_end is None else log_end - committed,
+        owner and owner.member_id,
+        owner and owner.client_id,
+        owner and owner.host,
+    )
+
+
+def _describe(cluster: Cluster, names: Sequence[str]) -> dict[str, GroupDescription]:
+    """Those that exist. Of others some brokers say that they are dead, and some that they were not found."""
+    if not names:
+        return {}
+    found = {}
+    for name, future in cluster.admin.describe_consumer_groups(list(dict.fromkeys(names))).items():
+        try:
+            group = cluster.result(future, f"Group {name}")
+        except ClusterError:
+            if _code(future) == KafkaError.GROUP_ID_NOT_FOUND:
+                continue
+            raise
+        if STATES[group.state] != DEAD:
+            found[name] = _description(group)
+    return found
+
+
+def _code(future: "Future[Any]") -> int | None:
+    """The code of the error that a call ended with."""
+    error = future.exception() if future.done() else None
+    return error.args[0].code() if isinstance(error, KafkaException) else None
+
+
+def _description(group: Any) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        TYPES[group.type],
+        STATES[group.state],
+        Coordinator(group.coordinator.id, group.coordinator.host, group.coordinator.port),
+        group.partition_assignor,
+        sorted(_member(member) for member in group.members),
+    )
+
+
+def _member(member: Any) -> MemberLine:
+    return MemberLine(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        # Java writes an address that has no name with a slash in front.
+        member.host.removeprefix("/"),
+        _partitions(member.assignment),
+        None if member.target_assignment is None else _partitions(member.target_assignment),
+    )
+
+
+def _partitions(assignment: Any) -> list[TopicPartition]:
+    return sorted(TopicPartition(item.topic, item.partition) for item in assignment.topic_partitions)

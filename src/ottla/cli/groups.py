@@ -1,0 +1,237 @@
+"""`ottla groups`: list, describe, members, offsets, reset-offsets, delete."""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from ottla.cli.output import print_error, print_json, print_table
+from ottla.cli.reset_offsets import reset_offsets, scopes
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.group_offsets import TopicScope
+    from ottla.admin.groups import GroupDescription, MemberLine, OffsetLine
+    from ottla.model.ids import TopicPartition
+
+app = typer.Typer(
+    help="Consumer groups: list, describe, show members and lag, reset offsets, delete.", no_args_is_help=True
+)
+app.command("reset-offsets")(reset_offsets)
+
+Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
+OFFSET_COLUMNS = ["TOPIC", ">PARTITION", ">COMMITTED", ">LOG END", ">LAG", "OWNER", "CLIENT ID", "HOST"]
+
+
+@app.command("list")
+def list_command(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state.")
+    ] = None,
+    type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only classic or consumer groups.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups with their type, state and number of members."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.groups import DEAD, STATES, TYPES, list_groups
+
+    states = _chosen("--state", state, [name for name in STATES.values() if name != DEAD])
+    types = _chosen("--type", type, TYPES.values())
+    lines = list_groups(Cluster(bootstrap), states=states, types=types)
+    if as_json:
+        print_json(*(line._asdict() for line in lines))
+    elif lines:
+        print_table(["GROUP", "TYPE", "STATE", ">MEMBERS"], lines)
+    else:
+        print("No groups." if not state and not type else "No such groups.", file=sys.stderr)
+
+
+def _chosen(option: str, given: list[str] | None, allowed: Iterable[str]) -> list[str]:
+    by_lower = {name.lower(): name for name in allowed}
+    for name in given or []:
+        if name.lower() not in by_lower:
+            raise typer.BadParameter(
+                f"{name!r} is not one of {', '.join(by_lower.values())}", param_hint=option
+            )
+    return [by_lower[name.lower()] for name in given or []]
+
+
+@app.command()
+def describe(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show state, coordinator, assignor and members, and each partition with its lag and its owner."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.groups import describe_groups, group_lag
+
+    cluster = Cluster(bootstrap)
+    for number, group in enumerate(describe_groups(cluster, groups)):
+        lines = group_lag(cluster, group)
+        if as_json:
+            members = [_member_json(member) for member in group.members]
+            partitions = [line._asdict() for line in lines]
+            coordinator = group.coordinator._asdict()
+            print_json(
+                group._asdict() | {"coordinator": coordinator, "members": members, "partitions": partitions}
+            )
+        else:
+            print("\n" if number else "", end="")
+            _print_group(group, lines)
+
+
+def _member_json(member: "MemberLine") -> dict[str, Any]:
+    target = None if member.target is None else [partition._asdict() for partition in member.target]
+    assignment = [partition._asdict() for partition in member.assignment]
+    return member._asdict() | {"assignment": assignment, "target": target}
+
+
+def _print_group(group: "GroupDescription", lines: list["OffsetLine"]) -> None:
+    print(f"{group.group}  ({group.type}, {group.state}, {_count(len(group.members), 'member')})")
+    print(f"coordinator {group.coordinator}" + (f", assignor {group.assignor}" if group.assignor else ""))
+    if lines:
+        lag = sum(line.lag for line in lines if line.lag is not None)
+        print(f"lag {lag} in {_count(len(lines), 'partition')}\n")
+        print_table(OFFSET_COLUMNS, [_cells(line) for line in lines])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _cells(line: Iterable[object]) -> list[object]:
+    """What is not known or not there is a dash, as in Kafka's tool."""
+    return ["-" if cell is None else cell for cell in line]
+
+
+@app.command()
+def members(
+    groups: Names,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also which partitions each has, and shall get.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show the members of groups."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.groups import describe_groups
+
+    described = describe_groups(Cluster(bootstrap), groups)
+    if as_json:
+        print_json(*({"group": g.group} | _member_json(member) for g in described for member in g.members))
+        return
+    for group in described:
+        if not group.members:
+            print(f"Group {group.group} has no members", file=sys.stderr)
+    if any(group.members for group in described):
+        columns = ["GROUP", "MEMBER", "INSTANCE", "CLIENT ID", "HOST", ">PARTITIONS"]
+        rows = [_member_cells(g.group, member, verbose) for g in described for member in g.members]
+        print_table([*columns, "ASSIGNMENT", "TARGET"] if verbose else columns, rows)
+
+
+def _member_cells(group: str, member: "MemberLine", verbose: bool) -> list[object]:
+    cells = [
+        group,
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.host,
+        len(member.assignment),
+    ]
+    if verbose:
+        cells += [_by_topic(member.assignment), None if member.target is None else _by_topic(member.target)]
+    return _cells(cells)
+
+
+def _by_topic(partitions: list["TopicPartition"]) -> str:
+    """orders:0,1 payments:3, in the way that --topic takes them."""
+    numbers: dict[str, list[str]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(str(number))
+    return " ".join(f"{topic}:{','.join(of_topic)}" for topic, of_topic in numbers.items())
+
+
+@app.command()
+def offsets(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show the committed offsets of groups and how far behind they are; members need not be there."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.groups import describe_groups, group_lag
+
+    cluster = Cluster(bootstrap)
+    described = describe_groups(cluster, groups)
+    lines = [(group.group, line) for group in described for line in group_lag(cluster, group)]
+    if as_json:
+        print_json(*({"group": group} | line._asdict() for group, line in lines))
+    elif lines:
+        print_table(["GROUP", *OFFSET_COLUMNS], [_cells((group, *line)) for group, line in lines])
+    else:
+        print("No committed offsets.", file=sys.stderr)
+
+
+@app.command()
+def delete(
+    groups: Names,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="NAME[:PARTITIONS]", help="Only the committed offsets of this topic."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups that have no members, or only their committed offsets of some topics."""
+    from ottla.admin.cluster import Cluster
+
+    wanted = scopes(topic)
+    cluster = Cluster(bootstrap)
+    if not yes and sys.stdin.isatty():
+        what = f"offsets of {', '.join(topic)} in" if topic else ""
+        typer.confirm(" ".join(f"Delete {what} {', '.join(groups)}?".split()), abort=True)
+    done = [
+        _delete_offsets(cluster, group, wanted, as_json) if wanted else _delete(cluster, group, as_json)
+        for group in groups
+    ]
+    if not all(done):
+        raise typer.Exit(1)
+
+
+def _delete(cluster: "Cluster", group: str, as_json: bool) -> bool:
+    """Whether it is deleted. A group that is refused does not keep the others from being deleted."""
+    from ottla.admin.cluster import ClusterError, UnreachableError
+    from ottla.admin.groups import delete_group
+
+    error = None
+    try:
+        delete_group(cluster, group)
+    except UnreachableError:
+        raise
+    except ClusterError as refused:
+        error = str(refused)
+    if as_json:
+        print_json({"group": group, "deleted": error is None, "error": error})
+    elif error is None:
+        print(f"Deleted group {group}")
+    else:
+        print_error(error)
+    return error is None
+
+
+def _delete_offsets(cluster: "Cluster", group: str, wanted: list["TopicScope"], as_json: bool) -> bool:
+    from ottla.admin.offset_delete import delete_offsets
+
+    lines = delete_offsets(cluster, group, wanted)
+    for line in lines:
+        if as_json:
+            print_json({"group": group, **line._asdict(), "deleted": line.error is None})
+        elif line.error is None:
+            print(f"Deleted the offset of group {group} for {line.topic}-{line.partition}")
+        else:
+            print_error(
+                f"Offset of group {group} for {line.topic}-{line.partition} was not deleted: {line.error}"
+            )
+    return all(line.error is None for line in lines)

@@ -1,0 +1,185 @@
+"""`ottla groups reset-offsets`: what its options mean, and the plan as a table or as CSV."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from ottla.cli.output import CommandError, print_json, print_table
+
+if TYPE_CHECKING:
+    from ottla.admin.group_offsets import TopicScope
+    from ottla.admin.reset_plan import PlannedReset, Target
+    from ottla.model.ids import TopicPartition
+
+T = TypeVar("T")
+
+
+def reset_offsets(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group; it may have no members.")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="A topic, or some partitions of it."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics of which the group has offsets.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To where they are now.")] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option("--shift-by", metavar="N", help="N records forward; back where N is negative."),
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T12:00:00.000Z."),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option("--by-duration", metavar="DURATION", help="To so long before now, e.g. P7D or PT1H30M."),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="To what a CSV file lists: topic,partition,offset."),
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without this, only show what would change.")
+    ] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Move the committed offsets of a group that has no members. A dry run, unless --execute is given."""
+    given = {
+        "--to-earliest": to_earliest or None,
+        "--to-latest": to_latest or None,
+        "--to-current": to_current or None,
+        "--to-offset": to_offset,
+        "--shift-by": shift_by,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+        "--from-file": from_file,
+    }
+    chosen = {option: value for option, value in given.items() if value is not None}
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"give exactly one of {', '.join(given)}")
+    if export and as_json:
+        raise typer.BadParameter("--export and --json exclude each other")
+    if (topic is not None) + all_topics + (from_file is not None) != 1:
+        raise typer.BadParameter(
+            "say which topics: --topic NAME (may be repeated), or --all-topics; --from-file lists its own"
+        )
+    wanted = scopes(topic)
+    ((option, value),) = chosen.items()
+    _run(
+        group,
+        _target(group, option, value),
+        wanted,
+        bootstrap,
+        execute=execute,
+        export=export,
+        as_json=as_json,
+    )
+
+
+def scopes(topics: list[str] | None) -> "list[TopicScope]":
+    """What --topic NAME[:PARTITIONS] means."""
+    from ottla.admin.group_offsets import parse_scope
+
+    return [_parsed("--topic", parse_scope, text) for text in topics or []]
+
+
+def _parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _target(group: str, option: str, value: object) -> "Target":
+    from ottla.admin import reset_plan
+    from ottla.admin.moments import parse_datetime_ms, parse_duration_ms
+
+    match option, value:
+        case "--to-earliest", _:
+            return reset_plan.ToEarliest()
+        case "--to-latest", _:
+            return reset_plan.ToLatest()
+        case "--to-current", _:
+            return reset_plan.ToCurrent()
+        case "--to-offset", int(offset):
+            return reset_plan.ToOffset(offset)
+        case "--shift-by", int(count):
+            return reset_plan.ShiftBy(count)
+        case "--to-datetime", str(text):
+            return reset_plan.ToTime(_parsed(option, parse_datetime_ms, text))
+        case "--by-duration", str(text):
+            return reset_plan.ToTime(int(time.time() * 1000) - _parsed(option, parse_duration_ms, text))
+        case _, Path() as file:
+            return reset_plan.ToGiven(_read(file, group))
+    raise AssertionError(option)
+
+
+def _read(file: Path, group: str) -> "dict[TopicPartition, int]":
+    from ottla.admin.offsets_csv import read_offsets
+
+    try:
+        return read_offsets(file.read_text(), group)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(f"{file}: {error}") from None
+
+
+def _run(
+    group: str,
+    target: "Target",
+    wanted: "list[TopicScope]",
+    bootstrap: str,
+    *,
+    execute: bool,
+    export: bool,
+    as_json: bool,
+) -> None:
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.moments import show_time
+    from ottla.admin.offsets_csv import write_offsets
+    from ottla.admin.reset_offsets import execute_reset, plan_group_reset
+    from ottla.admin.reset_plan import ToTime
+
+    cluster = Cluster(bootstrap)
+    plan = plan_group_reset(cluster, group, target, wanted)
+    for line in plan:
+        if line.note:
+            print(f"{line.topic_partition}: {line.note}", file=sys.stderr)
+    if execute:
+        execute_reset(cluster, group, plan)
+    if as_json:
+        print_json(*({"group": group} | line._asdict() | {"executed": execute} for line in plan))
+        return
+    if export:
+        sys.stdout.write(write_offsets(plan))
+    else:
+        _print_plan(plan)
+    if isinstance(target, ToTime):
+        print(f"These are the offsets at {show_time(target.time_ms)}.", file=sys.stderr)
+    if not execute:
+        print(f"Nothing was changed for group {group}; --execute does it.", file=sys.stderr)
+
+
+def _print_plan(plan: "list[PlannedReset]") -> None:
+    rows = [
+        (line.topic, line.partition, "-" if line.committed is None else line.committed, line.new_offset)
+        for line in plan
+    ]
+    print_table(["TOPIC", ">PARTITION", ">COMMITTED", ">NEW OFFSET"], rows)
