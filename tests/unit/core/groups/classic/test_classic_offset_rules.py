@@ -1,4 +1,4 @@
-"""What a classic group says to commits, deletions and expiry of offsets (seed 000, the commit race; KIP-211, KIP-496)."""
+"""What a classic group says to commits, deletions and expiry of offsets (seed 000; KIP-211, KIP-496)."""
 
 from typing import Any
 
@@ -174,7 +174,7 @@ def test_offsets_of_a_simple_group_expire_from_their_commit() -> None:
 
 def test_only_an_empty_group_can_be_deleted(shell: Shell) -> None:
     shell.stable_group("a")
-    with pytest.raises(KafkaError, match="NON_EMPTY_GROUP.*orders has 1 members"):
+    with pytest.raises(KafkaError, match=r"NON_EMPTY_GROUP.*orders has 1 members"):
         shell.group().check_delete()
     shell.leave("a")
     shell.group().check_delete()

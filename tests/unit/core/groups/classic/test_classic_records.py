@@ -174,5 +174,5 @@ def test_a_group_that_rebalances_is_described_without_metadata(shell: Shell) -> 
 
 
 def test_a_group_that_is_not_there_cannot_be_described(shell: Shell) -> None:
-    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND.*no classic group nobody"):
+    with pytest.raises(KafkaError, match=r"GROUP_ID_NOT_FOUND.*no classic group nobody"):
         shell.ask(DescribeGroup(group_id="nobody"))
