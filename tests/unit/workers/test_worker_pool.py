@@ -1,0 +1,361 @@
+"""The pool with threads, around a consumer that does what the test says."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.unit.workers.fake_consumer import CONFIG, FakeConsumer, FakeProducer, running, the_only, wait_until
+
+from ottla.model.ids import TopicPartition
+from ottla.workers import (
+    ConsumerError,
+    DeadLetterError,
+    HandlerError,
+    Record,
+    Retry,
+    WorkerPool,
+)
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NO_RETRY = Retry(attempts=1)
+
+
+class Gate:
+    """A handler whose records wait until the test lets them through."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self._open: dict[int, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, record: Record) -> None:
+        self.begun.append(record.offset)
+        assert self._event(record.offset).wait(20)
+        self.ended.append(record.offset)
+
+    def let(self, *offsets: int) -> None:
+        for offset in offsets:
+            self._event(offset).set()
+
+    def _event(self, offset: int) -> threading.Event:
+        with self._lock:
+            return self._open.setdefault(offset, threading.Event())
+
+
+class Unhurried:
+    """A handler that takes its time."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+
+    def __call__(self, record: Record) -> None:
+        self.begun.append(record.offset)
+        time.sleep(0.01)
+        self.ended.append(record.offset)
+
+
+def pool_of(handler: Callable[[Record], object], **options: Any) -> WorkerPool:
+    options = {"workers": 4, "order": "none", "commit_interval_s": 0.01, **options}
+    return WorkerPool(CONFIG, ["t"], handler, **options)
+
+
+def test_an_offset_is_committed_when_all_records_before_it_are_done(consumers: list[FakeConsumer]) -> None:
+    gate = Gate()
+    with running(pool_of(gate)):
+        consumer = the_only(consumers)
+        consumer.deliver(10, 11, 12)
+        wait_until(lambda: len(gate.begun) == 3)
+        gate.let(11, 12)
+        wait_until(lambda: len(gate.ended) == 2)
+        polls = consumer.polls
+        wait_until(lambda: consumer.polls > polls + 3)
+        assert consumer.commits == []
+        gate.let(10)
+        wait_until(lambda: consumer.last_committed() == {P0: 13})
+    assert consumer.is_closed
+
+
+def test_stopping_finishes_what_is_begun_commits_it_and_leaves_the_rest(
+    consumers: list[FakeConsumer],
+) -> None:
+    handler = Unhurried()
+    with running(pool_of(handler, workers=2, commit_interval_s=60)) as run:
+        consumer = the_only(consumers)
+        consumer.deliver(*range(500))
+        wait_until(lambda: handler.ended)
+        run.stop()
+    assert sorted(handler.ended) == sorted(handler.begun)
+    assert len(handler.begun) < 500
+    assert consumer.waited_commits == [{P0: max(handler.begun) + 1}]
+    assert run.error is None
+
+
+def test_revocation_waits_for_begun_records_and_commits_them_before_the_partition_goes(
+    consumers: list[FakeConsumer],
+) -> None:
+    gate = Gate()
+    with running(pool_of(gate, commit_interval_s=60)):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1)
+        consumer.deliver(7, partition=1)
+        wait_until(lambda: len(gate.begun) == 3)
+        consumer.revoke(0)
+        gate.let(0, 1)
+        wait_until(lambda: [p.partition for p in consumer.assigned] == [1])
+        assert consumer.waited_commits == [{P0: 2}]
+        gate.let(7)
+
+
+def test_revocation_waits_no_longer_than_the_drain_timeout(
+    consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    with running(pool_of(gate, drain_timeout_s=0.05)):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1)
+        wait_until(lambda: len(gate.begun) == 2)
+        gate.let(0)
+        wait_until(lambda: len(gate.ended) == 1)
+        consumer.revoke(0)
+        wait_until(lambda: [p.partition for p in consumer.assigned] == [1])
+        assert consumer.last_committed() == {P0: 1}
+        gate.let(1)
+    assert "records of t-0 are still with their handlers after 0.05 s" in caplog.text
+
+
+def test_partitions_that_are_lost_are_neither_waited_for_nor_committed(consumers: list[FakeConsumer]) -> None:
+    gate = Gate()
+    with running(pool_of(gate, commit_interval_s=60)):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1)
+        wait_until(lambda: len(gate.begun) == 2)
+        gate.let(0)
+        wait_until(lambda: len(gate.ended) == 1)
+        consumer.lose(0, 1)
+        wait_until(lambda: consumer.assigned == [])
+        gate.let(1)
+    assert consumer.commits == consumer.waited_commits == []
+
+
+def test_a_partition_that_comes_back_begins_with_its_committed_offset(consumers: list[FakeConsumer]) -> None:
+    handled: list[int] = []
+    with running(pool_of(lambda record: handled.append(record.offset))):
+        consumer = the_only(consumers)
+        consumer.deliver(5, 6)
+        wait_until(lambda: consumer.commits == [{P0: 7}])
+        consumer.lose(0, 1)
+        consumer.assign(0)
+        consumer.deliver(5, 6)
+        # The same offset is committed again: in between, another member may have committed another.
+        wait_until(lambda: consumer.commits == [{P0: 7}, {P0: 7}])
+    assert handled == [5, 6, 5, 6]
+
+
+def test_polling_goes_on_with_paused_partitions_while_handlers_are_slow(
+    consumers: list[FakeConsumer],
+) -> None:
+    gate = Gate()
+    with running(pool_of(gate, workers=2, in_flight_max=2)):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1)
+        wait_until(lambda: consumer.paused == {P0, P1})
+        polls = consumer.polls
+        wait_until(lambda: consumer.polls > polls + 2)
+        gate.let(0, 1)
+        wait_until(lambda: consumer.paused == set())
+        consumer.deliver(2)
+        gate.let(2)
+        wait_until(lambda: gate.ended[-1:] == [2])
+
+
+def test_a_paused_partition_is_resumed_before_it_goes(consumers: list[FakeConsumer]) -> None:
+    gate = Gate()
+    with running(pool_of(gate, workers=1, in_flight_max=1)):
+        consumer = the_only(consumers)
+        consumer.deliver(0)
+        wait_until(lambda: consumer.paused == {P0, P1})
+        gate.let(0)
+        consumer.revoke(0)
+        wait_until(lambda: [p.partition for p in consumer.assigned] == [1])
+        assert P0 not in consumer.paused
+
+
+def test_a_failed_record_is_tried_again_after_its_backoff_while_others_go_on(
+    consumers: list[FakeConsumer],
+) -> None:
+    attempts: list[tuple[int, float]] = []
+
+    def handle(record: Record) -> None:
+        attempts.append((record.offset, time.monotonic()))
+        if record.offset == 0 and len([at for offset, at in attempts if offset == 0]) < 3:
+            raise OSError("not yet")
+
+    with running(pool_of(handle, workers=1, retry=Retry(3, backoff_s=0.05))):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1, 2)
+        wait_until(lambda: consumer.commits[-1:] == [{P0: 3}])
+    assert [offset for offset, _ in attempts[:3]] == [0, 1, 2]
+    times = [at for offset, at in attempts if offset == 0]
+    assert times[1] - times[0] >= 0.05
+    assert times[2] - times[1] >= 0.1
+
+
+def test_a_record_of_the_same_key_waits_for_the_retry_of_the_one_before(
+    consumers: list[FakeConsumer],
+) -> None:
+    handled: list[int] = []
+
+    def handle(record: Record) -> None:
+        handled.append(record.offset)
+        if handled == [0]:
+            raise OSError("not yet")
+
+    with running(pool_of(handle, order="key", retry=Retry(2, backoff_s=0.05))):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1, key=b"k")
+        wait_until(lambda: consumer.commits[-1:] == [{P0: 2}])
+    assert handled == [0, 0, 1]
+
+
+def test_without_a_dead_letter_topic_the_last_failure_ends_the_pool_and_is_raised(
+    consumers: list[FakeConsumer],
+) -> None:
+    def handle(record: Record) -> None:
+        if record.offset == 1:
+            raise ValueError("no such customer")
+
+    with running(pool_of(handle, workers=1, retry=Retry(2, backoff_s=0.0))) as run:
+        the_only(consumers).deliver(0, 1, 2)
+        run.join()
+    assert isinstance(run.error, HandlerError)
+    assert isinstance(run.error.__cause__, ValueError)
+    assert (run.error.record.offset, run.error.attempts) == (1, 2)
+    for told in ("failed 2 times on record t-0@1", "ValueError: no such customer", "dead_letter_topic"):
+        assert told in str(run.error)
+    assert consumers[0].last_committed() == {P0: 1}, "what came before the record is committed, and no more"
+    assert consumers[0].is_closed
+
+
+def test_the_last_failure_puts_the_record_on_the_dead_letter_topic_with_its_origin_and_reason(
+    consumers: list[FakeConsumer], producers: list[FakeProducer]
+) -> None:
+    def handle(record: Record) -> None:
+        if record.offset == 1:
+            raise ValueError("no such customer")
+
+    with running(pool_of(handle, retry=Retry(2, backoff_s=0.0), dead_letter_topic="t.dead")):
+        consumer = the_only(consumers)
+        consumer.deliver(0, 1, 2, key=b"k")
+        wait_until(lambda: consumer.commits[-1:] == [{P0: 3}])
+    ((topic, value, key, headers),) = producers[0].sent
+    assert (topic, value, key) == ("t.dead", b"1", b"k")
+    assert dict(headers) == {
+        "dead-letter.topic": b"t",
+        "dead-letter.partition": b"0",
+        "dead-letter.offset": b"1",
+        "dead-letter.timestamp": b"1001",
+        "dead-letter.group": b"g",
+        "dead-letter.attempts": b"2",
+        "dead-letter.error.type": b"ValueError",
+        "dead-letter.error.text": b"no such customer",
+    }
+    assert producers[0].config["bootstrap.servers"] == "nowhere:1"
+    assert "group.id" not in producers[0].config
+
+
+def test_a_record_that_the_dead_letter_topic_refuses_is_not_committed(
+    consumers: list[FakeConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr("ottla.workers.dead_letters.Producer", lambda config: FakeProducer(config, refusal))
+
+    def handle(record: Record) -> None:
+        raise ValueError(record.offset)
+
+    with running(pool_of(handle, retry=NO_RETRY, dead_letter_topic="t.dead")) as run:
+        the_only(consumers).deliver(0)
+        run.join()
+    assert isinstance(run.error, DeadLetterError)
+    for told in ("Record t-0@0", "dead-letter topic t.dead", "authorization", "not committed"):
+        assert told in str(run.error)
+    assert consumers[0].commits == consumers[0].waited_commits == []
+
+
+def test_a_handler_that_exits_fails_its_record_and_does_not_end_its_worker_in_silence(
+    consumers: list[FakeConsumer],
+) -> None:
+    def handle(_: Record) -> None:
+        raise SystemExit(3)
+
+    with running(pool_of(handle, workers=1, retry=NO_RETRY)) as run:
+        the_only(consumers).deliver(0)
+        run.join()
+    assert isinstance(run.error, HandlerError)
+    assert "SystemExit: 3" in str(run.error)
+
+
+def test_what_is_committed_is_not_committed_again(consumers: list[FakeConsumer]) -> None:
+    with running(pool_of(lambda _: None)):
+        consumer = the_only(consumers)
+        consumer.deliver(0)
+        wait_until(lambda: consumer.acknowledged)
+        polls = consumer.polls
+        wait_until(lambda: consumer.polls > polls + 2)
+        commits = list(consumer.commits)
+        wait_until(lambda: consumer.polls > polls + 5)
+    assert consumer.commits == commits
+    assert consumer.waited_commits == []
+
+
+def test_a_commit_that_is_refused_is_told_and_repeated(
+    consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(pool_of(lambda _: None)):
+        consumer = the_only(consumers)
+        consumer.refuse_commits = True
+        consumer.deliver(0)
+        wait_until(lambda: "offset 1 of t-0 was not committed for group g" in caplog.text)
+        consumer.refuse_commits = False
+        wait_until(lambda: consumer.commits == [{P0: 1}])
+
+
+def test_an_error_that_will_not_pass_ends_the_pool(consumers: list[FakeConsumer]) -> None:
+    with running(pool_of(lambda _: None)) as run:
+        the_only(consumers).fail(KafkaError.GROUP_AUTHORIZATION_FAILED)
+        run.join()
+    assert isinstance(run.error, ConsumerError)
+    assert "A consumer of group g, topics t, cannot go on" in str(run.error)
+    assert consumers[0].is_closed
+
+
+def test_an_error_that_may_pass_is_told_and_reading_goes_on(
+    consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    handled: list[int] = []
+    with caplog.at_level(logging.WARNING), running(pool_of(lambda record: handled.append(record.offset))):
+        consumer = the_only(consumers)
+        consumer.fail(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        consumer.fail(KafkaError._PARTITION_EOF)
+        consumer.deliver(0)
+        wait_until(lambda: handled == [0])
+    assert "UNKNOWN_TOPIC_OR_PART" in caplog.text
+    assert "_PARTITION_EOF" not in caplog.text
+
+
+def test_a_handler_that_never_returns_does_not_keep_the_pool_from_stopping(
+    consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    with running(pool_of(gate, drain_timeout_s=0.05)) as run:
+        the_only(consumers).deliver(0)
+        wait_until(lambda: gate.begun == [0])
+        run.stop()
+        assert "a handler does not return" in caplog.text
+        gate.let(0)
+    assert consumers[0].waited_commits == []
