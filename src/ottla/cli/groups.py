@@ -1,8 +1,8 @@
 """`ottla groups`: list, describe, members, offsets, reset-offsets, delete."""
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.group_offsets import TopicScope
     from ottla.admin.groups import GroupDescription, MemberLine, OffsetLine
+    from ottla.admin.offset_delete import DeletedOffset
     from ottla.model.ids import TopicPartition
 
 app = typer.Typer(
@@ -171,6 +172,14 @@ def offsets(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
         print("No committed offsets.", file=sys.stderr)
 
 
+class Deletion(NamedTuple):
+    """What became of a group or of one of its offsets; `fields` name it in JSON."""
+
+    what: str
+    fields: Mapping[str, object]
+    error: str | None
+
+
 @app.command()
 def delete(
     groups: Names,
@@ -192,46 +201,37 @@ def delete(
     if not yes and sys.stdin.isatty():
         what = f"offsets of {', '.join(topic)} in" if topic else ""
         typer.confirm(" ".join(f"Delete {what} {', '.join(groups)}?".split()), abort=True)
-    done = [
-        _delete_offsets(cluster, group, wanted, as_json) if wanted else _delete(cluster, group, as_json)
-        for group in groups
-    ]
-    if not all(done):
+    results = [result for group in groups for result in _delete(cluster, group, wanted)]
+    for what, fields, error in results:
+        if as_json:
+            print_json({**fields, "deleted": error is None, "error": error})
+        elif error is None:
+            print(f"Deleted {what}")
+        else:
+            print_error(error)
+    if any(result.error for result in results):
         raise typer.Exit(1)
 
 
-def _delete(cluster: "Cluster", group: str, as_json: bool) -> bool:
-    """Whether it is deleted. A group that is refused does not keep the others from being deleted."""
+def _delete(cluster: "Cluster", group: str, wanted: list["TopicScope"]) -> list[Deletion]:
+    """A group that is refused does not keep the others from being deleted."""
     from ottla.admin.cluster import ClusterError, UnreachableError
     from ottla.admin.groups import delete_group
+    from ottla.admin.offset_delete import delete_offsets
 
-    error = None
+    what, fields = f"group {group}", {"group": group}
     try:
+        if wanted:
+            return [_offset_deletion(group, line) for line in delete_offsets(cluster, group, wanted)]
         delete_group(cluster, group)
     except UnreachableError:
         raise
     except ClusterError as refused:
-        error = str(refused)
-    if as_json:
-        print_json({"group": group, "deleted": error is None, "error": error})
-    elif error is None:
-        print(f"Deleted group {group}")
-    else:
-        print_error(error)
-    return error is None
+        return [Deletion(what, fields, str(refused))]
+    return [Deletion(what, fields, None)]
 
 
-def _delete_offsets(cluster: "Cluster", group: str, wanted: list["TopicScope"], as_json: bool) -> bool:
-    from ottla.admin.offset_delete import delete_offsets
-
-    lines = delete_offsets(cluster, group, wanted)
-    for line in lines:
-        if as_json:
-            print_json({"group": group, **line._asdict(), "deleted": line.error is None})
-        elif line.error is None:
-            print(f"Deleted the offset of group {group} for {line.topic}-{line.partition}")
-        else:
-            print_error(
-                f"Offset of group {group} for {line.topic}-{line.partition} was not deleted: {line.error}"
-            )
-    return all(line.error is None for line in lines)
+def _offset_deletion(group: str, line: "DeletedOffset") -> Deletion:
+    what = f"the offset of group {group} for {line.topic}-{line.partition}"
+    fields = {"group": group, "topic": line.topic, "partition": line.partition}
+    return Deletion(what, fields, line.error and f"Not deleted: {what}: {line.error}")
