@@ -5,7 +5,7 @@ nothing new writes nothing, and one which moves partitions need not repeat the s
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from uuid import UUID
 
@@ -59,8 +59,8 @@ class ConsumerGroupMember:
     member_epoch: int = JOIN_EPOCH
     previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    assigned: Assigned = NOTHING
-    pending_revocation: Assigned = NOTHING
+    assigned: Assigned = field(default_factory=dict)
+    pending_revocation: Assigned = field(default_factory=dict)
 
     @property
     def instance_id(self) -> str | None:
