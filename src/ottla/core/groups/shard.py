@@ -29,10 +29,14 @@ class GroupShard:
         self.consumer = ConsumerMachine(self.state)
         self.offsets = OffsetsMachine(self.state)
         self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
-        for machine in (self.classic, self.consumer, self.offsets):
-            for command, decide in machine.DECIDE.items():
+        for machine in self._machines():
+            decisions: dict[type[Command[Any]], Decide] = machine.DECIDE
+            for command, decide in decisions.items():
                 assert command not in self._routes, f"{command.__name__} has two machines"
                 self._routes[command] = (machine, decide)
+
+    def _machines(self) -> tuple[Any, ...]:
+        return (self.classic, self.consumer, self.offsets)
 
     def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> GroupDecision:
         decision = GroupDecision(self.replay)
@@ -53,7 +57,7 @@ class GroupShard:
 
     def loaded(self, now_ms: int) -> GroupDecision:
         decision = GroupDecision(self.replay)
-        for machine in (self.classic, self.consumer, self.offsets):
+        for machine in self._machines():
             machine.loaded(decision, now_ms)
         return decision
 
@@ -72,7 +76,7 @@ class GroupShard:
         }
 
     def validate(self) -> None:
-        for machine in (self.classic, self.consumer, self.offsets):
+        for machine in self._machines():
             machine.validate()
 
     def _list(self, command: ListGroups, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
