@@ -32,12 +32,12 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     offsets, refusals = _check_topics(broker.image, request)
 
     def answer(committed: tuple[PartitionError, ...] | KafkaError) -> Answer:
-        codes: Iterator[ErrorCode]
+        given: Iterator[ErrorCode]
         if isinstance(committed, KafkaError):
-            codes = repeat(committed.code)
+            given = repeat(committed.code)
         else:
-            given = iter(committed)
-            codes = (next(given).error_code if refusal is None else refusal for refusal in refusals)
+            given = iter([partition.error_code for partition in committed])
+        codes = (next(given) if refusal is None else refusal for refusal in refusals)
         return context.respond(encode_offset_commit_response(request.topics, codes, version))
 
     if not offsets:  # nothing for the group: whether it is there does not matter

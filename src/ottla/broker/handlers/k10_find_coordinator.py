@@ -67,7 +67,7 @@ async def handle(
                     host=node.host,
                     port=node.port,
                     error_code=ErrorCode.none,
-                    error_message=None,
+                    error_message="",
                 )
             )
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))
