@@ -1,0 +1,308 @@
+"""ConsumerGroupHeartbeat: who may speak, when, and what is answered (KIP-848)."""
+
+from typing import Any
+
+import pytest
+from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, refused, settle
+
+from ottla.core.groups.commands import Client, ConsumerGroupHeartbeat, TopicIdPartitions
+from ottla.core.groups.settings import GroupOverrides
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+JOIN: dict[str, Any] = {
+    "rebalance_timeout_ms": 60_000,
+    "subscribed_topic_names": ("orders",),
+    "topic_partitions": (),
+}
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups(Topics(orders=6, payments=3))
+
+
+def kinds(groups: Groups) -> list[type]:
+    return [type(key) for key, _ in groups.records]
+
+
+def test_a_member_joins_with_epoch_zero_and_is_told_its_assignment_at_once(groups: Groups) -> None:
+    response = groups.heartbeat("a", 0, **JOIN)
+    assert response.member_id == "a"
+    assert response.member_epoch > 0
+    assert response.heartbeat_interval_ms == 5000
+    assert response.assignment == (TopicIdPartitions(groups.topics.id("orders"), (0, 1, 2, 3, 4, 5)),)
+    assert groups.group().state == "Stable"
+
+
+def test_joining_writes_the_member_the_group_the_target_and_what_the_member_has_in_this_order(
+    groups: Groups,
+) -> None:
+    groups.heartbeat("a", 0, **JOIN)
+    assert kinds(groups) == [
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupCurrentMemberAssignmentKey,
+    ]
+
+
+def test_a_heartbeat_without_news_writes_nothing_and_tells_no_assignment(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    written = len(groups.records)
+    response = groups.heartbeat("a", member.epoch)
+    assert response.assignment is None
+    assert response.member_epoch == member.epoch
+    assert len(groups.records) == written
+
+
+def test_a_full_request_is_told_the_assignment_again(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    response = groups.heartbeat(
+        "a",
+        member.epoch,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=("orders",),
+        topic_partitions=member.told_owned(),
+    )
+    assert response.assignment == member.told_owned()
+
+
+def test_a_member_may_join_without_being_subscribed_to_anything(groups: Groups) -> None:
+    response = groups.heartbeat("a", 0, **{**JOIN, "subscribed_topic_names": ()})
+    assert response.member_epoch > 0
+    assert response.assignment == ()
+    assert groups.group().state == "Stable"
+
+
+def test_two_members_share_the_partitions_once_the_first_has_revoked(groups: Groups) -> None:
+    first = Member(groups, "a", "orders").join()
+    second = Member(groups, "b", "orders").join()
+    settle(groups, first, second)
+    assert first.partitions("orders") | second.partitions("orders") == set(range(6))
+    assert len(first.owned) == len(second.owned) == 3
+    assert first.epoch == second.epoch == groups.group().assignment_epoch
+
+
+def test_the_interval_of_heartbeats_is_that_of_the_group_where_it_has_its_own() -> None:
+    overrides = GroupOverrides(consumer_heartbeat_interval_ms=7000, consumer_session_timeout_ms=50_000)
+    groups = Groups(Topics(orders=1), overrides=lambda group_id: overrides)
+    assert Member(groups, "a", "orders").join().interval_ms == 7000
+    groups.advance(49_999)
+    assert "a" in groups.group().members
+    groups.advance(1)
+    assert groups.group().is_empty
+
+
+def test_an_unknown_group_is_made_only_by_a_member_that_joins(groups: Groups) -> None:
+    with refused(ErrorCode.group_id_not_found, GROUP):
+        groups.heartbeat("a", 5)
+    with refused(ErrorCode.group_id_not_found):
+        groups.heartbeat("a", -1)
+    assert groups.records == []
+
+
+def test_only_members_are_heard(groups: Groups) -> None:
+    Member(groups, "a", "orders").join()
+    with refused(ErrorCode.unknown_member_id, "stranger"):
+        groups.heartbeat("stranger", 1)
+    with refused(ErrorCode.unknown_member_id):
+        groups.heartbeat("stranger", -1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"member_id": " "}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"instance_id": ""}, "InstanceId can't be empty."),
+        ({"rack_id": " "}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"topic_partitions": None}, "TopicPartitions must be empty when (re-)joining."),
+        (
+            {"subscribed_topic_names": None},
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        ({"member_epoch": -2}, "InstanceId can't be null."),
+        ({"member_epoch": -3}, "MemberEpoch is invalid."),
+    ],
+)
+def test_an_invalid_request_is_refused_and_changes_nothing(
+    groups: Groups, fields: dict[str, Any], message: str
+) -> None:
+    valid: dict[str, Any] = {
+        "group_id": GROUP,
+        "member_id": "a",
+        "member_epoch": 0,
+        "client": Client("client", "/127.0.0.1"),
+        **JOIN,
+    }
+    with pytest.raises(KafkaError) as refusal:
+        groups.ask(ConsumerGroupHeartbeat(**{**valid, **fields}))
+    assert refusal.value.code is ErrorCode.invalid_request
+    assert refusal.value.message == message
+    assert groups.records == []
+
+
+def test_a_joining_member_must_own_nothing(groups: Groups) -> None:
+    owned = (TopicIdPartitions(groups.topics.id("orders"), (0,)),)
+    with refused(ErrorCode.invalid_request, "TopicPartitions must be empty"):
+        groups.heartbeat("a", 0, **{**JOIN, "topic_partitions": owned})
+
+
+def test_an_assignor_that_is_not_there_is_refused_with_the_list_of_those_that_are(groups: Groups) -> None:
+    with refused(ErrorCode.unsupported_assignor, "Supported assignors: uniform, range."):
+        groups.heartbeat("a", 0, server_assignor="sticky", **JOIN)
+
+
+def test_the_consumer_protocol_can_be_switched_off() -> None:
+    groups = Groups(Topics(orders=1), rebalance_protocols=("classic",))
+    with refused(ErrorCode.unsupported_version, "group.coordinator.rebalance.protocols"):
+        groups.heartbeat("a", 0, **JOIN)
+
+
+def test_a_full_group_takes_no_more_members_but_keeps_those_it_has() -> None:
+    groups = Groups(Topics(orders=2), consumer_max_size=1)
+    member = Member(groups, "a", "orders").join()
+    with refused(ErrorCode.group_max_size_reached, "1 members"):
+        groups.heartbeat("b", 0, **JOIN)
+    member.heartbeat()
+    member.join()
+
+
+def test_a_greater_epoch_than_the_members_is_fenced(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    with refused(ErrorCode.fenced_member_epoch, "greater"):
+        groups.heartbeat("a", member.epoch + 1)
+
+
+def test_the_epoch_before_is_good_once_more_as_its_answer_may_have_been_lost(groups: Groups) -> None:
+    first = Member(groups, "a", "orders").join()
+    before = first.epoch
+    Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    owned = (TopicIdPartitions(groups.topics.id("orders"), (0, 1, 2)),)
+    first.report()
+    first.revoke()
+    advanced = groups.heartbeat("a", before, topic_partitions=owned)
+    assert advanced.member_epoch > before
+    again = groups.heartbeat("a", before, topic_partitions=owned)
+    assert again.member_epoch == advanced.member_epoch
+    with refused(ErrorCode.fenced_member_epoch, "smaller"):
+        groups.heartbeat("a", before)
+    with refused(ErrorCode.fenced_member_epoch, "smaller"):
+        groups.heartbeat("a", before - 1, topic_partitions=owned)
+
+
+def test_a_member_that_rejoins_keeps_what_it_was_assigned(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    epoch = member.epoch
+    member.join()
+    assert member.epoch == epoch
+    assert member.partitions("orders") == set(range(6))
+
+
+def test_a_member_that_leaves_frees_its_partitions_at_once(groups: Groups) -> None:
+    first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
+    settle(groups, first, second)
+    first.leave()
+    second.heartbeat()
+    assert second.partitions("orders") == set(range(6))
+    second.leave()
+    assert groups.group().state == "Empty"
+
+
+def test_a_silent_member_is_removed_when_its_session_is_over(groups: Groups) -> None:
+    first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
+    settle(groups, first, second)
+    for _ in range(10):
+        groups.advance(5000)
+        second.heartbeat()
+    assert second.partitions("orders") == set(range(6))
+    with refused(ErrorCode.unknown_member_id):
+        first.heartbeat()
+
+
+def test_sessions_begin_anew_after_a_reload(groups: Groups) -> None:
+    Member(groups, "a", "orders").join()
+    groups.advance(44_000)
+    groups.restart()
+    groups.advance(44_000)
+    assert "a" in groups.group().members
+    groups.advance(1000)
+    assert groups.group().is_empty
+
+
+def test_what_a_member_does_not_tell_stays_as_it_was(groups: Groups) -> None:
+    member = Member(groups, "a", "orders", rack_id="r1", server_assignor="range").join()
+    groups.heartbeat("a", member.epoch, client=Client("renamed", "/10.0.0.1"))
+    (described,) = groups.described().members
+    assert described.client == Client("renamed", "/10.0.0.1")
+    assert described.rack_id == "r1"
+    assert described.subscribed_topic_names == ("orders",)
+    assert groups.described().assignor_name == "range"
+
+
+def test_the_assignor_is_the_one_that_most_members_ask_for(groups: Groups) -> None:
+    Member(groups, "a", "orders", server_assignor="range").join()
+    Member(groups, "b", "orders", server_assignor="uniform").join()
+    assert groups.described().assignor_name == "uniform"
+    Member(groups, "c", "orders", server_assignor="range").join()
+    assert groups.described().assignor_name == "range"
+
+
+def test_a_topic_of_a_subscription_may_come_later(groups: Groups) -> None:
+    member = Member(groups, "a", "orders", "later").join()
+    assert member.partitions("orders") == set(range(6))
+    groups.topics.create("later", 2)
+    member.report()
+    assert member.partitions("later") == {0, 1}
+
+
+def test_a_topic_that_grows_is_assigned_anew_without_anyone_asking(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    groups.topics.grow("orders", 8)
+    groups.changed_topics()
+    assert not groups.group().needs_heartbeat_now("a")
+    groups.advance(1100)
+    assert groups.group().needs_heartbeat_now("a")
+    member.heartbeat()
+    assert member.partitions("orders") == set(range(8))
+
+
+def test_a_change_of_a_topic_that_nobody_reads_changes_no_epoch(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    epoch = groups.group().group_epoch
+    groups.topics.grow("payments", 9)
+    groups.changed_topics()
+    groups.advance(10_000)
+    member.heartbeat()
+    assert groups.group().group_epoch == epoch
+
+
+def test_a_change_of_racks_alone_makes_a_new_target(groups: Groups) -> None:
+    groups.topics.create("racked", 1, (frozenset({"r1"}),))
+    member = Member(groups, "a", "racked").join()
+    epoch = groups.group().group_epoch
+    groups.topics._by_name["racked"] = groups.topics._by_name["racked"]._replace(racks=(frozenset({"r2"}),))
+    groups.topics.version += 1
+    member.heartbeat()
+    assert groups.group().group_epoch == epoch + 1
+
+
+def test_a_deleted_topic_is_revoked(groups: Groups) -> None:
+    member = Member(groups, "a", "orders", "payments", slow=True).join()
+    groups.topics.delete("payments")
+    groups.advance(1000)
+    member.heartbeat()
+    assert len(member.assigned) == 6
+    member.revoke()
+    member.report()
+    assert groups.group().state == "Stable"

@@ -1,0 +1,225 @@
+"""How partitions move from member to member, and when a target is computed (KIP-848, KIP-1263)."""
+
+import pytest
+from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, refused, settle
+
+from ottla.core.groups.consumer.member import MemberState
+from ottla.model.errors import ErrorCode
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups(Topics(orders=4, payments=2))
+
+
+def states(groups: Groups) -> dict[str, MemberState]:
+    return {member_id: member.state for member_id, member in groups.group().members.items()}
+
+
+def test_a_partition_is_given_only_after_it_was_revoked(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", slow=True).join()
+    second = Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    second.heartbeat()
+    assert second.owned == set()
+    assert states(groups)["b"] is MemberState.UNRELEASED_PARTITIONS
+
+    first.heartbeat()
+    assert len(first.assigned) == 2
+    assert states(groups)["a"] is MemberState.UNREVOKED_PARTITIONS
+    first.report()  # it still owns all four
+    second.heartbeat()
+    assert second.owned == set()
+
+    first.revoke()
+    first.report()
+    assert states(groups)["a"] is MemberState.STABLE
+    second.heartbeat()
+    assert len(second.owned) == 2
+    assert states(groups)["b"] is MemberState.STABLE
+
+
+def test_a_member_that_has_to_revoke_stays_in_its_epoch_until_it_has(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", slow=True).join()
+    epoch = first.epoch
+    Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    first.heartbeat()
+    assert first.epoch == epoch
+    first.revoke()
+    first.report()
+    assert first.epoch == groups.group().assignment_epoch > epoch
+
+
+def test_a_member_that_does_not_say_what_it_owns_is_taken_to_own_it_still(groups: Groups) -> None:
+    first = Member(groups, "a", "orders").join()
+    Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    first.heartbeat()
+    first.heartbeat()
+    assert states(groups)["a"] is MemberState.UNREVOKED_PARTITIONS
+
+
+def test_a_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", slow=True, rebalance_timeout_ms=10_000).join()
+    second = Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    first.heartbeat()
+    groups.advance(9999)
+    first.heartbeat()
+    groups.advance(1)
+    with refused(ErrorCode.unknown_member_id):
+        first.heartbeat()
+    second.heartbeat()
+    assert second.partitions("orders") == set(range(4))
+
+
+def test_the_rebalance_timeout_goes_on_after_a_reload(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", slow=True, rebalance_timeout_ms=10_000).join()
+    Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    first.heartbeat()
+    groups.restart()
+    groups.advance(10_000)
+    assert "a" not in groups.group().members
+
+
+def test_a_member_that_has_revoked_is_not_fenced_by_a_late_timer(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", slow=True, rebalance_timeout_ms=10_000).join()
+    second = Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    first.heartbeat()
+    timers = dict(groups.timers)
+    settle(groups, second)
+    first.revoke()
+    first.report()
+    groups.timers.update(timers)
+    groups.advance(10_000)
+    assert "a" in groups.group().members
+
+
+def test_what_a_member_unsubscribes_from_is_revoked_before_the_new_target_is_there(groups: Groups) -> None:
+    first = Member(groups, "a", "orders", "payments", slow=True).join()
+    second = Member(groups, "b", "orders", "payments").join()
+    groups.advance(1000)
+    first.heartbeat()
+    first.revoke()
+    first.report()
+    second.heartbeat()
+    settle(groups, first, second)
+    Member(groups, "c", "payments").join()  # makes a target: the next one has to wait
+    epoch = groups.group().assignment_epoch
+    first.subscribe("orders")
+    assert groups.group().assignment_epoch == epoch
+    payments = groups.topics.id("payments")
+    assert all(topic_id != payments for topic_id, _ in first.assigned)
+
+
+def test_a_subscription_that_is_changed_back_takes_its_partitions_back() -> None:
+    groups = Groups(Topics(orders=2, payments=2), consumer_assignment_interval_ms=0)
+    member = Member(groups, "a", "orders", "payments", slow=True).join()
+    member.subscribe("orders")
+    assert states(groups)["a"] is MemberState.UNREVOKED_PARTITIONS
+    member.subscribe("orders", "payments")
+    assert states(groups)["a"] is MemberState.UNREVOKED_PARTITIONS  # it was asked to revoke, and has not yet
+    member.revoke()
+    member.report()
+    assert len(member.owned) == 4
+    assert groups.group().state == "Stable"
+
+
+def test_the_first_target_does_not_wait(groups: Groups) -> None:
+    assert len(Member(groups, "a", "orders").join().owned) == 4
+
+
+def test_a_member_alone_in_its_group_does_not_wait_either(groups: Groups) -> None:
+    Member(groups, "a", "orders").join().leave()
+    assert len(Member(groups, "b", "orders").join().owned) == 4
+
+
+def test_targets_are_computed_once_in_an_interval_and_changes_in_between_are_collected(
+    groups: Groups,
+) -> None:
+    members = [Member(groups, f"m{number}", "orders").join() for number in range(4)]
+    first_target = groups.group().assignment_epoch
+    assert groups.group().state == "Assigning"
+    groups.advance(999)
+    assert groups.group().assignment_epoch == first_target
+    groups.advance(1)
+    assert groups.group().assignment_epoch == groups.group().group_epoch
+    settle(groups, *members)
+    assert all(len(member.owned) == 1 for member in members)
+
+
+def test_the_interval_is_the_groups_own_where_it_has_one() -> None:
+    groups = Groups(Topics(orders=4), consumer_assignment_interval_ms=0)
+    Member(groups, "a", "orders").join()
+    Member(groups, "b", "orders").join()
+    assert groups.group().state == "Reconciling"
+
+
+def test_a_target_that_was_due_is_computed_after_a_reload(groups: Groups) -> None:
+    Member(groups, "a", "orders").join()
+    Member(groups, "b", "orders").join()
+    groups.restart()
+    assert groups.group().state == "Assigning"
+    groups.advance(1000)
+    assert groups.group().state == "Reconciling"
+
+
+def test_a_clock_that_is_set_back_does_not_make_a_group_wait_for_longer_than_the_interval(
+    groups: Groups,
+) -> None:
+    Member(groups, "a", "orders").join()
+    groups.now_ms -= 500_000
+    Member(groups, "b", "orders").join()
+    groups.advance(1000)
+    assert groups.group().state == "Reconciling"
+
+
+def test_who_waits_for_partitions_is_told_to_ask_again_soon(groups: Groups) -> None:
+    first = Member(groups, "a", "orders").join()
+    assert first.interval_ms == 5000
+    second = Member(groups, "b", "orders").join()
+    assert second.interval_ms == 250
+    groups.advance(1000)
+    assert second.heartbeat().interval_ms == 250  # "a" has not revoked yet
+    settle(groups, first, second)
+    assert (first.interval_ms, second.interval_ms) == (5000, 5000)
+
+
+def test_a_heartbeat_is_needed_when_there_is_a_new_target_or_a_partition_has_come_free(
+    groups: Groups,
+) -> None:
+    first = Member(groups, "a", "orders").join()
+    second = Member(groups, "b", "orders").join()
+    group = groups.group()
+    assert not group.needs_heartbeat_now("a")
+    groups.advance(1000)
+    assert group.needs_heartbeat_now("a")
+    assert group.needs_heartbeat_now("b")
+    second.heartbeat()
+    assert not group.needs_heartbeat_now("b")
+    first.heartbeat()
+    assert group.needs_heartbeat_now("a")  # it must be able to say that it has revoked
+    assert not group.needs_heartbeat_now("b")
+    first.report()
+    assert not group.needs_heartbeat_now("a")
+    assert group.needs_heartbeat_now("b")
+    second.heartbeat()
+    assert not group.needs_heartbeat_now("b")
+    assert group.needs_heartbeat_now("a stranger")
+
+
+def test_partitions_stay_where_they_are_when_a_member_comes_and_goes() -> None:
+    groups = Groups(Topics(orders=6), consumer_assignment_interval_ms=0)
+    first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
+    settle(groups, first, second)
+    had = set(first.owned), set(second.owned)
+    third = Member(groups, "c", "orders").join()
+    settle(groups, first, second, third)
+    assert first.owned < had[0]
+    assert second.owned < had[1]
+    third.leave()
+    settle(groups, first, second)
+    assert len(first.owned) == len(second.owned) == 3
