@@ -1,8 +1,9 @@
 """The client of a benchmark, in a process of its own, so that its work is not the broker's and its CPU can be told.
 
-`python -m bench.client ROLE JSON` does one piece of work with librdkafka and prints one line of JSON: what it measured
-and, of throughput, the CPU seconds that the client took. Few Python calls pass per record: producing hands over lists,
-consuming takes up to ten thousand records a call, and there are no delivery callbacks (the end offsets are checked).
+`python -m bench.client ROLE JSON` does one piece of work with librdkafka (or on bare sockets, where the client would do
+more than the broker) and prints one line of JSON: what it measured and, of throughput, the CPU seconds that the client
+took. Few Python calls pass per record: producing hands over lists, consuming takes up to ten thousand records a call,
+and there are no delivery callbacks (the end offsets are checked).
 """
 
 import json
@@ -14,6 +15,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from bench.group_client import group_join, group_ready
+from bench.group_wire import many_groups, offset_commits
 
 BATCH = 10_000
 FLUSH_TIMEOUT_S = 300
@@ -135,7 +139,15 @@ def new_consumer(spec: Spec, **settings: object) -> Consumer:
     return Consumer({"bootstrap.servers": spec["bootstrap"], **fixed, **settings})
 
 
-ROLES: dict[str, Callable[[Spec], Result]] = {"produce": produce, "consume": consume, "latency": latency}
+ROLES: dict[str, Callable[[Spec], Result]] = {
+    "produce": produce,
+    "consume": consume,
+    "latency": latency,
+    "group_ready": group_ready,
+    "group_join": group_join,
+    "offset_commits": offset_commits,
+    "many_groups": many_groups,
+}
 
 
 def main() -> None:

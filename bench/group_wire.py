@@ -1,0 +1,226 @@
+"""Groups without a client library, as bytes on sockets: what loads the coordinator must not load the client more."""
+
+import asyncio
+import io
+import selectors
+import socket
+import struct
+import time
+from typing import Any
+
+from kio.schema.join_group.v5.response import JoinGroupResponse
+from kio.schema.offset_commit.v9.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_commit.v9.response import OffsetCommitResponse
+from kio.schema.types import GroupId, TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32, i64
+from tests.interop.wire import WireClient, address_of, frame, request, string
+
+OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 10, 11, 12, 13, 14
+NO_STRING = struct.pack(">h", -1)
+RETRY_S = 0.05
+READY_TIMEOUT_S = 60
+# Requests under way on each connection, so that the broker never waits for the client.
+WINDOW = 10
+SESSION_TIMEOUT_MS = 30_000
+CONNECTING_MAX = 50
+
+Spec = dict[str, Any]
+
+
+def find_coordinator(group: str) -> bytes:
+    return request(FIND_COORDINATOR, 2, string(group) + b"\0")
+
+
+def is_refused(response: bytes) -> bool:
+    """Whether a response that opens with throttle time and error code has an error."""
+    return response[8:10] != b"\0\0"
+
+
+def wait_for_coordinator(bootstrap: str, group: str) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    with WireClient(bootstrap) as client:
+        while is_refused(client.ask(find_coordinator(group))):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{group} has no coordinator after {READY_TIMEOUT_S} s")
+            time.sleep(RETRY_S)
+
+
+# -- offset commits
+
+
+def offset_commit(spec: Spec, group: str) -> bytes:
+    """OffsetCommit v9 of a simple group, which has no members."""
+    partitions = tuple(
+        OffsetCommitRequestPartition(
+            partition_index=i32(partition), committed_offset=i64(1), committed_metadata=""
+        )
+        for partition in range(spec["partitions"])
+    )
+    topic = OffsetCommitRequestTopic(name=TopicName(spec["topic"]), partitions=partitions)
+    body = io.BytesIO()
+    message = OffsetCommitRequest(group_id=GroupId(group), member_id="", topics=(topic,))
+    entity_writer(OffsetCommitRequest)(body, message)
+    return request(OFFSET_COMMIT, 9, body.getvalue(), flexible=True)
+
+
+def accepted_answer(spec: Spec, group: str, commit: bytes) -> bytes:
+    """The answer to a commit, once its coordinator has loaded: as all ask the same, all are answered the same."""
+    wait_for_coordinator(spec["bootstrap"], group)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    with WireClient(spec["bootstrap"]) as client:
+        while time.monotonic() < deadline:
+            answer = client.ask(commit)
+            response, _ = entity_reader(OffsetCommitResponse)(answer, 5)
+            if all(found.error_code == 0 for topic in response.topics for found in topic.partitions):
+                return frame(answer)
+            time.sleep(RETRY_S)
+    raise RuntimeError(f"no offset could be committed for {group} within {READY_TIMEOUT_S} s")
+
+
+class Committer:
+    """One connection that commits for one group, again and again."""
+
+    def __init__(self, spec: Spec, group: str) -> None:
+        self._commit = offset_commit(spec, group)
+        self._answer = accepted_answer(spec, group, self._commit)
+        self._received = b""
+        self.count = 0
+        self.socket = socket.create_connection(address_of(spec["bootstrap"]))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, count: int) -> None:
+        self.socket.sendall(self._commit * count)
+
+    def receive(self) -> None:
+        self._received += self.socket.recv(1 << 16)
+        answered = len(self._received) // len(self._answer)
+        end = answered * len(self._answer)
+        if self._received[:end] != self._answer * answered:
+            raise RuntimeError("a commit was refused: an answer differs from the first one")
+        self._received = self._received[end:]
+        self.count += answered
+        self.send(answered)
+
+
+def offset_commits(spec: Spec) -> dict[str, float]:
+    """`connections` commit all `partitions` with each request, for `run_s` seconds."""
+    committers = [Committer(spec, f"{spec['topic']}-{number}") for number in range(spec["connections"])]
+    with selectors.DefaultSelector() as selector:
+        for committer in committers:
+            selector.register(committer.socket, selectors.EVENT_READ, committer)
+        began, cpu_began = time.monotonic(), time.process_time()
+        for committer in committers:
+            committer.send(WINDOW)
+        while time.monotonic() < began + spec["run_s"]:
+            for key, _ in selector.select(timeout=1):
+                key.data.receive()
+        seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
+    for committer in committers:
+        committer.socket.close()
+    count = sum(committer.count for committer in committers)
+    return {"commits": count, "seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+# -- many groups
+
+
+class WireMember:
+    """The only member of its group, in the classic protocol."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._member_id = ""
+        self._generation = -1
+        self.latencies_s: list[float] = []
+        self.refused = 0
+
+    async def connect(self, host: str, port: int) -> None:
+        self._reader, self._writer = await asyncio.open_connection(host, port)
+
+    async def join(self) -> None:
+        """KIP-394: the first answer only gives the member its id."""
+        while self._generation < 0:
+            joined, _ = entity_reader(JoinGroupResponse)(await self._ask(self._join_group()), 4)
+            self._member_id, self._generation = joined.member_id, joined.generation_id
+            await asyncio.sleep(0 if joined.member_id else RETRY_S)
+        assignment = struct.pack(">i", 1) + string(self._member_id) + struct.pack(">i", 0)
+        if is_refused(await self._ask(request(SYNC_GROUP, 3, self._identity() + assignment))):
+            raise RuntimeError(f"{self._group} could not be synced")
+
+    async def heartbeat_for(self, seconds: float, interval_s: float, phase_s: float) -> None:
+        heartbeat = request(HEARTBEAT, 3, self._identity())
+        due = time.perf_counter() + phase_s
+        end = due + seconds
+        while due < end:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            answer = await self._ask(heartbeat)
+            self.latencies_s.append(time.perf_counter() - due)
+            self.refused += is_refused(answer)
+            due += interval_s
+
+    async def leave(self) -> None:
+        await self._ask(request(LEAVE_GROUP, 1, string(self._group) + string(self._member_id)))
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    def _identity(self) -> bytes:
+        generation = struct.pack(">i", self._generation)
+        return string(self._group) + generation + string(self._member_id) + NO_STRING
+
+    def _join_group(self) -> bytes:
+        timeouts = struct.pack(">ii", SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS)
+        protocols = struct.pack(">i", 1) + string("none") + struct.pack(">i", 0)
+        member = string(self._member_id) + NO_STRING
+        return request(JOIN_GROUP, 5, string(self._group) + timeouts + member + string("bench") + protocols)
+
+    async def _ask(self, data: bytes) -> bytes:
+        self._writer.write(data)
+        (length,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return await self._reader.readexactly(length)
+
+
+def many_groups(spec: Spec) -> dict[str, float]:
+    """`groups` of one member each join at once, then send heartbeats for `run_s`, spread over the interval."""
+    wait_for_coordinator(spec["bootstrap"], spec["topic"])
+    return asyncio.run(_many_groups(spec))
+
+
+async def _many_groups(spec: Spec) -> dict[str, float]:
+    host, port = address_of(spec["bootstrap"])
+    members = [WireMember(f"{spec['topic']}-{number}") for number in range(spec["groups"])]
+    for first in range(0, len(members), CONNECTING_MAX):
+        await asyncio.gather(
+            *(member.connect(host, port) for member in members[first : first + CONNECTING_MAX])
+        )
+    began = time.monotonic()
+    async with asyncio.timeout(READY_TIMEOUT_S):
+        await asyncio.gather(*(member.join() for member in members))
+    ready_s = time.monotonic() - began
+    interval_s = spec["interval_s"]
+    phases = [interval_s * number / len(members) for number in range(len(members))]
+    began = time.monotonic()
+    async with asyncio.timeout(spec["run_s"] + READY_TIMEOUT_S):
+        await asyncio.gather(
+            *(
+                member.heartbeat_for(spec["run_s"], interval_s, phase)
+                for member, phase in zip(members, phases, strict=True)
+            )
+        )
+    seconds = time.monotonic() - began
+    await asyncio.gather(*(member.leave() for member in members))
+    latencies_s = [latency for member in members for latency in member.latencies_s]
+    due = len(members) * round(spec["run_s"] / interval_s)
+    in_time = sum(latency <= interval_s for latency in latencies_s) - sum(
+        member.refused for member in members
+    )
+    return {
+        "ready_s": ready_s,
+        "heartbeats_a_second": len(latencies_s) / seconds,
+        "worst_ms": 1_000 * max(latencies_s),
+        "in_time_percent": 100 * in_time / due,
+    }
