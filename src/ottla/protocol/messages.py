@@ -15,7 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_writer
 
 from ottla.protocol.api_keys import APIS, ApiKey
-from ottla.protocol.decoder import entity_reader
+from ottla.protocol.decoder import Read, entity_reader
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional
 
@@ -24,25 +24,38 @@ Converter = Callable[[Any], Any]
 
 def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any, Any]:
     """The request as it was sent, and the same in the newest version (the same object where it is the newest)."""
-    schema = load_request_schema(api_key, version)
+    read, convert = _request_reader(api_key, version)
     try:
         # Bytes after the end are ignored, as Kafka does: librdkafka 2.x sends three of them with Metadata v13.
-        request, _ = entity_reader(schema)(body, 0)
+        request, _ = read(body, 0)
     except MalformedRequest as error:
         raise MalformedRequest(f"{api_key.name} v{version} cannot be read: {error}") from error
-    newest = load_request_schema(api_key, APIS[api_key].max_version)
-    return request, converter(schema, newest)(request)
+    return request, convert(request)
 
 
 def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
     """`response` is of the newest version, or already of `version`."""
-    schema: Any = load_response_schema(api_key, version)
+    schema, write = _response_writer(api_key, version)
     if type(response) is not schema:
         source: Any = type(response)
         response = converter(source, schema)(response)
     buffer = BytesIO()
-    entity_writer(schema)(buffer, response)
+    write(buffer, response)
     return buffer.getvalue()
+
+
+# Finding a schema in kio's index takes longer than reading a small message.
+@cache
+def _request_reader(api_key: ApiKey, version: int) -> tuple[Read, Converter]:
+    schema = load_request_schema(api_key, version)
+    newest = load_request_schema(api_key, APIS[api_key].max_version)
+    return entity_reader(schema), converter(schema, newest)
+
+
+@cache
+def _response_writer(api_key: ApiKey, version: int) -> tuple[Any, Callable[[BytesIO, Any], None]]:
+    schema: Any = load_response_schema(api_key, version)
+    return schema, entity_writer(schema)
 
 
 @cache

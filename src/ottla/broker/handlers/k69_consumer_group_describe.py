@@ -87,7 +87,7 @@ def _member(member: commands.DescribedConsumer) -> Member:
         client_id=member.client.client_id,
         client_host=member.client.client_host,
         subscribed_topic_names=member.subscribed_topic_names,
-        subscribed_topic_regex=member.subscribed_topic_regex,
+        subscribed_topic_regex=member.subscribed_topic_regex or "",  # as Kafka says that there is none
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target_assignment),
         member_type=member.member_type,
