@@ -8,10 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.core.coordination import Command, Waiter
+from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.machine import ClassicMachine
-from ottla.core.groups.commands import ListGroups
+from ottla.core.groups.classic.states import ClassicGroupState
+from ottla.core.groups.commands import ConsumerGroupHeartbeat, Heartbeat, ListGroups
+from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.machine import ConsumerMachine
 from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.holding import held_of_interval_ms, held_of_session_ms
+from ottla.core.groups.migration.machine import MigrationMachine
 from ottla.core.groups.offsets.machine import OffsetsMachine
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
@@ -28,8 +33,10 @@ class GroupShard:
         self.classic = ClassicMachine(self.state)
         self.consumer = ConsumerMachine(self.state)
         self.offsets = OffsetsMachine(self.state)
+        self.migration = MigrationMachine(self.state, self.classic.rebalancing, self.consumer.rebalancing)
+        self.classic.migration = self.consumer.migration = self.migration
         self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
-        for machine in self._machines():
+        for machine in (*self._machines(), self.migration):
             decisions: dict[type[Command[Any]], Decide] = machine.DECIDE
             for command, decide in decisions.items():
                 assert command not in self._routes, f"{command.__name__} has two machines"
@@ -66,6 +73,21 @@ class GroupShard:
         decision = GroupDecision(self.replay)
         self.consumer.topics_changed(decision, now_ms)
         return decision
+
+    def hold_ms(self, command: Heartbeat | ConsumerGroupHeartbeat) -> int:
+        """How long the answer to a heartbeat that brings no news may be kept back; 0 where it brings some.
+
+        So a member learns of a rebalance when it begins, not with its next heartbeat, seconds later.
+        """
+        group = self.state.groups.get(command.group_id)
+        if isinstance(command, Heartbeat):
+            if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE:
+                member = group.members.get(command.member_id)
+                return 0 if member is None else held_of_session_ms(member.session_timeout_ms)
+        elif isinstance(group, ConsumerGroup) and not group.needs_heartbeat_now(command.member_id):
+            member_of = group.members[command.member_id]
+            return held_of_interval_ms(self.consumer.rebalancing.heartbeat_interval_ms(group, member_of))
+        return 0
 
     def durable(self) -> dict[str, Any]:
         """All that a shard rebuilt from its log must have as well, in a form that can be compared."""

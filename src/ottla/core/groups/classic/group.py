@@ -55,7 +55,6 @@ class ClassicGroup(Membership):
         group = cls(group_id)
         group.state = STABLE if value.members else EMPTY
         group.generation_id = value.generation
-        group.leader_id = value.leader
         group.state_timestamp_ms = (
             None if value.current_state_timestamp == -1 else value.current_state_timestamp
         )
@@ -72,6 +71,7 @@ class ClassicGroup(Membership):
                     assignment=member.assignment,
                 )
             )
+        group.leader_id = value.leader
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
         group.learn_subscribed_topics()
@@ -275,9 +275,11 @@ class ClassicGroup(Membership):
             assert not self.members, "an empty group has members"
         if self.state in (COMPLETING_REBALANCE, STABLE):
             assert self.members, f"the group is {self.state.value}, but has no members"
-            assert self.protocol_name is not None
+            assert self.protocol_name is not None, "the members have chosen no protocol"
             assert self.num_awaiting_join == 0, "a member waits for a join that nobody prepares"
-        if self.state is not COMPLETING_REBALANCE:
+        if self.state is COMPLETING_REBALANCE:
+            assert self.leader_id is not None, "nobody is there to assign"
+        else:
             assert all(m.awaiting_sync is None for m in members), "a member waits for a sync that is over"
         if self.state in (EMPTY, STABLE) and self.written is not None:
             assert self.snapshot() == self.written, (

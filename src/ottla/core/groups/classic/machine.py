@@ -4,7 +4,7 @@ A member joins, the group rebalances: all members rejoin (`rebalance`), the lead
 silent for too long are removed by their session's timer, which starts the next rebalance.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.core.coordination import Waiter
 from ottla.core.groups.classic.group import (
@@ -33,43 +33,78 @@ from ottla.core.groups.commands import (
     MemberLeft,
     SyncGroup,
 )
-from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.group import Group, GroupDecision
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.records import GroupMetadataKey, GroupMetadataValue, GroupValue
+
+ClassicCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
+
+
+class Migration(Protocol):
+    """How classic members are served in groups that have changed over to the consumer protocol."""
+
+    def decide(
+        self, group: Group, command: ClassicCommand, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> bool:
+        """Answers, or refuses, where the group has members of that protocol. False: it has not."""
+        ...
 
 
 class ClassicMachine:
     def __init__(self, state: GroupsState) -> None:
         self._state = state
-        self._rebalancing = Rebalancing(state.settings.initial_rebalance_delay_ms)
-        self._joining = Joining(state, self._rebalancing)
+        self.migration: Migration | None = None
+        self.rebalancing = Rebalancing(state.settings.initial_rebalance_delay_ms)
+        self._joining = Joining(state, self.rebalancing)
 
     # -- commands
 
     def join_group(self, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         check_group_id(command.group_id)
-        self._joining.join(command, waiter, decision, now_ms)
+        if not self._is_elsewhere(command, waiter, decision, now_ms):
+            self._joining.join(command, waiter, decision, now_ms)
 
     def sync_group(self, command: SyncGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        group = self._group_of_member(command.group_id, command.member_id)
-        sync(group, command, waiter, decision, now_ms)
+        group = self._state.groups.get(command.group_id)
+        if isinstance(group, ClassicGroup):
+            sync(group, command, waiter, decision, now_ms)
+        elif not self._is_elsewhere(command, waiter, decision, now_ms):
+            check_group_id(command.group_id)
+            raise unknown_member(command.group_id, command.member_id)
 
     def heartbeat(self, command: Heartbeat, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        group = self._group_of_member(command.group_id, command.member_id)
-        member = group.check_member(command.member_id, command.group_instance_id)
-        group.check_generation(command.generation_id)
-        member.restart_session(decision)
-        answer = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
-        decision.reply(waiter, answer)
+        group = self._state.groups.get(command.group_id)
+        if isinstance(group, ClassicGroup):
+            member = group.check_member(command.member_id, command.group_instance_id)
+            group.check_generation(command.generation_id)
+            member.restart_session(decision)
+            answer = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
+            decision.reply(waiter, answer)
+        elif not self._is_elsewhere(command, waiter, decision, now_ms):
+            check_group_id(command.group_id)
+            raise unknown_member(command.group_id, command.member_id)
 
     def leave_group(self, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         check_group_id(command.group_id)
+        if self._is_elsewhere(command, waiter, decision, now_ms):
+            return
         group = self._find(command.group_id)
         left = tuple(self._leave(group, leaving, decision) for leaving in command.members)
         if group is not None and any(member.error_code is ErrorCode.none for member in left):
             self._members_gone(group, decision, now_ms)
         decision.reply(waiter, left)
+
+    def _is_elsewhere(
+        self, command: ClassicCommand, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> bool:
+        group = self._state.groups.get(command.group_id)
+        return (
+            self.migration is not None
+            and group is not None
+            and not isinstance(group, ClassicGroup)
+            and self.migration.decide(group, command, waiter, decision, now_ms)
+        )
 
     def _leave(
         self, group: ClassicGroup | None, leaving: LeavingMember, decision: GroupDecision
@@ -115,7 +150,7 @@ class ClassicMachine:
             return
         self._remove(group, timer.member_id, decision)
         if group.is_rebalancing and group.has_everyone_joined:
-            self._rebalancing.complete_join(group, decision, now_ms)
+            self.rebalancing.complete_join(group, decision, now_ms)
         elif member is not None:
             self._members_gone(group, decision, now_ms)
 
@@ -124,14 +159,14 @@ class ClassicMachine:
     ) -> None:
         group = self._find(timer.group_id)
         if group is not None and group.is_rebalancing:
-            self._rebalancing.complete_join(group, decision, now_ms)
+            self.rebalancing.complete_join(group, decision, now_ms)
 
     def end_initial_delay(
         self, timer: InitialRebalanceDelayOver, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group = self._find(timer.group_id)
         if group is not None and group.is_in_initial_rebalance:
-            self._rebalancing.end_initial_delay(group, timer, decision, now_ms)
+            self.rebalancing.end_initial_delay(group, timer, decision, now_ms)
 
     def end_sync(self, timer: SyncTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         group = self._find(timer.group_id)
@@ -139,7 +174,7 @@ class ClassicMachine:
             return
         for member_id in list(group.pending_sync):
             self._remove(group, member_id, decision)
-        self._rebalancing.begin(group, decision, now_ms)
+        self.rebalancing.begin(group, decision, now_ms)
 
     # -- the log
 
@@ -160,9 +195,12 @@ class ClassicMachine:
                 continue
             for member in group.members.values():
                 member.restart_session(decision)
-            if len(group.members) > self._state.settings.max_size:
-                # `group.max.size` was lowered: the last to rejoin will be turned away, after they could commit.
-                self._rebalancing.begin(group, decision, now_ms)
+            # `group.max.size` was lowered: the last to rejoin will be turned away, after they could commit.
+            is_too_large = len(group.members) > self._state.settings.max_size
+            # It was written on the way out of the consumer protocol, for a rebalance that had not ended.
+            has_no_leader = bool(group.members) and group.leader_id is None
+            if is_too_large or has_no_leader:
+                self.rebalancing.begin(group, decision, now_ms)
 
     def durable(self) -> dict[str, Any]:
         return {
@@ -182,22 +220,15 @@ class ClassicMachine:
         group = self._state.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _group_of_member(self, group_id: str, member_id: str) -> ClassicGroup:
-        group = self._state.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return group
-        check_group_id(group_id)
-        raise unknown_member(group_id, member_id)
-
     def _remove(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
         decision.cancel_timer(session_key(group.group_id, member_id))
         group.remove(member_id, decision)
 
     def _members_gone(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
         if group.state in (STABLE, COMPLETING_REBALANCE):
-            self._rebalancing.begin(group, decision, now_ms)
+            self.rebalancing.begin(group, decision, now_ms)
         else:
-            self._rebalancing.proceed(group, decision, now_ms)
+            self.rebalancing.proceed(group, decision, now_ms)
 
     DECIDE = {  # noqa: RUF012
         JoinGroup: join_group,

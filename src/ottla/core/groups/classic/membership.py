@@ -172,7 +172,9 @@ class Membership:
         assert self.pending_sync.keys() <= self.members.keys(), "who is not a member is to sync"
         static = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
         assert static == self.static_members, f"{static} != {self.static_members}"
-        assert (self.leader_id in self.members) == bool(self.members), f"leader {self.leader_id} is no member"
+        assert self.leader_id is None or self.leader_id in self.members, (
+            f"{self.leader_id} leads from outside"
+        )
         assert self._supporters == _count_names(members), "the votes are miscounted"
         if self.members:
             assert self.select_protocol(), "the members have no protocol in common"

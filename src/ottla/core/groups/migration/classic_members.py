@@ -1,0 +1,254 @@
+"""Members that speak the classic protocol in a consumer group (KIP-848).
+
+To them it looks like a classic group in which they never lead. JoinGroup says what they are subscribed to and own, and
+takes them one step towards their target; SyncGroup tells what they have; Heartbeat asks them to rejoin where there is
+a further step for them. Their generation is their member epoch.
+"""
+
+from dataclasses import replace
+
+from kio.static.primitive import i32
+
+from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.join import check_session_timeout, inconsistent_protocols
+from ottla.core.groups.classic.member import distinct_protocols
+from ottla.core.groups.classic.refusals import rebalance_in_progress
+from ottla.core.groups.commands import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeavingMember,
+    MemberLeft,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.consumer.member import ConsumerGroupMember, MemberState
+from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.validation import check_not_full, known_member, known_static_member
+from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
+from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.migration.deadlines import Awaited, ClassicMemberTimedOut, Deadlines
+from ottla.core.groups.migration.embedded import embedded_assignment, owned_partitions
+from ottla.core.groups.migration.upgrade import classic_metadata, subscribed_names
+from ottla.core.groups.state import GroupsState
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+class ClassicMembers:
+    def __init__(self, state: GroupsState, rebalancing: Rebalancing) -> None:
+        self._state = state
+        self._rebalancing = rebalancing
+        self.deadlines = Deadlines()
+
+    # -- JoinGroup
+
+    def check_join(self, group: ConsumerGroup, command: JoinGroup) -> Subscription:
+        """Raises where the member cannot be in this group. Returns what it is subscribed to."""
+        check_session_timeout(command, self._state.settings)
+        static_id = group.static_members.get(command.group_instance_id or "", "")
+        check_not_full(group, command.member_id or static_id, self._state.settings)
+        if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not any(
+            group.classic_protocols.get(name, 0) == group.num_classic_members for name, _ in command.protocols
+        ):
+            raise inconsistent_protocols(command)
+        subscription = read_subscription(command.protocols[0][1])
+        if subscription is None:
+            raise KafkaError(
+                ErrorCode.inconsistent_group_protocol,
+                f"The subscription of member {command.member_id!r} to group {command.group_id} cannot be read: it is "
+                "not one of the consumer protocol.",
+            )
+        return subscription
+
+    def admit(self, group: ConsumerGroup, command: JoinGroup, decision: GroupDecision) -> ConsumerGroupMember:
+        """The member as it was before this JoinGroup. A static one may take the place of its predecessor."""
+        instance_id = command.group_instance_id
+        if instance_id is not None:
+            if command.member_id:
+                return known_static_member(group, instance_id, command.member_id)
+            predecessor = group.static_member(instance_id)
+            if predecessor is not None:
+                self.forget(group.group_id, predecessor.member_id, decision)
+                return self._rebalancing.replace_member(group, predecessor, command.new_member_id, decision)
+        member_id = command.member_id or command.new_member_id
+        return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
+
+    def update(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        command: JoinGroup,
+        subscription: Subscription,
+        decision: GroupDecision,
+    ) -> bool:
+        """Writes what the member told anew. Returns whether it is subscribed to something else than before."""
+        old = member.metadata
+        rebalance_timeout_ms = command.rebalance_timeout_ms
+        metadata = replace(
+            old,
+            instance_id=command.group_instance_id or old.instance_id,
+            rack_id=subscription.rack_id or old.rack_id,
+            client_id=command.client.client_id,
+            client_host=command.client.client_host,
+            subscribed_topic_names=subscribed_names(subscription),
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=i32(
+                command.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
+            ),
+            classic_member_metadata=classic_metadata(
+                command.session_timeout_ms, distinct_protocols(command.protocols)
+            ),
+        )
+        if metadata != old or member.member_id not in group.members:
+            self._rebalancing.write_metadata(group.group_id, member.with_metadata(metadata), decision)
+        if member.regex:
+            self._rebalancing.forget_unused_regexes(group, decision)
+            return True
+        return metadata.subscribed_topic_names != old.subscribed_topic_names
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        subscription: Subscription,
+        decision: GroupDecision,
+        *,
+        changed: bool,
+    ) -> ConsumerGroupMember:
+        owned = owned_partitions(subscription, self._state.topics)
+        return self._rebalancing.reconcile(group, member_id, owned, decision, subscription_changed=changed)
+
+    def joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
+        """It is expected to sync now."""
+        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
+        self._rebalancing.restart_session(group.group_id, member, decision)
+        sync = _timer(group.group_id, member.member_id, Awaited.SYNC)
+        self.deadlines.met(sync, decision)
+        self.deadlines.start(sync, member.metadata.rebalance_timeout_ms, decision)
+
+    # -- SyncGroup
+
+    def sync(self, group: ConsumerGroup, command: SyncGroup, waiter: Waiter, decision: GroupDecision) -> None:
+        member = _classic_member(group, command)
+        _check_protocol(member, command)
+        behind = member.member_epoch < group.group_epoch
+        if behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._ask_to_rejoin(group, member, waiter, decision)
+            return
+        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.SYNC), decision)
+        self._rebalancing.restart_session(group.group_id, member, decision)
+        assignment = embedded_assignment(member, member.assigned, self._state.topics)
+        decision.reply(waiter, SyncGroupResponse(assignment, command.protocol_type, command.protocol_name))
+
+    # -- Heartbeat
+
+    def heartbeat(
+        self, group: ConsumerGroup, command: Heartbeat, waiter: Waiter, decision: GroupDecision
+    ) -> None:
+        member = _classic_member(group, command)
+        self._rebalancing.restart_session(group.group_id, member, decision)
+        if must_rejoin(group, member):
+            self._ask_to_rejoin(group, member, waiter, decision)
+        else:
+            decision.reply(waiter, None)
+
+    def _ask_to_rejoin(
+        self, group: ConsumerGroup, member: ConsumerGroupMember, waiter: Waiter, decision: GroupDecision
+    ) -> None:
+        join = _timer(group.group_id, member.member_id, Awaited.JOIN)
+        self.deadlines.start(join, member.metadata.rebalance_timeout_ms, decision)
+        decision.reply(waiter, rebalance_in_progress(group.group_id))
+
+    # -- LeaveGroup
+
+    def leaving(
+        self, group: ConsumerGroup, command: LeaveGroup
+    ) -> tuple[tuple[str, ...], tuple[MemberLeft, ...]]:
+        """Who goes, and what each of them is told. An administrator may name a static member by its instance alone,
+        and may send away members of either protocol.
+        """
+        going: dict[str, None] = {}
+        left = []
+        for leaving in command.members:
+            error = ErrorCode.none
+            try:
+                going[_leaving_member(group, leaving).member_id] = None
+            except KafkaError as refusal:
+                error = refusal.code
+            left.append(MemberLeft(leaving.member_id, leaving.group_instance_id, error))
+        return tuple(going), tuple(left)
+
+    def forget(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
+        for awaited in Awaited:
+            self.deadlines.met(_timer(group_id, member_id, awaited), decision)
+
+
+def must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """There is a new epoch, there are partitions to give up, or all that the member waits for has become free."""
+    if member.member_epoch < group.group_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
+        group.is_owned(topic_id, partition)
+        for topic_id, partitions in group.target(member.member_id).items()
+        for partition in partitions - member.assigned.get(topic_id, {}).keys()
+    )
+
+
+def _timer(group_id: str, member_id: str, awaited: Awaited) -> ClassicMemberTimedOut:
+    return ClassicMemberTimedOut(group_id, member_id, awaited)
+
+
+def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> ConsumerGroupMember:
+    if command.group_instance_id is None:
+        member = known_member(group, command.member_id)
+    else:
+        member = known_static_member(group, command.group_instance_id, command.member_id)
+    if not member.uses_classic_protocol:
+        raise KafkaError(
+            ErrorCode.unknown_member_id, f"Member {member.member_id} does not use the classic protocol."
+        )
+    if command.generation_id != member.member_epoch:
+        raise KafkaError(
+            ErrorCode.illegal_generation,
+            f"The request generation id {command.generation_id} is not equal to the member epoch "
+            f"{member.member_epoch} of member {member.member_id}.",
+        )
+    return member
+
+
+def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
+    if leaving.group_instance_id is None:
+        return known_member(group, leaving.member_id)
+    member_id = leaving.member_id or group.static_members.get(leaving.group_instance_id, "")
+    return known_static_member(group, leaving.group_instance_id, member_id)
+
+
+def _check_protocol(member: ConsumerGroupMember, command: SyncGroup) -> None:
+    """KIP-559: from v5 on a member says which protocol it believes was chosen."""
+    told = (command.protocol_type, command.protocol_name)
+    for given, chosen in zip(told, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
+        if given is not None and given != chosen:
+            raise KafkaError(
+                ErrorCode.inconsistent_group_protocol,
+                f"Group {command.group_id} has chosen {chosen!r} for member {member.member_id}, which says "
+                f"{given!r}: rejoin the group.",
+            )
+
+
+def protocol_name(member: ConsumerGroupMember) -> str:
+    """Each member gets the protocol that it likes most: none of them will have to assign by it."""
+    assert member.classic_member_metadata is not None
+    return member.classic_member_metadata.supported_protocols[0].name
+
+
+def joined_response(member: ConsumerGroupMember) -> JoinGroupResponse:
+    """It has no leader, so that it never takes itself for one."""
+    return JoinGroupResponse(
+        ErrorCode.none,
+        member.member_id,
+        generation_id=member.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocol_name(member),
+    )

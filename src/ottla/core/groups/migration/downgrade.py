@@ -1,0 +1,86 @@
+"""From a consumer group back to a classic one, when the last member that speaks the consumer protocol goes."""
+
+from ottla.core.groups.classic.group import STABLE, ClassicGroup
+from ottla.core.groups.classic.member import ClassicMember
+from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.commands import Client
+from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.consumer.member import ConsumerGroupMember
+from ottla.core.groups.consumer.timers import assignment_key, revocation_key, session_key
+from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.migration.embedded import embedded_assignment
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.state import GroupsState
+
+
+def can_downgrade(
+    group: ConsumerGroup, without: tuple[str, ...], settings: GroupSettings, *, joining: int = 0
+) -> bool:
+    """Whether, without these members and with classic ones that join, all speak the classic protocol, and may."""
+    left = len(group.members) - len(without)
+    classic = group.num_classic_members - sum(group.members[i].uses_classic_protocol for i in without)
+    return (
+        classic == left
+        and 0 < left + joining <= settings.max_size
+        and settings.consumer_migration_policy in ("downgrade", "bidirectional")
+    )
+
+
+def downgrade(
+    group: ConsumerGroup,
+    leaving: tuple[str, ...],
+    state: GroupsState,
+    rebalancing: Rebalancing,
+    decision: GroupDecision,
+    now_ms: int,
+    *,
+    rebalances: bool,
+) -> None:
+    """Writes the consumer group away and a classic group in its place, its epoch the generation.
+
+    Where members are to rejoin, the group is written without a leader: after a reload this tells that the rebalance,
+    which no record tells of, has still to come.
+    """
+    classic = ClassicGroup(group.group_id)
+    for member in group.members.values():
+        if member.member_id not in leaving:
+            classic.add(_classic_member(group, member, state))
+    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+    classic.protocol_name = classic.select_protocol()
+    classic.learn_subscribed_topics()
+    classic.generation_id = group.group_epoch
+    classic.state = STABLE
+    classic.state_timestamp_ms = now_ms
+    if rebalances:
+        classic.leader_id = None
+
+    for member_id in group.members:
+        decision.cancel_timer(session_key(group.group_id, member_id))
+        decision.cancel_timer(revocation_key(group.group_id, member_id))
+    decision.cancel_timer(assignment_key(group.group_id))
+    group.write_tombstones(decision)
+    classic.write(decision)
+    state.groups[group.group_id] = classic
+    for classic_member in classic.members.values():
+        classic_member.restart_session(decision)
+    if rebalances:
+        rebalancing.begin(classic, decision, now_ms)
+
+
+def _classic_member(group: ConsumerGroup, member: ConsumerGroupMember, state: GroupsState) -> ClassicMember:
+    metadata = member.metadata
+    assert metadata.classic_member_metadata is not None
+    return ClassicMember(
+        group.group_id,
+        member.member_id,
+        client=Client(metadata.client_id, metadata.client_host),
+        group_instance_id=metadata.instance_id,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        session_timeout_ms=metadata.classic_member_metadata.session_timeout_ms,
+        protocols=tuple(
+            (protocol.name, protocol.metadata)
+            for protocol in metadata.classic_member_metadata.supported_protocols
+        ),
+        assignment=embedded_assignment(member, group.target(member.member_id), state.topics),
+    )

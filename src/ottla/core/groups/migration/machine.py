@@ -1,0 +1,145 @@
+"""The machine of migration: serves classic members in consumer groups, and turns groups of one type into the other.
+
+The other two machines call it, where a request meets a group of the type that is not theirs, and where a consumer
+group loses a member.
+"""
+
+from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.classic.machine import ClassicCommand
+from ottla.core.groups.classic.rebalance import Rebalancing as ClassicRebalancing
+from ottla.core.groups.commands import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    SyncGroup,
+)
+from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.group import Group, GroupDecision
+from ottla.core.groups.migration.classic_members import ClassicMembers, joined_response
+from ottla.core.groups.migration.deadlines import ClassicMemberTimedOut
+from ottla.core.groups.migration.downgrade import can_downgrade, downgrade
+from ottla.core.groups.migration.upgrade import upgraded_members, write_upgrade
+from ottla.core.groups.state import GroupsState
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+class MigrationMachine:
+    def __init__(
+        self, state: GroupsState, classic_rebalancing: ClassicRebalancing, rebalancing: Rebalancing
+    ) -> None:
+        self._state = state
+        self._classic_rebalancing = classic_rebalancing
+        self._rebalancing = rebalancing
+        self._members = ClassicMembers(state, rebalancing)
+
+    # -- classic members in consumer groups
+
+    def decide(
+        self, group: Group, command: ClassicCommand, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> bool:
+        if not isinstance(group, ConsumerGroup) or group.is_empty:
+            return False
+        match command:
+            case JoinGroup():
+                self._join(group, command, waiter, decision, now_ms)
+            case SyncGroup():
+                self._members.sync(group, command, waiter, decision)
+            case Heartbeat():
+                self._members.heartbeat(group, command, waiter, decision)
+            case LeaveGroup():
+                self._leave(group, command, waiter, decision, now_ms)
+        return True
+
+    def _join(
+        self, group: ConsumerGroup, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        subscription = self._members.check_join(group, command)
+        is_dynamic = command.group_instance_id is None
+        if is_dynamic and not command.member_id and command.require_known_member_id:
+            # KIP-394. Nothing is kept of it: whoever comes with an id is a member here.
+            decision.reply(waiter, JoinGroupResponse(ErrorCode.member_id_required, command.new_member_id))
+            return
+        replaced = None if is_dynamic else group.static_member(command.group_instance_id or "")
+        is_last_of_its_protocol = (
+            replaced is not None
+            and not replaced.uses_classic_protocol
+            and can_downgrade(group, (replaced.member_id,), self._state.settings, joining=1)
+        )
+        member = self._members.admit(group, command, decision)
+        changed = self._members.update(group, member, command, subscription, decision)
+        if changed or self._rebalancing.is_stale(group, now_ms):
+            self._rebalancing.refresh_subscriptions(group, decision, now_ms, changed=changed)
+        if not is_last_of_its_protocol:
+            # At once, and not after the interval of KIP-1263: a classic member would rejoin until it is there.
+            self._rebalancing.update_target(group, decision, now_ms, is_due=True)
+        member = self._members.reconcile(group, member.member_id, subscription, decision, changed=changed)
+        decision.reply(waiter, joined_response(member))
+        if is_last_of_its_protocol:
+            self._downgrade(group, (), decision, now_ms, rebalances=group.state != "Stable")
+        else:
+            self._members.joined(group, member, decision)
+
+    def _leave(
+        self, group: ConsumerGroup, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        going, left = self._members.leaving(group, command)
+        if going:
+            self._remove(group, going, decision, now_ms)
+        decision.reply(waiter, left)
+
+    def end_wait(
+        self, timer: ClassicMemberTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        group = self._state.groups.get(timer.group_id)
+        if not self._members.deadlines.missed(timer) or not isinstance(group, ConsumerGroup):
+            return
+        member = group.members.get(timer.member_id)
+        if member is not None and member.uses_classic_protocol:
+            self._remove(group, (timer.member_id,), decision, now_ms)
+
+    def _remove(
+        self, group: ConsumerGroup, member_ids: tuple[str, ...], decision: GroupDecision, now_ms: int
+    ) -> None:
+        for member_id in member_ids:
+            self._members.forget(group.group_id, member_id, decision)
+        if not self.downgrade(group, member_ids, decision, now_ms):
+            self._rebalancing.remove_members(group, member_ids, decision, now_ms)
+
+    # -- from one type to the other
+
+    def upgrade(
+        self, group: Group, command: ConsumerGroupHeartbeat, decision: GroupDecision, now_ms: int
+    ) -> None:
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group.")
+        members = upgraded_members(group, command, self._state)
+        write_upgrade(group, members, self._state, self._rebalancing, decision)
+
+    def downgrade(
+        self, group: ConsumerGroup, leaving: tuple[str, ...], decision: GroupDecision, now_ms: int
+    ) -> bool:
+        if not can_downgrade(group, leaving, self._state.settings):
+            return False
+        self._downgrade(group, leaving, decision, now_ms, rebalances=True)
+        return True
+
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: tuple[str, ...],
+        decision: GroupDecision,
+        now_ms: int,
+        *,
+        rebalances: bool,
+    ) -> None:
+        for member_id in group.members:
+            self._members.forget(group.group_id, member_id, decision)
+        downgrade(
+            group, leaving, self._state, self._classic_rebalancing, decision, now_ms, rebalances=rebalances
+        )
+
+    DECIDE = {ClassicMemberTimedOut: end_wait}  # noqa: RUF012

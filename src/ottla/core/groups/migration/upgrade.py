@@ -1,0 +1,194 @@
+"""From a classic group to a consumer group: the first member that speaks the consumer protocol takes the others along.
+
+The classic members keep what they have as their assignment and as their target. They are asked to rejoin by their next
+heartbeat, and are served by `classic_members` from then on.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.static.primitive import i32, i64
+
+from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.classic.member import NO_ASSIGNMENT, ClassicMember
+from ottla.core.groups.classic.refusals import rebalance_in_progress
+from ottla.core.groups.classic.timers import join_key, session_key, sync_key
+from ottla.core.groups.commands import ConsumerGroupHeartbeat, JoinGroupResponse
+from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.consumer.member import ConsumerGroupMember
+from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.target_assignment import write_member_target
+from ottla.core.groups.consumer_protocol import Subscription, read_assignment, read_subscription
+from ottla.core.groups.group import GroupDecision
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.state import GroupsState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.group_records.records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+
+class UpgradedMember(NamedTuple):
+    """A classic member as it will be in the consumer group."""
+
+    member: ConsumerGroupMember
+    target: Mapping[UUID, frozenset[int]]
+
+
+def upgraded_members(
+    group: ClassicGroup, command: ConsumerGroupHeartbeat, state: GroupsState
+) -> tuple[UpgradedMember, ...]:
+    """Raises GROUP_ID_NOT_FOUND where the group cannot be upgraded, GROUP_MAX_SIZE_REACHED where it would be full."""
+    _check_upgrade(group, command, state.settings)
+    taken: set[tuple[UUID, int]] = set()
+    return tuple(_upgraded(group, member, state, taken) for member in group.members.values())
+
+
+def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, settings: GroupSettings) -> None:
+    max_size = settings.consumer_max_size
+    if settings.consumer_migration_policy not in ("upgrade", "bidirectional"):
+        raise _cannot_upgrade(group, "online upgrade is disabled: see group.consumer.migration.policy")
+    if not group.is_of_consumers:
+        raise _cannot_upgrade(group, "the group does not use the consumer embedded protocol")
+    if len(group.members) > max_size:
+        raise _cannot_upgrade(
+            group, "the group size exceeds the consumer group maximum size: see group.consumer.max.size"
+        )
+    if len(group.members) == max_size and command.member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.group_max_size_reached,
+            f"The consumer group has reached its maximum capacity of {max_size} members.",
+        )
+
+
+def _upgraded(
+    group: ClassicGroup, member: ClassicMember, state: GroupsState, taken: set[tuple[UUID, int]]
+) -> UpgradedMember:
+    subscription = read_subscription(member.protocols[0][1])
+    if subscription is None:
+        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
+    target = _assigned(group, member, subscription, state, taken)
+    epoch = group.generation_id
+    return UpgradedMember(
+        ConsumerGroupMember(
+            member_id=member.member_id,
+            metadata=ConsumerGroupMemberMetadataValue(
+                instance_id=member.group_instance_id,
+                rack_id=subscription.rack_id,
+                client_id=member.client.client_id,
+                client_host=member.client.client_host,
+                subscribed_topic_names=subscribed_names(subscription),
+                subscribed_topic_regex=None,
+                rebalance_timeout_ms=i32(member.rebalance_timeout_ms),
+                server_assignor=None,
+                classic_member_metadata=classic_metadata(member.session_timeout_ms, member.protocols),
+            ),
+            member_epoch=epoch,
+            previous_member_epoch=epoch,
+            assigned={topic_id: dict.fromkeys(sorted(of), epoch) for topic_id, of in target.items()},
+        ),
+        target,
+    )
+
+
+def _assigned(
+    group: ClassicGroup,
+    member: ClassicMember,
+    subscription: Subscription,
+    state: GroupsState,
+    taken: set[tuple[UUID, int]],
+) -> dict[UUID, frozenset[int]]:
+    """What the member has, of topics that are there. Where a leader gave a partition to two, the first of them has it:
+    a consumer group knows one owner only.
+    """
+    assigned: dict[UUID, frozenset[int]] = {}
+    for name, partitions in _has_partitions(group, member, subscription):
+        topic = state.topics.find(name)
+        if topic is not None:
+            free = frozenset(p for p in partitions if (topic.topic_id, p) not in taken)
+            taken.update((topic.topic_id, partition) for partition in free)
+            if free:
+                assigned[topic.topic_id] = assigned.get(topic.topic_id, frozenset()) | free
+    return assigned
+
+
+def _has_partitions(
+    group: ClassicGroup, member: ClassicMember, subscription: Subscription
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """As the leader last assigned them. Where that was dropped, because a rebalance followed on another, the member
+    still owns what it said when it joined, if it rebalances cooperatively.
+    """
+    if member.assignment == NO_ASSIGNMENT:
+        return subscription.owned_partitions
+    assignment = read_assignment(member.assignment)
+    if assignment is None:
+        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
+    if assignment.user_data:
+        raise _cannot_upgrade(
+            group,
+            "an unsupported custom assignor is in use, whose data would be lost: switch to a default assignor first",
+        )
+    return assignment.partitions
+
+
+def write_upgrade(
+    group: ClassicGroup,
+    members: tuple[UpgradedMember, ...],
+    state: GroupsState,
+    rebalancing: Rebalancing,
+    decision: GroupDecision,
+) -> None:
+    """The group's generation becomes its epoch. Whoever waits in the classic group is asked to rejoin."""
+    group_id, epoch = group.group_id, group.generation_id
+    for member in group.members.values():
+        told = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
+        group.answer_join(member, told, decision)
+        group.answer_sync(member, rebalance_in_progress(group_id), decision)
+    for pending_id in group.pending_members:
+        decision.cancel_timer(session_key(group_id, pending_id))
+    decision.cancel_timer(join_key(group_id))
+    decision.cancel_timer(sync_key(group_id))
+
+    group.write_tombstones(decision)
+    for upgraded in members:
+        rebalancing.write_metadata(group_id, upgraded.member, decision)
+    consumer_group = state.groups[group_id]
+    assert isinstance(consumer_group, ConsumerGroup)
+    # No hash of the topics yet: so the heartbeat that brought the upgrade finds another, and a new target is computed.
+    # The old one may be that of a rebalance that had not ended, or of topics that have changed since.
+    rebalancing.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
+    for upgraded in members:
+        write_member_target(decision, group_id, upgraded.member.member_id, upgraded.target)
+    # The time of the last assignment is left open: the next one shall not wait (KIP-1263).
+    decision.write(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=i32(epoch), assignment_timestamp=i64(0)),
+    )
+    for upgraded in members:
+        rebalancing.write_current(group_id, upgraded.member, decision)
+        rebalancing.restart_session(group_id, upgraded.member, decision)
+
+
+def classic_metadata(
+    session_timeout_ms: int, protocols: tuple[tuple[str, bytes], ...]
+) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=i32(session_timeout_ms),
+        supported_protocols=tuple(ClassicProtocol(name=name, metadata=raw) for name, raw in protocols),
+    )
+
+
+def subscribed_names(subscription: Subscription) -> tuple[str, ...]:
+    return tuple(sorted(set(subscription.topics)))
+
+
+def _cannot_upgrade(group: ClassicGroup, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.group_id_not_found,
+        f"Cannot upgrade classic group {group.group_id} to consumer group because {why}.",
+    )
