@@ -18,6 +18,8 @@ logger = logging.getLogger("ottla.workers")
 
 # How soon a thread sees that it is to stop.
 POLL_S = 0.1
+# How long a thread that ends tries to commit.
+CLOSE_TIMEOUT_S = 30.0
 
 
 class ConsumerThreads:
@@ -143,9 +145,8 @@ class _Consumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Also after a failure: what came before the record that failed is handled. The partitions that are held
-        # are revoked, and with that committed, in here.
-        self._member.close()
+        # Also after a failure: what came before the record that failed is handled.
+        self._member.close(lambda: self._handled, CLOSE_TIMEOUT_S)
 
     def poll(self) -> Record | None:
         now = time.monotonic()
@@ -158,7 +159,7 @@ class _Consumer:
         self._handled[record.topic_partition] = record.offset + 1
 
     def _on_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._member.commit_and_wait({p: self._handled[p] for p in partitions if p in self._handled})
+        self._member.commit_and_wait(self._handled)
         self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:

@@ -4,6 +4,7 @@ Everything here is called by one thread, callbacks too.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ logger = logging.getLogger("ottla.workers")
 
 PartitionsCallback: TypeAlias = Callable[[list[TopicPartition]], None]
 
+CLOSE_POLL_S = 0.05
 # Trying again does not help with these; librdkafka would do so without end.
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -47,6 +49,8 @@ class Member:
         self._topics = list(topics)
         # What the coordinator has acknowledged, so that nothing is committed twice.
         self._committed: dict[TopicPartition, int] = {}
+        self._is_committing = False
+        self._is_closing = False
         self._consumer = Consumer({**config, "on_commit": self._on_commit})
         self._consumer.subscribe(
             self._topics,
@@ -65,20 +69,31 @@ class Member:
         messages = self._consumer.consume(count, 0) if count > 0 else []
         return [record for message in messages if (record := self._record_of(message)) is not None]
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Without waiting for the answer; a failed commit is told in the log and repeated by the next."""
-        if positions := self._uncommitted(offsets):
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Without waiting for the answer, one commit at a time. True where all is committed already.
+
+        A refused commit is made up for by the next. It is no rare thing: while a member joins, the broker keeps its
+        other requests waiting, and finds them to be of an old generation afterwards.
+        """
+        positions = self._uncommitted(offsets)
+        if positions and not self._is_committing:
+            self._is_committing = True
             try:
                 self._consumer.commit(offsets=positions, asynchronous=True)
             except KafkaException as error:
                 self._on_commit(error.args[0], positions)
+        return not positions
 
     def commit_and_wait(self, offsets: Mapping[TopicPartition, int]) -> None:
-        if positions := self._uncommitted(offsets):
+        """The last chance to commit, before partitions go."""
+        positions = [] if self._is_closing else self._uncommitted(offsets)
+        if positions:
             try:
-                self._on_commit(None, self._consumer.commit(offsets=positions, asynchronous=False))
+                self._note_commits(
+                    logging.WARNING, None, self._consumer.commit(offsets=positions, asynchronous=False)
+                )
             except KafkaException as error:
-                self._on_commit(error.args[0], positions)
+                self._note_commits(logging.WARNING, error.args[0], positions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         if positions := _positions(partitions):
@@ -88,9 +103,26 @@ class Member:
         if positions := _positions(partitions):
             self._consumer.resume(positions)
 
-    def close(self) -> None:
-        """Leaves the group. Partitions that are still held are revoked first."""
-        self._consumer.close()
+    def close(self, committable: Callable[[], Mapping[TopicPartition, int]], timeout_s: float) -> None:
+        """Commits, and leaves the group. Records that come in between are left to the next owner.
+
+        While the group rebalances, a commit is refused: then it is repeated until the rebalance is over. What is still
+        not committed after `timeout_s` is handled again.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not self.commit(committable()):
+                if time.monotonic() >= deadline:
+                    logger.warning(
+                        "group %s: not all offsets were committed within %g s of the end; some records are handled "
+                        "again",
+                        *(self._group, timeout_s),
+                    )
+                    break
+                self._consumer.poll(CLOSE_POLL_S)
+        finally:
+            self._is_closing = True
+            self._consumer.close()
 
     def _leave(self, positions: list[Position], callback: PartitionsCallback) -> None:
         partitions = _partitions(positions)
@@ -124,12 +156,17 @@ class Member:
         ]
 
     def _on_commit(self, error: KafkaError | None, positions: list[Position]) -> None:
+        self._is_committing = False
+        self._note_commits(logging.INFO, error, positions)
+
+    def _note_commits(self, level: int, error: KafkaError | None, positions: list[Position]) -> None:
         for position in positions:
             refusal = error or position.error
             if refusal is None:
                 self._committed[TopicPartition(position.topic, position.partition)] = position.offset
                 continue
-            logger.warning(
+            logger.log(
+                level,
                 "offset %d of %s-%d was not committed for group %s: %s (%s); unless a later commit succeeds, records "
                 "before it are handled again",
                 *(position.offset, position.topic, position.partition, self._group),

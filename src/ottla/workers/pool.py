@@ -133,15 +133,19 @@ class _Reader:
         self._crew.add(self._member.poll_more(min(room, READ_MAX) - 1))
 
     def commit(self) -> None:
-        self._member.commit(self._crew.committable(self._crew.partitions()))
+        self._member.commit(self._committable())
 
     def close(self) -> None:
-        """Closing revokes the partitions that are held: they are drained and committed like any that go."""
-        self._member.close()
+        self._crew.drain(self._crew.partitions(), self._drain_timeout_s)
+        self._member.close(self._committable, self._drain_timeout_s)
+
+    def _committable(self) -> dict[TopicPartition, int]:
+        return self._crew.committable(self._crew.partitions())
 
     def _on_revoked(self, partitions: list[TopicPartition]) -> None:
         self._crew.drain(partitions, self._drain_timeout_s)
-        self._member.commit_and_wait(self._crew.committable(partitions))
+        # Those that stay as well, now that the member waits for an answer anyhow.
+        self._member.commit_and_wait(self._committable())
         self._on_lost(partitions)
 
     def _on_lost(self, partitions: list[TopicPartition]) -> None:

@@ -27,6 +27,7 @@ class FakeConsumer:
         self.waited_commits: list[dict[TopicPartition, int]] = []
         self.acknowledged: list[Position] = []
         self.refuse_commits = False
+        self.refused = 0
         self.polls = 0
         self.is_closed = False
 
@@ -49,6 +50,7 @@ class FakeConsumer:
 
     def commit(self, offsets: list[Position], asynchronous: bool) -> list[Position] | None:
         if self.refuse_commits:
+            self.refused += 1
             raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
         told = {TopicPartition(p.topic, p.partition): p.offset for p in offsets}
         if asynchronous:

@@ -92,7 +92,7 @@ def test_stopping_finishes_what_is_begun_commits_it_and_leaves_the_rest(
         run.stop()
     assert sorted(handler.ended) == sorted(handler.begun)
     assert len(handler.begun) < 500
-    assert consumer.waited_commits == [{P0: max(handler.begun) + 1}]
+    assert consumer.last_committed() == {P0: max(handler.begun) + 1}
     assert run.error is None
 
 
@@ -316,13 +316,47 @@ def test_what_is_committed_is_not_committed_again(consumers: list[FakeConsumer])
 def test_a_commit_that_is_refused_is_told_and_repeated(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with running(pool_of(lambda _: None)):
+    with caplog.at_level(logging.INFO), running(pool_of(lambda _: None)):
         consumer = the_only(consumers)
         consumer.refuse_commits = True
         consumer.deliver(0)
         wait_until(lambda: "offset 1 of t-0 was not committed for group g" in caplog.text)
         consumer.refuse_commits = False
         wait_until(lambda: consumer.commits == [{P0: 1}])
+
+
+def test_a_pool_that_stops_in_a_rebalance_commits_when_it_is_over(consumers: list[FakeConsumer]) -> None:
+    handled: list[int] = []
+    with running(pool_of(lambda record: handled.append(record.offset), commit_interval_s=60)) as run:
+        consumer = the_only(consumers)
+        consumer.refuse_commits = True
+        consumer.deliver(0)
+        wait_until(lambda: handled)
+        refused = consumer.refused
+        run.thing.stop()
+        wait_until(lambda: consumer.refused > refused + 2)
+        assert not consumer.is_closed
+        consumer.refuse_commits = False
+        run.join()
+    assert consumer.last_committed() == {P0: 1}
+    assert consumer.is_closed
+
+
+def test_a_pool_that_cannot_commit_stops_all_the_same(
+    consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    handled: list[int] = []
+    with running(pool_of(lambda record: handled.append(record.offset), drain_timeout_s=0.2)) as run:
+        consumer = the_only(consumers)
+        consumer.refuse_commits = True
+        consumer.deliver(0)
+        wait_until(lambda: handled)
+        run.stop()
+    assert consumer.is_closed
+    assert (
+        "not all offsets were committed within 0.2 s of the end; some records are handled again"
+        in caplog.text
+    )
 
 
 def test_an_error_that_will_not_pass_ends_the_pool(consumers: list[FakeConsumer]) -> None:

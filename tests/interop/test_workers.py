@@ -1,0 +1,356 @@
+"""`ottla.workers` on a real cluster: nothing is lost and order is kept, whatever members, workers and records do."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
+from tests.interop.brokers import RunningBroker
+from tests.interop.librdkafka import create_topic, flush, read_records, wait_until
+
+from ottla.workers import ConsumerThreads, DeadLetterError, HandlerError, Record, Retry, WorkerPool
+
+pytestmark = pytest.mark.contract
+
+PARTITIONS = 6
+PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
+
+
+class Journal:
+    """A handler that writes down when each record began and ended, over all members of a group."""
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.pause_s = pause_s
+        self.order: dict[tuple[int, bytes | None], list[int]] = defaultdict(list)
+        self.times: dict[tuple[int, int], int] = defaultdict(int)
+        self.overlaps: list[Record] = []
+        self._under_way: set[tuple[int, bytes | None]] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, record: Record) -> None:
+        lane = (record.partition, record.key)
+        with self._lock:
+            if lane in self._under_way:
+                self.overlaps.append(record)
+            self._under_way.add(lane)
+        time.sleep(self.pause_s)
+        with self._lock:
+            self._under_way.discard(lane)
+            self.order[lane].append(record.offset)
+            self.times[record.partition, record.offset] += 1
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def was_in_order(self) -> bool:
+        """Whether no record was handled while an earlier one of its key never had been; repeats may be."""
+        return all(_first_times(offsets) == sorted(set(offsets)) for offsets in self.order.values())
+
+
+def _first_times(offsets: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys(offsets))
+
+
+class InProcesses:
+    """A handler for worker processes: writes each record that it has handled to a file of its process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, record: Record) -> None:
+        time.sleep(0.002)
+        with (self.folder / str(os.getpid())).open("a") as notes:
+            notes.write(f"{record.partition} {record.offset}\n")
+
+    def handled(self) -> set[tuple[int, int]]:
+        lines = [line for path in self.folder.iterdir() for line in path.read_text().splitlines()]
+        return {(int(partition), int(offset)) for partition, offset in map(str.split, lines)}
+
+    def pids(self) -> list[int]:
+        return [int(path.name) for path in self.folder.iterdir()]
+
+
+def config_of(broker: RunningBroker, group: str, protocol: str = "cooperative-sticky") -> dict[str, Any]:
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    if protocol == "consumer":
+        return config | {"group.protocol": "consumer"}
+    return config | {"partition.assignment.strategy": protocol, "session.timeout.ms": 6_000}
+
+
+def fill(broker: RunningBroker, topic: str, count: int, keys: int = 60) -> None:
+    """A topic of several partitions with `count` records."""
+    create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    for n in range(count):
+        producer.produce(topic, str(n).encode(), f"key-{n % keys}".encode())
+    flush(producer)
+
+
+def committed(broker: RunningBroker, group: str, topic: str) -> int:
+    """The sum of the group's offsets over the partitions."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    try:
+        positions = consumer.committed([Position(topic, p) for p in range(PARTITIONS)], timeout=30)
+    finally:
+        consumer.close()
+    return sum(max(0, position.offset) for position in positions)
+
+
+class Members:
+    """Pools and consumer threads that run beside each other, and end with the test."""
+
+    def __init__(self) -> None:
+        self._running: dict[WorkerPool | ConsumerThreads, threading.Thread] = {}
+        self.errors: list[BaseException] = []
+
+    def start(self, member: WorkerPool | ConsumerThreads) -> WorkerPool | ConsumerThreads:
+        thread = threading.Thread(target=self._run, args=(member,), daemon=True)
+        self._running[member] = thread
+        thread.start()
+        return member
+
+    def stop(self, member: WorkerPool | ConsumerThreads) -> None:
+        member.stop()
+        self.join(member)
+
+    def join(self, member: WorkerPool | ConsumerThreads) -> None:
+        thread = self._running.pop(member)
+        thread.join(60)
+        assert not thread.is_alive(), "run() did not return within 60 s"
+
+    def stop_all(self) -> None:
+        for member in self._running:
+            member.stop()
+        for member in list(self._running):
+            self.join(member)
+
+    def _run(self, member: WorkerPool | ConsumerThreads) -> None:
+        try:
+            member.run()
+        except BaseException as error:
+            self.errors.append(error)
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    members = Members()
+    yield members
+    members.stop_all()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_is_lost_and_keys_keep_their_order_while_members_come_and_go(
+    broker: RunningBroker, topic_name: str, protocol: str, members: Members
+) -> None:
+    count = 6_000
+    fill(broker, topic_name, count)
+    journal = Journal(pause_s=0.004)
+
+    def join() -> WorkerPool | ConsumerThreads:
+        return members.start(
+            WorkerPool(
+                config_of(broker, topic_name, protocol), [topic_name], journal, workers=4, in_flight_max=40
+            )
+        )
+
+    first = join()
+    wait_until(lambda: len(journal) > 300, "the first member handles records")
+    second = join()
+    wait_until(lambda: len(journal) > 900, "two members handle records")
+    third = join()
+    wait_until(lambda: len(journal) > 1_800, "three members handle records")
+    members.stop(first)
+    wait_until(lambda: len(journal) > 2_700, "two members are left")
+    join()
+    members.stop(second)
+    wait_until(lambda: len(journal) > 3_600, "a fourth came and the second went")
+    members.stop(third)
+    wait_until(lambda: len(journal) == count, "every record is handled", timeout_s=60)
+    members.stop_all()
+    assert members.errors == []
+    assert journal.was_in_order()
+    assert journal.overlaps == []
+    assert committed(broker, topic_name, topic_name) == count
+    # Partitions went only after their records were finished and committed, so hardly any was handled twice.
+    assert sum(journal.times.values()) < count * 1.05
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_consumers_in_threads_share_the_partitions_and_lose_nothing(
+    broker: RunningBroker, topic_name: str, protocol: str, members: Members
+) -> None:
+    fill(broker, topic_name, 3_000)
+    journal = Journal(pause_s=0.001)
+    config = config_of(broker, topic_name, protocol)
+    first = members.start(ConsumerThreads(config, [topic_name], journal, threads=2))
+    wait_until(lambda: len(journal) > 300, "the first two threads handle records")
+    members.start(ConsumerThreads(config, [topic_name], journal, threads=2))
+    wait_until(lambda: len(journal) > 1_000, "four threads handle records")
+    members.stop(first)
+    wait_until(lambda: len(journal) == 3_000, "every record is handled")
+    members.stop_all()
+    assert members.errors == []
+    assert journal.was_in_order()
+    assert committed(broker, topic_name, topic_name) == 3_000
+
+
+def test_a_crash_of_one_thread_is_raised_and_a_restart_goes_on_with_its_record(
+    broker: RunningBroker, topic_name: str, members: Members
+) -> None:
+    fill(broker, topic_name, 600)
+    journal = Journal()
+
+    def handle(record: Record) -> None:
+        if record.value == b"300":
+            raise ValueError("no such customer")
+        journal(record)
+
+    config = config_of(broker, topic_name)
+    crashing = ConsumerThreads(config, [topic_name], handle, threads=2, retry=Retry(attempts=1))
+    members.start(crashing)
+    members.join(crashing)
+    (error,) = members.errors
+    assert isinstance(error, HandlerError)
+    assert error.record.value == b"300"
+    members.start(ConsumerThreads(config, [topic_name], journal, threads=2))
+    wait_until(lambda: len(journal) == 600, "every record is handled")
+
+
+def test_poison_records_go_to_the_dead_letter_topic_and_the_rest_goes_on(
+    broker: RunningBroker, topic_name: str, members: Members
+) -> None:
+    dead_letter_topic = create_topic(broker.bootstrap, f"{topic_name}.dead")
+    fill(broker, topic_name, 1_000)
+    journal = Journal()
+
+    def handle(record: Record) -> None:
+        if int(record.value or b"") % 100 == 7:
+            raise ValueError(f"cannot read {record.value!r}")
+        journal(record)
+
+    pool = members.start(
+        WorkerPool(
+            config_of(broker, topic_name),
+            [topic_name],
+            handle,
+            workers=4,
+            retry=Retry(attempts=2, backoff_s=0.01),
+            dead_letter_topic=dead_letter_topic,
+        )
+    )
+    dead = read_records(broker.bootstrap, dead_letter_topic, 10)
+    wait_until(lambda: len(journal) == 990, "every other record is handled")
+    members.stop(pool)
+    assert sorted(int(record.value() or b"") for record in dead) == list(range(7, 1_000, 100))
+    for record in dead:
+        told = {name: bytes(value or b"").decode() for name, value in record.headers() or []}
+        partition, offset = int(told["dead-letter.partition"]), int(told["dead-letter.offset"])
+        (origin,) = consume_one(broker, Position(topic_name, partition, offset))
+        assert (origin.key(), origin.value()) == (record.key(), record.value())
+        assert told["dead-letter.topic"] == told["dead-letter.group"] == topic_name
+        assert told["dead-letter.timestamp"] == str(origin.timestamp()[1])
+        assert told["dead-letter.attempts"] == "2"
+        assert told["dead-letter.error.type"] == "ValueError"
+        assert told["dead-letter.error.text"] == f"cannot read {record.value()!r}"
+    assert committed(broker, topic_name, topic_name) == 1_000
+
+
+def consume_one(broker: RunningBroker, position: Position) -> list[Any]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "by-hand", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([position])
+        return consumer.consume(1, timeout=30)
+    finally:
+        consumer.close()
+
+
+def test_a_record_that_the_dead_letter_topic_refuses_is_not_committed(
+    broker: RunningBroker, topic_name: str, members: Members
+) -> None:
+    small = {"max.message.bytes": "100"}
+    dead_letter_topic = create_topic(broker.bootstrap, f"{topic_name}.dead", config=small)
+    fill(broker, topic_name, 60, keys=1)
+
+    def handle(record: Record) -> None:
+        if record.value == b"40":
+            raise ValueError("cannot read it")
+
+    pool = WorkerPool(
+        config_of(broker, topic_name),
+        [topic_name],
+        handle,
+        workers=2,
+        retry=Retry(attempts=1),
+        dead_letter_topic=dead_letter_topic,
+    )
+    members.start(pool)
+    members.join(pool)
+    (error,) = members.errors
+    assert isinstance(error, DeadLetterError)
+    assert dead_letter_topic in str(error)
+    assert committed(broker, topic_name, topic_name) == 40
+
+
+@pytest.mark.parametrize(
+    ("protocol", "max_poll_interval_ms", "handler_s"), [("range", 6_000, 7.5), ("consumer", 1_500, 3.0)]
+)
+def test_a_handler_may_take_longer_than_max_poll_interval(
+    broker: RunningBroker,
+    topic_name: str,
+    protocol: str,
+    max_poll_interval_ms: int,
+    handler_s: float,
+    members: Members,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(broker, topic_name, 12)
+    journal = Journal(pause_s=handler_s)
+    pool = WorkerPool(
+        config_of(broker, topic_name, protocol) | {"max.poll.interval.ms": max_poll_interval_ms},
+        [topic_name],
+        journal,
+        workers=12,
+        in_flight_max=12,
+        order="none",
+        drain_timeout_s=1.0,
+        commit_interval_s=0.1,
+    )
+    members.start(pool)
+    wait_until(lambda: committed(broker, topic_name, topic_name) == 12, "every record is committed")
+    assert sum(journal.times.values()) == 12, "the member was not put out of its group in between"
+    assert caplog.records == []
+
+
+def test_a_worker_process_that_is_killed_loses_no_record(
+    broker: RunningBroker, topic_name: str, members: Members, tmp_path: Path
+) -> None:
+    fill(broker, topic_name, 3_000)
+    handler = InProcesses(tmp_path)
+    pool = WorkerPool(config_of(broker, topic_name), [topic_name], handler, workers=3, processes=True)
+    members.start(pool)
+    for left in (2_500, 1_500):
+        wait_until(lambda left=left: len(handler.handled()) > 3_000 - left, "records are handled")  # type: ignore[misc]
+        os.kill(next(filter(is_alive, handler.pids())), signal.SIGKILL)
+        wait_until(lambda left=left: len(handler.handled()) > 3_300 - left, "others go on")  # type: ignore[misc]
+    wait_until(lambda: len(handler.handled()) == 3_000, "every record is handled")
+    members.stop(pool)
+    assert members.errors == []
+    assert committed(broker, topic_name, topic_name) == 3_000
+    assert all(not is_alive(pid) for pid in handler.pids()), "no worker process outlives its pool"
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
