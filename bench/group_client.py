@@ -6,6 +6,7 @@ assignment. A record goes to each partition all the time, so that a member that 
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from statistics import mean
 from typing import Any
@@ -20,6 +21,7 @@ PROTOCOLS = {
 }
 FEED_INTERVAL_S = 0.05
 SETTLE_TIMEOUT_S = 120
+FLUSH_TIMEOUT_S = 30
 # A rebalance takes as long as heartbeats are apart: joins come at any time between two, at the same ones on both sides.
 PAUSE_S_MAX = 5.0
 SEED = 848
@@ -68,7 +70,6 @@ class Group:
         self._spec = spec
         self._producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0})
         self._producer.list_topics(spec["topic"], timeout=30)
-        # The first group of a broker also waits for the offsets topic to be made.
         wait_for_coordinator(spec["bootstrap"], spec["group"])
         self._next_feed = 0.0
         self.began = time.monotonic()
@@ -91,8 +92,11 @@ class Group:
         self._poll_until(lambda: False, seconds)
 
     def close(self) -> None:
-        for member in self.members:
-            member.consumer.close()
+        """All at once: one after the other, each would wait for the rebalance that the one before set off."""
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            for closing in [pool.submit(member.consumer.close) for member in self.members]:
+                closing.result()
+        self._producer.flush(FLUSH_TIMEOUT_S)
 
     def _poll_until(self, is_done: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

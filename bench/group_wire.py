@@ -21,6 +21,8 @@ from kio.static.primitive import i32, i64
 from tests.interop.wire import WireClient, address_of, frame, request, string
 
 OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 10, 11, 12, 13, 14
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+NOT_YET = (14, 15, 16)
 NO_STRING = struct.pack(">h", -1)
 RETRY_S = 0.05
 READY_TIMEOUT_S = 60
@@ -36,15 +38,28 @@ def find_coordinator(group: str) -> bytes:
     return request(FIND_COORDINATOR, 2, string(group) + b"\0")
 
 
-def is_refused(response: bytes) -> bool:
-    """Whether a response that opens with throttle time and error code has an error."""
-    return response[8:10] != b"\0\0"
+def heartbeat(group: str, generation: int, member_id: str) -> bytes:
+    return request(HEARTBEAT, 3, member_identity(group, generation, member_id))
+
+
+def member_identity(group: str, generation: int, member_id: str) -> bytes:
+    """What Heartbeat v3 and SyncGroup v3 open with."""
+    return string(group) + struct.pack(">i", generation) + string(member_id) + NO_STRING
+
+
+def error_code(response: bytes) -> int:
+    """Of a response that opens with throttle time and error code."""
+    return int.from_bytes(response[8:10], "big", signed=True)
 
 
 def wait_for_coordinator(bootstrap: str, group: str) -> None:
+    """Until it has loaded the group's partition: the first group of a broker waits for the offsets topic to be made."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     with WireClient(bootstrap) as client:
-        while is_refused(client.ask(find_coordinator(group))):
+        while (
+            error_code(client.ask(find_coordinator(group)))
+            or error_code(client.ask(heartbeat(group, 1, "nobody"))) in NOT_YET
+        ):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{group} has no coordinator after {READY_TIMEOUT_S} s")
             time.sleep(RETRY_S)
@@ -69,17 +84,15 @@ def offset_commit(spec: Spec, group: str) -> bytes:
 
 
 def accepted_answer(spec: Spec, group: str, commit: bytes) -> bytes:
-    """The answer to a commit, once its coordinator has loaded: as all ask the same, all are answered the same."""
+    """The answer to a commit: as all ask the same, all are answered the same."""
     wait_for_coordinator(spec["bootstrap"], group)
-    deadline = time.monotonic() + READY_TIMEOUT_S
     with WireClient(spec["bootstrap"]) as client:
-        while time.monotonic() < deadline:
-            answer = client.ask(commit)
-            response, _ = entity_reader(OffsetCommitResponse)(answer, 5)
-            if all(found.error_code == 0 for topic in response.topics for found in topic.partitions):
-                return frame(answer)
-            time.sleep(RETRY_S)
-    raise RuntimeError(f"no offset could be committed for {group} within {READY_TIMEOUT_S} s")
+        answer = client.ask(commit)
+    response, _ = entity_reader(OffsetCommitResponse)(answer, 5)
+    errors = [found.error_code for topic in response.topics for found in topic.partitions]
+    if any(errors):
+        raise RuntimeError(f"offsets of {group} cannot be committed: errors {errors}")
+    return frame(answer)
 
 
 class Committer:
@@ -149,28 +162,25 @@ class WireMember:
             self._member_id, self._generation = joined.member_id, joined.generation_id
             await asyncio.sleep(0 if joined.member_id else RETRY_S)
         assignment = struct.pack(">i", 1) + string(self._member_id) + struct.pack(">i", 0)
-        if is_refused(await self._ask(request(SYNC_GROUP, 3, self._identity() + assignment))):
-            raise RuntimeError(f"{self._group} could not be synced")
+        identity = member_identity(self._group, self._generation, self._member_id)
+        if error := error_code(await self._ask(request(SYNC_GROUP, 3, identity + assignment))):
+            raise RuntimeError(f"{self._group} could not be synced: error {error}")
 
     async def heartbeat_for(self, seconds: float, interval_s: float, phase_s: float) -> None:
-        heartbeat = request(HEARTBEAT, 3, self._identity())
+        frame_sent = heartbeat(self._group, self._generation, self._member_id)
         due = time.perf_counter() + phase_s
         end = due + seconds
         while due < end:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            answer = await self._ask(heartbeat)
+            answer = await self._ask(frame_sent)
             self.latencies_s.append(time.perf_counter() - due)
-            self.refused += is_refused(answer)
+            self.refused += error_code(answer) != 0
             due += interval_s
 
     async def leave(self) -> None:
         await self._ask(request(LEAVE_GROUP, 1, string(self._group) + string(self._member_id)))
         self._writer.close()
         await self._writer.wait_closed()
-
-    def _identity(self) -> bytes:
-        generation = struct.pack(">i", self._generation)
-        return string(self._group) + generation + string(self._member_id) + NO_STRING
 
     def _join_group(self) -> bytes:
         timeouts = struct.pack(">ii", SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS)

@@ -35,7 +35,7 @@ def join(side: Side, sizes: Sizes) -> dict[str, float]:
     for name, protocol in (("cooperative", "cooperative"), ("KIP-848", "consumer")):
         with side.topic(broker, PARTITIONS) as topic:
             shape = {"group": topic, "protocol": protocol, "partitions": PARTITIONS, "members": JOINS_TO}
-            joined = side.client("group_join", broker, topic, joins=sizes.of(4, 1), **shape)
+            joined = side.client("group_join", broker, topic, joins=sizes.of(2, 1), **shape)
         found[name] = joined["joined_s"]
     return found
 
