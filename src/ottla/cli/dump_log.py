@@ -61,6 +61,8 @@ def _text(value: Any) -> str:
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_text(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}={_text(item)}" for name, item in value.items()) + "}"
     return "null" if value is None else str(value)
 
 

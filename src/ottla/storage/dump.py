@@ -1,8 +1,11 @@
 """Shows what is in any file of a data directory, as dictionaries: for `ottla dump-log`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib import import_module
 from struct import Struct
 from typing import Any
+from uuid import UUID
 
 from ottla.env.disk import Disk
 from ottla.model.errors import KafkaError
@@ -34,7 +37,14 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
 _SNAPSHOT_OF_METADATA_SUFFIX = ".checkpoint"
 
+# The topics whose records are shown by their fields, and the modules that read them.
+_RECORD_CODECS = {
+    "__consumer_offsets": "ottla.protocol.group_records.codec",
+    "__transaction_state": "ottla.protocol.transaction_records.codec",
+}
+
 Entry = dict[str, Any]
+DecodeRecord = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
 
 
 class UnknownFileError(Exception):
@@ -42,7 +52,8 @@ class UnknownFileError(Exception):
 
 
 def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Entry]:
-    """One dictionary per batch (and record, if `records`), index entry, producer or checkpoint line.
+    """One dictionary per batch (and record, if `records`), index entry, producer or checkpoint line. Records of
+    coordinators' topics have a type, and their fields in the place of bytes.
 
     What cannot be read ends the dump with an entry {"kind": "damage", ...}.
     """
@@ -87,6 +98,7 @@ def _dump(disk: Disk, path: str, name: str, records: bool) -> Iterator[Entry]:
 
 
 def _dump_batches(disk: Disk, path: str, records: bool) -> Iterator[Entry]:
+    decode = _record_decoder(path) if records else None
     file = disk.open(path)
     position, end = 0, file.size()
     while position < end:
@@ -100,7 +112,7 @@ def _dump_batches(disk: Disk, path: str, records: bool) -> Iterator[Entry]:
         if records:
             try:
                 for record in iter_records(data):
-                    yield _describe_record(record, header)
+                    yield _describe_record(record, header, decode)
             except KafkaError as error:
                 yield {"kind": "damage", "position": position, "size": header.size, "reason": error.message}
         position += header.size
@@ -132,7 +144,16 @@ def _describe_batch(position: int, header: BatchHeader, is_valid: bool) -> Entry
     }
 
 
-def _describe_record(record: Record, header: BatchHeader) -> Entry:
+def _record_decoder(path: str) -> DecodeRecord | None:
+    topic = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+    module = _RECORD_CODECS.get(topic)
+    if module is None:
+        return None
+    decode: DecodeRecord = import_module(module).decode_record
+    return decode
+
+
+def _describe_record(record: Record, header: BatchHeader, decode: DecodeRecord | None) -> Entry:
     entry: Entry = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
     if header.is_control:
         number = control_type(record)
@@ -143,7 +164,29 @@ def _describe_record(record: Record, header: BatchHeader) -> Entry:
             "control_type": ControlType(number).name if known else f"unknown ({number})",
             "message": str(message),
         }
+    if decode is not None and record.key is not None:
+        try:
+            decoded = decode(record.key, record.value)
+        except KafkaError as error:
+            decoded, entry["reason"] = None, error.message
+        if decoded is not None:
+            key, value = decoded
+            return {
+                **entry,
+                "type": type(key).__name__.removesuffix("Key"),
+                "key": _fields(key),
+                "value": None if value is None else _fields(value),
+            }
     return {**entry, "key": record.key, "value": record.value, "headers": list(record.headers)}
+
+
+def _fields(message: Any) -> Entry:
+    return asdict(
+        message,
+        dict_factory=lambda pairs: {
+            name: uuid_to_string(value) if isinstance(value, UUID) else value for name, value in pairs
+        },
+    )
 
 
 def _dump_offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:

@@ -4,7 +4,11 @@ import pytest
 from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log
 
 from ottla.env.real_disk import RealDisk
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import TopicPartition, uuid_to_string
+from ottla.protocol.group_records.codec import encode_key, encode_value
+from ottla.protocol.group_records.records import OffsetCommitKey, OffsetCommitValue
+from ottla.records.header import read_header
+from ottla.records.records import Record, build_batch
 from ottla.storage.checkpoints import write_offset_checkpoint
 from ottla.storage.dump import UnknownFileError, dump_file
 
@@ -42,6 +46,39 @@ def test_batches_are_shown_with_their_headers_and_records_on_request(directory):
         "headers": [],
     }
     assert entries[3]["control_type"] == "ABORT"
+
+
+def test_records_of_coordinators_are_shown_by_their_fields(tmp_path):
+    path = tmp_path / "__consumer_offsets-7"
+    key = OffsetCommitKey(group="g", topic="orders", partition=3)
+    value = OffsetCommitValue(offset=5, metadata="note", commit_timestamp=NOW_MS, topic_id=uuid.UUID(int=1))
+    keys_and_values = [
+        (encode_key(key), encode_value(value)),
+        (encode_key(key), None),
+        (b"\x00\x63of a newer release", b"?"),
+        (encode_key(key), b"\x00\x04"),
+    ]
+    data = build_batch(
+        [Record(offset, NOW_MS, *each) for offset, each in enumerate(keys_and_values)], leader_epoch=0
+    )
+    log = open_log(path, SMALL)
+    log.append([(read_header(data), [data])], NOW_MS)
+    log.close(clean=True)
+    _, committed, deleted, newer, damaged = dump(path / f"{0:020d}.log", records=True)
+    assert (committed["type"], committed["key"]) == (
+        "OffsetCommit",
+        {"group": "g", "topic": "orders", "partition": 3},
+    )
+    assert committed["value"] == {
+        "offset": 5,
+        "leader_epoch": -1,
+        "metadata": "note",
+        "commit_timestamp": NOW_MS,
+        "topic_id": uuid_to_string(uuid.UUID(int=1)),
+    }
+    assert deleted["value"] is None
+    assert (newer["key"], newer["value"]) == (b"\x00\x63of a newer release", b"?")
+    assert "OffsetCommitValue of version 4 cannot be read" in damaged["reason"]
 
 
 def test_damage_is_shown_where_it_begins(directory):
