@@ -35,12 +35,12 @@ def downgrade(
     decision: GroupDecision,
     now_ms: int,
     *,
-    rebalances: bool,
-) -> None:
+    leader_id: str | None,
+) -> ClassicGroup:
     """Writes the consumer group away and a classic group in its place, its epoch the generation.
 
-    Where members are to rejoin, the group is written without a leader: after a reload this tells that the rebalance,
-    which no record tells of, has still to come.
+    Without a leader all members are to rejoin. It is written so, too: after a reload this tells that the rebalance, of
+    which there is no record, has still to come.
     """
     classic = ClassicGroup(group.group_id)
     for member in group.members.values():
@@ -52,8 +52,7 @@ def downgrade(
     classic.generation_id = group.group_epoch
     classic.state = STABLE
     classic.state_timestamp_ms = now_ms
-    if rebalances:
-        classic.leader_id = None
+    classic.leader_id = leader_id
 
     for member_id in group.members:
         decision.cancel_timer(session_key(group.group_id, member_id))
@@ -64,8 +63,9 @@ def downgrade(
     state.groups[group.group_id] = classic
     for classic_member in classic.members.values():
         classic_member.restart_session(decision)
-    if rebalances:
+    if leader_id is None:
         rebalancing.begin(classic, decision, now_ms)
+    return classic
 
 
 def _classic_member(group: ConsumerGroup, member: ConsumerGroupMember, state: GroupsState) -> ClassicMember:

@@ -17,6 +17,7 @@ from ottla.core.groups.commands import (
     SyncGroup,
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.rebalancing import Rebalancing
 from ottla.core.groups.group import Group, GroupDecision
 from ottla.core.groups.migration.classic_members import ClassicMembers, joined_response
@@ -77,11 +78,31 @@ class MigrationMachine:
             # At once, and not after the interval of KIP-1263: a classic member would rejoin until it is there.
             self._rebalancing.update_target(group, decision, now_ms, is_due=True)
         member = self._members.reconcile(group, member.member_id, subscription, decision, changed=changed)
-        decision.reply(waiter, joined_response(member))
         if is_last_of_its_protocol:
-            self._downgrade(group, (), decision, now_ms, rebalances=group.state != "Stable")
+            self._bring_back(group, member, command, waiter, decision, now_ms)
         else:
             self._members.joined(group, member, decision)
+            decision.reply(waiter, joined_response(member))
+
+    def _bring_back(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        command: JoinGroup,
+        waiter: Waiter,
+        decision: GroupDecision,
+        now_ms: int,
+    ) -> None:
+        """The last member of the consumer protocol has restarted as a classic one. If everybody has what they shall
+        have, it goes on so, under its lead: a classic group needs a leader that watches the topics (KIP-814).
+        """
+        if group.state != "Stable" or not command.can_skip_assignment:
+            self._downgrade(group, (), decision, now_ms)
+            decision.reply(waiter, joined_response(member))
+            return
+        classic = self._downgrade(group, (), decision, now_ms, leader_id=member.member_id)
+        response = classic.joined(member.member_id, with_members=True)
+        decision.reply(waiter, response._replace(skip_assignment=True))
 
     def _leave(
         self, group: ConsumerGroup, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
@@ -124,7 +145,7 @@ class MigrationMachine:
     ) -> bool:
         if not can_downgrade(group, leaving, self._state.settings):
             return False
-        self._downgrade(group, leaving, decision, now_ms, rebalances=True)
+        self._downgrade(group, leaving, decision, now_ms)
         return True
 
     def _downgrade(
@@ -133,13 +154,11 @@ class MigrationMachine:
         leaving: tuple[str, ...],
         decision: GroupDecision,
         now_ms: int,
-        *,
-        rebalances: bool,
-    ) -> None:
+        leader_id: str | None = None,
+    ) -> ClassicGroup:
         for member_id in group.members:
             self._members.forget(group.group_id, member_id, decision)
-        downgrade(
-            group, leaving, self._state, self._classic_rebalancing, decision, now_ms, rebalances=rebalances
-        )
+        rebalancing = self._classic_rebalancing
+        return downgrade(group, leaving, self._state, rebalancing, decision, now_ms, leader_id=leader_id)
 
     DECIDE = {ClassicMemberTimedOut: end_wait}  # noqa: RUF012

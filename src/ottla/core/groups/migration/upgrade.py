@@ -44,7 +44,8 @@ def upgraded_members(
     group: ClassicGroup, command: ConsumerGroupHeartbeat, state: GroupsState
 ) -> tuple[UpgradedMember, ...]:
     """Raises GROUP_ID_NOT_FOUND where the group cannot be upgraded, GROUP_MAX_SIZE_REACHED where it would be full."""
-    _check_upgrade(group, command, state.settings)
+    if group.members:
+        _check_upgrade(group, command, state.settings)
     taken: set[tuple[UUID, int]] = set()
     return tuple(_upgraded(group, member, state, taken) for member in group.members.values())
 
@@ -155,6 +156,8 @@ def write_upgrade(
     decision.cancel_timer(sync_key(group_id))
 
     group.write_tombstones(decision)
+    if not members:
+        return  # all have left while the group was preparing its first rebalance: it begins as any new group
     for upgraded in members:
         rebalancing.write_metadata(group_id, upgraded.member, decision)
     consumer_group = state.groups[group_id]

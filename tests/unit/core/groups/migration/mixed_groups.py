@@ -87,13 +87,16 @@ class ClassicConsumer:
         self.joined: JoinGroupResponse | None = None
         self.is_stable = False
         self.waits_for: int | None = None
+        self.watched: dict[str, int] | None = None
 
     # -- what it does
 
     def act(self) -> None:
-        """Its next step, if it does not wait: to join, to sync, or to send a heartbeat."""
+        """Its next step, if it does not wait: to join, to sync, or to send a heartbeat. A leader watches its topics."""
         if self.waits_for is None:
-            if self.is_stable:
+            if self.is_stable and self.watched is not None and self.watched != self.seen():
+                self.join()
+            elif self.is_stable:
                 self.heartbeat()
             elif self.joined is None:
                 self.join()
@@ -126,7 +129,8 @@ class ClassicConsumer:
 
     def sync(self) -> None:
         assert self.joined is not None
-        leads = self.joined.leader == self.member_id and not self.joined.skip_assignment
+        self.watched = self.seen() if self.joined.leader == self.member_id else None
+        leads = self.watched is not None and not self.joined.skip_assignment
         self.waits_for = self.groups.decide(
             SyncGroup(
                 group_id=GROUP,
@@ -208,6 +212,10 @@ class ClassicConsumer:
             if topic is not None:
                 owned.setdefault(topic.name, []).append(index)
         return subscription(self.version, self.topics, owned if self.cooperative else {}, self.generation_id)
+
+    def seen(self) -> dict[str, int]:
+        found = [self.groups.topics.find(name) for name in self.topics]
+        return {topic.name: topic.num_partitions for topic in found if topic is not None}
 
     def assign(self) -> tuple[tuple[str, bytes], ...]:
         """Round robin; what another member still owns is withheld from its next owner."""

@@ -157,6 +157,16 @@ def test_a_group_that_has_never_been_stable_is_upgraded_as_well() -> None:
     assert sorted((len(member.owned), len(classic.owned))) == [2, 2]
 
 
+def test_a_classic_group_that_all_have_left_before_its_first_generation_is_as_good_as_empty() -> None:
+    groups = groups_with(initial_rebalance_delay_ms=3000)
+    classic = ClassicConsumer(groups, "a", "t")
+    classic.act(), classic.act()
+    classic.leave()
+    assert groups.classic_group().is_rebalancing
+    assert len(Member(groups, "c", "t").join().owned) == 4
+    rebuilt_equals_live(groups)
+
+
 def test_what_a_cooperative_member_owns_is_known_even_when_its_assignment_was_dropped() -> None:
     groups = groups_with()
     first, second = classic_group(groups, "a", "b")
@@ -540,6 +550,8 @@ def test_a_static_member_that_restarts_with_the_classic_protocol_brings_the_grou
     restarted.join()
     group = groups.classic_group()
     assert group.state.value == "Stable"
+    assert restarted.joined is not None
+    assert (restarted.joined.leader, restarted.joined.skip_assignment) == (restarted.member_id, True)
     run(groups, restarted, classic, rounds=3)
     assert restarted.partitions("t") == had
     assert classic.partitions("t") == {0, 1, 2, 3} - had

@@ -1,0 +1,212 @@
+"""A group whose members change between the protocols in any order, one by one, with crashes, restarts and reloads.
+
+At no time do two members that the coordinator would still listen to own the same partition; when everybody has been let
+act for a while, every partition is owned, and the group is of the type that its members make it.
+"""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.core.groups.consumer.consumer_groups import Member, Partition, Topics
+from tests.unit.core.groups.migration.mixed_groups import ClassicConsumer, MixedGroups, all_partitions
+
+from ottla.core.groups.classic.group import ClassicGroup
+from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.model.errors import ErrorCode, KafkaError
+
+FENCING = (
+    ErrorCode.unknown_member_id,
+    ErrorCode.fenced_member_epoch,
+    ErrorCode.fenced_instance_id,
+    ErrorCode.group_id_not_found,
+)
+picks = st.integers(0, 1000)
+
+
+class ModernConsumer(Member):
+    """A member of the consumer protocol that rejoins when it is fenced."""
+
+    def act(self) -> None:
+        try:
+            if self.epoch > 0:
+                self.report()
+            else:
+                self.join()
+        except KafkaError as refusal:
+            self.epoch = 0
+            self.owned.clear()
+            self.assigned.clear()
+            if refusal.code not in (*FENCING, ErrorCode.unreleased_instance_id):
+                raise
+
+
+AnyConsumer = ModernConsumer | ClassicConsumer
+
+
+class MigrationModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups = MixedGroups(Topics(t=5), initial_rebalance_delay_ms=500)
+        self.consumers: list[AnyConsumer] = []
+        self.made = 0
+        self.cooperative = True
+
+    @initialize(cooperative=st.booleans())
+    def choose(self, cooperative: bool) -> None:
+        """Classic members that are to be in one group have their assignor in common."""
+        self.cooperative = cooperative
+
+    # -- what happens
+
+    def make(self, classic: bool, instance_id: str | None) -> AnyConsumer:
+        self.made += 1
+        if classic:
+            return ClassicConsumer(
+                self.groups, f"m{self.made}", "t", cooperative=self.cooperative, instance_id=instance_id
+            )
+        return ModernConsumer(
+            self.groups, f"m{self.made}", "t", instance_id=instance_id, rebalance_timeout_ms=20_000
+        )
+
+    @precondition(lambda self: len(self.consumers) < 5)
+    @rule(classic=st.booleans(), instance_id=st.sampled_from([None, "one", "two"]))
+    def start(self, classic: bool, instance_id: str | None) -> None:
+        """A process with the same instance id is gone by then: it is the one that restarts."""
+        if instance_id is not None:
+            self.consumers = [c for c in self.consumers if c.instance_id != instance_id]
+        consumer = self.make(classic, instance_id)
+        self.consumers.append(consumer)
+        consumer.act()
+        self.listen()
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=picks)
+    def change_over(self, pick: int) -> None:
+        """A rolling bounce: the process ends properly and starts with the other protocol."""
+        old = self.consumers[pick % len(self.consumers)]
+        self.consumers.remove(old)
+        if old.instance_id is None or isinstance(old, ModernConsumer):
+            self.leave(old)
+        new = self.make(isinstance(old, ModernConsumer), old.instance_id)
+        self.consumers.append(new)
+        new.act()
+        self.listen()
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=picks)
+    def one_acts(self, pick: int) -> None:
+        self.consumers[pick % len(self.consumers)].act()
+        self.listen()
+
+    @rule(rounds=st.integers(1, 10))
+    def all_act(self, rounds: int) -> None:
+        for _ in range(rounds):
+            for consumer in self.consumers:
+                consumer.act()
+            self.groups.advance(1000)
+            self.listen()
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=picks, properly=st.booleans())
+    def stop(self, pick: int, properly: bool) -> None:
+        consumer = self.consumers.pop(pick % len(self.consumers))
+        if properly:
+            self.leave(consumer)
+        self.listen()
+
+    def leave(self, consumer: AnyConsumer) -> None:
+        try:
+            if isinstance(consumer, ClassicConsumer):
+                if consumer.member_id:
+                    consumer.leave()
+            else:
+                consumer.leave(-1 if consumer.instance_id is None else -2)
+        except KafkaError as refusal:
+            if refusal.code not in FENCING:
+                raise
+
+    @rule(ms=st.sampled_from([1, 1000, 5000, 12_000]))
+    def time_passes(self, ms: int) -> None:
+        self.groups.advance(ms)
+        self.listen()
+
+    @rule()
+    def the_topic_grows(self) -> None:
+        topic = self.groups.topics.find("t")
+        assert topic is not None
+        if topic.num_partitions < 8:
+            self.groups.topics.grow("t", topic.num_partitions + 1)
+            self.groups.changed_topics()
+
+    @rule()
+    def reload(self) -> None:
+        self.groups.restart()
+        for consumer in self.consumers:
+            if isinstance(consumer, ClassicConsumer) and consumer.waits_for is not None:
+                consumer.waits_for = None
+                consumer.joined, consumer.is_stable = None, False
+
+    def listen(self) -> None:
+        for consumer in self.consumers:
+            if isinstance(consumer, ClassicConsumer):
+                consumer.listen()
+
+    # -- what must hold
+
+    def is_heard(self, consumer: AnyConsumer) -> bool:
+        """Whether what it says would be accepted now, a commit for instance."""
+        group: Any = self.groups.any_group
+        if group is None or consumer.member_id not in group.members:
+            return False
+        if isinstance(consumer, ClassicConsumer):
+            epoch = consumer.generation_id
+        elif isinstance(group, ClassicGroup):
+            return False
+        else:
+            epoch = consumer.epoch
+        if isinstance(group, ClassicGroup):
+            return epoch == group.generation_id
+        return epoch == group.members[consumer.member_id].member_epoch
+
+    @invariant()
+    def no_partition_has_two_owners(self) -> None:
+        owners: dict[Partition, str] = {}
+        for consumer in self.consumers:
+            if self.is_heard(consumer):
+                for partition in consumer.owned:
+                    other = owners.setdefault(partition, consumer.member_id)
+                    assert other == consumer.member_id, f"{other} and {consumer.member_id} own {partition}"
+
+    @invariant()
+    def what_is_rebuilt_from_the_log_is_what_is_there(self) -> None:
+        rebuilt = self.groups.rebuilt(self.groups.fresh())
+        rebuilt.validate()
+        assert rebuilt.durable() == self.groups.machine.durable()
+
+    def teardown(self) -> None:
+        """Those who are gone are removed in time, the others find a state in which everything is owned."""
+        self.settle()
+        group = self.groups.any_group
+        if not self.consumers:
+            assert group is None or group.is_empty
+            return
+        assert group is not None
+        assert len(group.members) == len(self.consumers), (group.members, self.consumers)
+        owned = [partition for consumer in self.consumers for partition in consumer.owned]
+        classic_only = all(isinstance(consumer, ClassicConsumer) for consumer in self.consumers)
+        assert isinstance(group, ClassicGroup if classic_only else ConsumerGroup)
+        assert len(owned) == len(set(owned))
+        assert set(owned) == all_partitions(self.groups, "t")
+
+    def settle(self) -> None:
+        for _ in range(80):
+            for consumer in self.consumers:
+                consumer.act()
+            self.groups.advance(1000)
+            self.listen()
+
+
+TestMigrationModel = MigrationModel.TestCase
+TestMigrationModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
