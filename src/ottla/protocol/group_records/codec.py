@@ -4,14 +4,14 @@ Committed offsets come by the thousand a second and by the million when a shard 
 everything else by kio's writer and our decoder.
 """
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from typing import Any, get_args
 
-from kio.static.primitive import i32
-
+from ottla.model.ids import NO_LEADER_EPOCH, ZERO_UUID
 from ottla.protocol import coordinator_codec
 from ottla.protocol.coordinator_codec import corrupt, decode_key, decode_value, read_version
 from ottla.protocol.group_records.records import (
@@ -134,7 +134,7 @@ def _read_offset(value: bytes) -> OffsetCommitValue | ExpiringOffsetCommitValue:
 
 
 def _read_offset_of(version: int, buffer: memoryview) -> OffsetCommitValue | ExpiringOffsetCommitValue:
-    leader_epoch, topic_id = -1, None
+    leader_epoch, topic_id = NO_LEADER_EPOCH, None
     if version >= 3:
         _, offset, leader_epoch = _OFFSET_HEAD.unpack_from(buffer)
         position = _OFFSET_HEAD.size
@@ -153,16 +153,26 @@ def _read_offset_of(version: int, buffer: memoryview) -> OffsetCommitValue | Exp
                 commit_timestamp=commit_timestamp,
                 expire_timestamp=expire_timestamp,
             )
-    elif version >= 4 and buffer[position] != 0:
-        raw = read_tags(buffer, position)[0].get(_TOPIC_ID_TAG)
-        topic_id = None if raw is None or not any(raw) else topic_id_of(bytes(raw))
+    elif version >= 4:
+        topic_id = _read_topic_id(buffer, position)
     return OffsetCommitValue(
         offset=offset,
-        leader_epoch=i32(leader_epoch),
+        leader_epoch=leader_epoch,
         metadata=required(metadata),
         commit_timestamp=commit_timestamp,
         topic_id=topic_id,
     )
+
+
+def _read_topic_id(buffer: memoryview, position: int) -> uuid.UUID | None:
+    """The one tagged field of a commit, where it is there."""
+    if buffer[position : position + len(_TOPIC_ID_HEAD)] == _TOPIC_ID_HEAD:
+        position += len(_TOPIC_ID_HEAD)
+        raw: memoryview | None = buffer[position : position + 16]
+    else:
+        raw = read_tags(buffer, position)[0].get(_TOPIC_ID_TAG)
+    topic_id = ZERO_UUID if raw is None else topic_id_of(bytes(raw))
+    return None if topic_id == ZERO_UUID else topic_id
 
 
 # -- members of the consumer protocol
