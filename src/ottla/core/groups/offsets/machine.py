@@ -25,9 +25,15 @@ from ottla.core.groups.offsets.store import OffsetStore, OffsetValue
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
-from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.group_records.records import (
+    ExpiringOffsetCommitValue,
+    GroupValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 EXPIRY_TIMER = ("expire-offsets",)
+NO_ERROR = ErrorCode.none  # a member of an enum is dear to look up, and this one is needed with every offset
 
 Method = Callable[[Any, Any, Waiter, GroupDecision, int], None]
 
@@ -104,7 +110,7 @@ class OffsetsMachine:
                     offset=offset, metadata=metadata, commit_timestamp=now_ms, expire_timestamp=expire_ms
                 )
             decision.write(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value)
-            errors.append(PartitionError(topic, partition, ErrorCode.none))
+            errors.append(PartitionError(topic, partition, NO_ERROR))
         return tuple(errors)
 
     def _is_too_large(self, metadata: str) -> bool:
@@ -147,7 +153,7 @@ class OffsetsMachine:
         errors = []
         for partition in command.partitions:
             is_subscribed = group.is_subscribed_to(partition.topic)
-            code = ErrorCode.group_subscribed_to_topic if is_subscribed else ErrorCode.none
+            code = ErrorCode.group_subscribed_to_topic if is_subscribed else NO_ERROR
             if not is_subscribed and self._offsets.has(command.group_id, partition):
                 _write_tombstone(command.group_id, partition, decision)
             errors.append(PartitionError(partition.topic, partition.partition, code))
@@ -205,12 +211,13 @@ class OffsetsMachine:
         return group
 
     def replay(
-        self, key: OffsetCommitKey, value: OffsetValue | None, producer_id: int = NO_PRODUCER_ID
+        self, key: OffsetCommitKey, value: GroupValue | None, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         group_id = key.group
         if value is None:
             self._offsets.remove(group_id, key.topic, key.partition)
             return
+        assert isinstance(value, OffsetValue)
         if group_id not in self._state.groups:
             # Who commits without being a member makes a so-called simple group, of which there is no other record.
             self._state.groups[group_id] = ClassicGroup(group_id)

@@ -1,10 +1,8 @@
-"""Tests of offsets without the groups' own machines: a group that says what the test wants, a shard that has only
-offsets, and a shell that keeps what belongs to transactions apart.
-"""
+"""Offsets without the groups' own machines: a group that says what the test wants, a shard that has only offsets."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from tests.unit.core.groups.shell import START_MS, FakeShell
+from tests.unit.core.groups.transactional_shell import TransactionalShell
 
 from ottla.core.coordination import Command, Decision
 from ottla.core.groups.commands import (
@@ -103,47 +101,6 @@ class OffsetsShard:
 
     def validate(self) -> None:
         self.offsets.validate()
-
-
-class Written(NamedTuple):
-    key: Any
-    value: Any
-    producer_id: int
-
-
-class Marker(NamedTuple):
-    producer_id: int
-    committed: bool
-
-
-class TransactionalShell(FakeShell):
-    """`log` has the markers too, and under whose id each record is written."""
-
-    def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
-        super().__init__(machine, now_ms)
-        self.log: list[Written | Marker] = []
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        self.log.append(Marker(producer_id, committed))
-        self.machine.replay_marker(producer_id, committed)
-        self.machine.validate()
-
-    def rebuilt(self, fresh: Any) -> Any:
-        return replayed(self.log, fresh)
-
-    def _perform(self, decision: Decision[Any, Any]) -> None:
-        producer_id = decision.producer.producer_id if decision.producer else NO_PRODUCER_ID
-        self.log += [Written(key, value, producer_id) for key, value in decision.records]
-        super()._perform(decision)
-
-
-def replayed(log: list[Written | Marker], fresh: Any) -> Any:
-    for entry in log:
-        if isinstance(entry, Marker):
-            fresh.replay_marker(*entry)
-        else:
-            fresh.replay(*entry)
-    return fresh
 
 
 class OffsetsShell(TransactionalShell):

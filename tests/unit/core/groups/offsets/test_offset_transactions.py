@@ -1,7 +1,8 @@
 """Offsets committed in a transaction (KIP-98, KIP-447): they count once the transaction does."""
 
 import pytest
-from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell, Written
+from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell
+from tests.unit.core.groups.transactional_shell import Written
 
 from ottla.core.groups.commands import (
     CommittedOffset,

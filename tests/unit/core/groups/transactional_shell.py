@@ -1,0 +1,89 @@
+"""A shell whose log has transactions: under whose id each record is written, and the markers that end them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.unit.core.groups.shell import START_MS, FakeShell
+
+from ottla.core.coordination import Decision
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.protocol.group_records.codec import decode_record, encode_key, encode_value
+
+
+class Written(NamedTuple):
+    key: Any
+    value: Any
+    producer_id: int
+
+
+class Marker(NamedTuple):
+    producer_id: int
+    committed: bool
+
+
+class TransactionalShell(FakeShell):
+    """`log` has the markers too, and under whose id each record is written."""
+
+    def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
+        super().__init__(machine, now_ms)
+        self.log: list[Written | Marker] = []
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.log.append(Marker(producer_id, committed))
+        self.machine.replay_marker(producer_id, committed)
+        self.machine.validate()
+
+    def rebuilt(self, fresh: Any) -> Any:
+        return replayed(self.log, fresh)
+
+    def _perform(self, decision: Decision[Any, Any]) -> None:
+        producer_id = decision.producer.producer_id if decision.producer else NO_PRODUCER_ID
+        self.log += [Written(key, value, producer_id) for key, value in decision.records]
+        super()._perform(decision)
+
+
+def replayed(log: Sequence[Written | Marker], fresh: Any) -> Any:
+    """`fresh`, after it has read the log as bytes."""
+    for entry in log:
+        if isinstance(entry, Marker):
+            fresh.replay_marker(*entry)
+        else:
+            record = decode_record(
+                encode_key(entry.key), None if entry.value is None else encode_value(entry.value)
+            )
+            assert record == (entry.key, entry.value)
+            fresh.replay(*record, entry.producer_id)
+    return fresh
+
+
+def compacted(log: Sequence[Written | Marker]) -> list[Written | Marker]:
+    """As the log cleaner leaves it: the last record of each key, nothing of aborted transactions, no tombstones.
+
+    It stops at the first record whose transaction is still open.
+    """
+    outcome = _outcomes(log)
+    end = next((index for index, committed in enumerate(outcome) if committed is None), len(log))
+    last = {
+        entry.key: index
+        for index, entry in enumerate(log[:end])
+        if isinstance(entry, Written) and outcome[index]
+    }
+    kept = [
+        entry
+        for index, entry in enumerate(log[:end])
+        if isinstance(entry, Marker) or (last.get(entry.key) == index and entry.value is not None)
+    ]
+    return [*kept, *log[end:]]
+
+
+def _outcomes(log: Sequence[Written | Marker]) -> list[bool | None]:
+    """Whether each entry counts; None where that is not known yet."""
+    outcomes: list[bool | None] = []
+    ends: dict[int, bool] = {}
+    for entry in reversed(log):
+        if isinstance(entry, Marker):
+            ends[entry.producer_id] = entry.committed
+            outcomes.append(True)
+        else:
+            outcomes.append(True if entry.producer_id == NO_PRODUCER_ID else ends.get(entry.producer_id))
+    return outcomes[::-1]
