@@ -3,6 +3,7 @@
 A member tells what happens to it as JSON events; a test waits until the events say what it wants to see.
 """
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -16,7 +17,10 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription
 from tests.interop.kafka_jars import java_command
+from tests.interop.kio_client import KioClient, errors_in
 from tests.interop.librdkafka import TIMEOUT_S, admin_of, flush, wait_until
+
+INCREMENTAL_ALTER_CONFIGS = 44
 
 Owned = set[tuple[str, int]]
 
@@ -304,6 +308,16 @@ def describe(bootstrap: str, group_id: str) -> ConsumerGroupDescription:
 def wait_for_state(bootstrap: str, group_id: str, state: str) -> ConsumerGroupDescription:
     wait_until(lambda: describe(bootstrap, group_id).state.name == state, f"group {group_id} is {state}")
     return describe(bootstrap, group_id)
+
+
+def set_group_config(bootstrap: str, group_id: str, name: str, value: str) -> None:
+    """A config of the resource type GROUP (KIP-848), for which librdkafka has no word yet."""
+    configs = [{"name": name, "config_operation": 0, "value": value}]
+    resource = {"resource_type": 32, "resource_name": group_id, "configs": configs}
+    with contextlib.closing(KioClient(bootstrap)) as client:
+        answer = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    if errors_in(answer):
+        raise AssertionError(f"{name} of group {group_id} cannot be set to {value}: {answer}")
 
 
 def drive(consumer: Consumer, until: Any, what: str, timeout_s: float = TIMEOUT_S) -> None:

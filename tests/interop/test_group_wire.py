@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from tests.interop.brokers import RunningBroker
-from tests.interop.group_clients import GROUP_BROKER
+from tests.interop.group_clients import GROUP_BROKER, set_group_config
 from tests.interop.group_wire import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     FIND_COORDINATOR,
-    INCREMENTAL_ALTER_CONFIGS,
     Request,
     Stage,
     commit,
@@ -464,12 +463,11 @@ def test_a_group_that_was_deleted_knows_its_member_and_its_offsets_no_more(stage
     assert committed_offset(stage, stage.classic) == -1
 
 
-def test_a_group_has_a_session_and_a_heartbeat_of_its_own_where_it_is_configured(stage: Stage) -> None:
+def test_a_group_has_a_session_and_a_heartbeat_of_its_own_where_it_is_configured(
+    group_broker: RunningBroker, stage: Stage
+) -> None:
     """KIP-848: configs of the resource type GROUP."""
-    configs = [{"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "150"}]
-    resource = {"resource_type": 32, "resource_name": stage.consumer, "configs": configs}
-    change = {"resources": [resource], "validate_only": False}
-    assert stage.errors((INCREMENTAL_ALTER_CONFIGS, 1, change)) == []
+    set_group_config(group_broker.bootstrap, stage.consumer, "consumer.heartbeat.interval.ms", "150")
 
     def interval_ms() -> float:
         heard = stage.ask(consumer_heartbeat(stage))
