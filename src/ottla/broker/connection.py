@@ -74,6 +74,8 @@ class ClientConnection:
         if frames:
             self._frames.extend(frames)
             self._process()
+            if self._frames and self._awaited is not None:
+                self._awaited.press()
         else:
             self.last_active_ms = self._now_ms()
 

@@ -89,8 +89,11 @@ class CoordinatorShard(Generic[MachineT]):
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         settings: ShardSettings,
         perform: Callable[[Any], None] | None = None,
+        decided: Callable[[Command[Any] | None, Decision[Any, Any]], None] | None = None,
     ) -> None:
-        """`perform` does what the machine's decisions ask for beyond records, answers and timers."""
+        """`perform` does what the machine's decisions ask for beyond records, answers and timers; `decided` is told of
+        each decision when it has been written.
+        """
         self.hosted = hosted
         self.settings = settings
         self.state = ShardState.LOADING
@@ -101,6 +104,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._waiting_room = waiting_room
         self._spawn = spawn
         self._perform = perform
+        self._decided = decided
         self._timers: dict[Hashable, ShardTimer] = {}
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
 
@@ -169,10 +173,18 @@ class CoordinatorShard(Generic[MachineT]):
             return completed(self._not_active())
         pending: Pending[ResponseT | KafkaError] = Pending()
         self._waiting[pending] = None
-        self.run(partial(self.machine.decide, command, pending), pending)
+        self._decide(command, pending)
         return pending
 
-    def run(self, decide: "Callable[[int], Decision[Any, Any]]", waiter: Pending[Any] | None = None) -> None:
+    def _decide(self, command: Command[Any], waiter: Pending[Any] | None) -> None:
+        self.run(partial(self.machine.decide, command, waiter), waiter, command)
+
+    def run(
+        self,
+        decide: "Callable[[int], Decision[Any, Any]]",
+        waiter: Pending[Any] | None = None,
+        command: Command[Any] | None = None,
+    ) -> None:
         """Takes a decision (given the time) and performs it; what goes wrong in it is told to `waiter`."""
         now_ms = self._env.clock.now_ms()
         try:
@@ -198,6 +210,8 @@ class CoordinatorShard(Generic[MachineT]):
                 return
         if decision.replies or decision.effects:
             self._answer(decision.replies, decision.effects)
+        if self._decided is not None:
+            self._decided(command, decision)
 
     def _not_active(self) -> KafkaError:
         if self.state is ShardState.LOADING:
@@ -284,7 +298,7 @@ class CoordinatorShard(Generic[MachineT]):
     def timer_fired(self, timing: StartTimer) -> None:
         del self._timers[timing.key]
         if self.state is ShardState.ACTIVE:
-            self.run(partial(self.machine.decide, timing.command, None))
+            self._decide(timing.command, None)
 
 
 class ShardTimer(Operation):
