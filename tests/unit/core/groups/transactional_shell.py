@@ -43,17 +43,20 @@ class TransactionalShell(FakeShell):
 
 
 def replayed(log: Sequence[Written | Marker], fresh: Any) -> Any:
-    """`fresh`, after it has read the log as bytes."""
     for entry in log:
-        if isinstance(entry, Marker):
-            fresh.replay_marker(*entry)
-        else:
-            record = decode_record(
-                encode_key(entry.key), None if entry.value is None else encode_value(entry.value)
-            )
-            assert record == (entry.key, entry.value)
-            fresh.replay(*record, entry.producer_id)
+        replay_entry(entry, fresh)
     return fresh
+
+
+def replay_entry(entry: Written | Marker, machine: Any) -> None:
+    """As it is read from the log: a record becomes bytes on the way."""
+    if isinstance(entry, Marker):
+        machine.replay_marker(*entry)
+        return
+    key, value, producer_id = entry
+    record = decode_record(encode_key(key), None if value is None else encode_value(value))
+    assert record == (key, value)
+    machine.replay(*record, producer_id)
 
 
 def compacted(log: Sequence[Written | Marker]) -> list[Written | Marker]:

@@ -64,23 +64,11 @@ class OffsetsMachine:
         _refuse_empty_group_id(command.group_id)
         group = self._state.groups.get(command.group_id)
         if group is not None:
-            self._check_transactional(group, command, decision, now_ms)
+            group.check_offset_commit(command, decision, now_ms)
         elif command.generation_id >= 0:
             raise _no_such_group(command.group_id, ErrorCode.illegal_generation)
         decision.producer = Producer(command.producer_id, command.producer_epoch)
         decision.reply(waiter, self._write(command.group_id, command.offsets, NO_TIMESTAMP, decision, now_ms))
-
-    def _check_transactional(
-        self, group: Group, command: TxnOffsetCommit, decision: GroupDecision, now_ms: int
-    ) -> None:
-        try:
-            group.check_offset_commit(command, decision, now_ms)
-        except KafkaError as error:
-            if (
-                error.code is ErrorCode.stale_member_epoch
-            ):  # unknown to producers, who know what a generation is
-                raise KafkaError(ErrorCode.illegal_generation, error.message) from None
-            raise
 
     def _write(
         self,

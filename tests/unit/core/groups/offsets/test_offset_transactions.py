@@ -158,14 +158,6 @@ def test_a_transactional_commit_of_a_generation_to_an_unknown_group_is_refused(s
         shell.commit_in_transaction(100, at(10), member_id="m", generation_id=1)
 
 
-def test_a_producer_is_told_illegal_generation_where_a_consumer_is_told_stale_member_epoch(
-    shell: OffsetsShell,
-) -> None:
-    shell.add_group().refusal = KafkaError(ErrorCode.stale_member_epoch, "the member's epoch is 2, not 1")
-    with pytest.raises(KafkaError, match="ILLEGAL_GENERATION: the member's epoch is 2, not 1"):
-        shell.commit_in_transaction(100, at(10), member_id="m", generation_id=1)
-
-
 def test_the_group_decides_who_may_commit_in_a_transaction(shell: OffsetsShell) -> None:
     shell.add_group().refusal = KafkaError(
         ErrorCode.fenced_instance_id, "another member has this instance id"
