@@ -11,7 +11,7 @@ from ottla.core.groups.topics import ClusterTopics
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
 
-_PATTERNS_MAX = 1024  # compiled ones that are kept
+_PATTERNS_MAX = 1024  # that are kept
 
 
 def check_regex(regex: str) -> None:
@@ -31,33 +31,36 @@ def check_regex(regex: str) -> None:
 
 
 class RegexResolver:
-    """Matches expressions against the names of the cluster's topics, each expression once for the same names."""
+    """Matches expressions against the names of the cluster's topics, each expression once against each name."""
 
     def __init__(self) -> None:
         self._seen_version = -1
-        self._names: tuple[str, ...] = ()
+        self._names: frozenset[str] = frozenset()
         self._names_version = -1
-        self._matches: dict[str, frozenset[str]] = {}
+        self._matches: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # against what, and what matched
 
     def names_version(self, topics: ClusterTopics) -> int:
         """The version of the metadata at which topics last came or went, as far as it was looked at."""
         version = topics.version
         if version != self._seen_version:
             self._seen_version = version
-            names = tuple(sorted(name for name in topics.names() if not is_internal(name)))
+            names = frozenset(name for name in topics.names() if not is_internal(name))
             if names != self._names or self._names_version < 0:
                 self._names = names
                 self._names_version = version
-                self._matches.clear()
         return self._names_version
 
     def resolve(self, regex: str, topics: ClusterTopics) -> frozenset[str]:
         """The topics whose whole name matches, internal ones left out."""
         self.names_version(topics)
-        matches = self._matches.get(regex)
-        if matches is None:
+        looked_at, matches = self._matches.get(regex, (frozenset(), frozenset()))
+        if looked_at is not self._names:
             matches_whole = _compiled(regex).fullmatch
-            matches = self._matches[regex] = frozenset(name for name in self._names if matches_whole(name))
+            found = {name for name in self._names - looked_at if matches_whole(name)}
+            matches = (matches & self._names) | found
+            if len(self._matches) >= _PATTERNS_MAX:
+                self._matches.clear()
+            self._matches[regex] = (self._names, matches)
         return matches
 
 

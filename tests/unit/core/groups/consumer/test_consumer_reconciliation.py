@@ -1,6 +1,8 @@
 """How partitions move from member to member, and when a target is computed (KIP-848, KIP-1263)."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, refused, settle
 
 from ottla.core.groups.consumer.member import MemberState
@@ -211,15 +213,19 @@ def test_a_heartbeat_is_needed_when_there_is_a_new_target_or_a_partition_has_com
     assert group.needs_heartbeat_now("a stranger")
 
 
-def test_partitions_stay_where_they_are_when_a_member_comes_and_goes() -> None:
-    groups = Groups(Topics(orders=6), consumer_assignment_interval_ms=0)
-    first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
-    settle(groups, first, second)
-    had = set(first.owned), set(second.owned)
-    third = Member(groups, "c", "orders").join()
-    settle(groups, first, second, third)
-    assert first.owned < had[0]
-    assert second.owned < had[1]
-    third.leave()
-    settle(groups, first, second)
-    assert len(first.owned) == len(second.owned) == 3
+@given(partitions=st.integers(1, 12), count=st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_a_member_that_comes_takes_and_one_that_goes_gives_and_nothing_else_moves(
+    partitions: int, count: int
+) -> None:
+    groups = Groups(Topics(orders=partitions), consumer_assignment_interval_ms=0)
+    members = [Member(groups, f"m{number}", "orders").join() for number in range(count)]
+    settle(groups, *members)
+    before = [set(member.owned) for member in members]
+    newcomer = Member(groups, "newcomer", "orders").join()
+    settle(groups, *members, newcomer)
+    assert all(member.owned <= had for member, had in zip(members, before, strict=True))
+    before = [set(member.owned) for member in members]
+    newcomer.leave()
+    settle(groups, *members)
+    assert all(member.owned >= had for member, had in zip(members, before, strict=True))
