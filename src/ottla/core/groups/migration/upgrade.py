@@ -32,6 +32,10 @@ from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
+# Their assignments need no data of the user's. librdkafka writes some all the same, which Kafka takes for a reason to
+# refuse: a group of librdkafka's sticky members could be upgraded in its first generation only.
+DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+
 
 class UpgradedMember(NamedTuple):
     """A classic member as it will be in the consumer group."""
@@ -129,7 +133,7 @@ def _has_partitions(
     assignment = read_assignment(member.assignment)
     if assignment is None:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
-    if assignment.user_data:
+    if assignment.user_data and group.protocol_name not in DEFAULT_ASSIGNORS:
         raise _cannot_upgrade(
             group,
             "an unsupported custom assignor is in use, whose data would be lost: switch to a default assignor first",

@@ -209,7 +209,9 @@ def test_without_the_policy_a_classic_group_is_not_upgraded(policy: str) -> None
     assert len(groups.records) == written
 
 
-def classic_with(groups: MixedGroups, protocol_type: str, metadata: bytes, assignment: bytes = b"") -> None:
+def classic_with(
+    groups: MixedGroups, protocol_type: str, metadata: bytes, assignment: bytes = b"", assignor: str = "own"
+) -> None:
     joined = groups.decide(
         JoinGroup(
             group_id=GROUP,
@@ -219,7 +221,7 @@ def classic_with(groups: MixedGroups, protocol_type: str, metadata: bytes, assig
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             protocol_type=protocol_type,
-            protocols=(("own", metadata),),
+            protocols=((assignor, metadata),),
         )
     )
     groups.advance(0)
@@ -228,6 +230,7 @@ def classic_with(groups: MixedGroups, protocol_type: str, metadata: bytes, assig
 
 
 GOOD = subscription(1, ("t",), {}, -1)
+WITH_USER_DATA = write_assignment(1, {"t": (0, 1, 2, 3)})[:-4] + b"\x00\x00\x00\x01x"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ GOOD = subscription(1, ("t",), {}, -1)
         ("connect", GOOD, b"", "does not use the consumer embedded protocol"),
         ("consumer", b"\x00", b"", "malformed"),
         ("consumer", GOOD, b"\x00\x01\x02", "malformed"),
-        ("consumer", GOOD, write_assignment(1, {"t": (0,)})[:-4] + b"\x00\x00\x00\x01x", "custom assignor"),
+        ("consumer", GOOD, WITH_USER_DATA, "custom assignor"),
     ],
 )
 def test_a_group_that_cannot_be_taken_along_stays_as_it_is(
@@ -249,6 +252,14 @@ def test_a_group_that_cannot_be_taken_along_stays_as_it_is(
         Member(groups, "c", "t").join()
     assert groups.machine.durable() == before
     assert groups.ask(Heartbeat(group_id=GROUP, generation_id=1, member_id="a")) is None
+
+
+def test_the_user_data_that_librdkafka_adds_to_its_sticky_assignments_does_not_stand_in_the_way() -> None:
+    groups = groups_with()
+    classic_with(groups, "consumer", GOOD, WITH_USER_DATA, assignor="cooperative-sticky")
+    Member(groups, "c", "t").join()
+    (partitions,) = groups.group().members["a"].assigned.values()
+    assert set(partitions) == {0, 1, 2, 3}
 
 
 def test_a_group_that_would_be_too_large_is_not_upgraded() -> None:
