@@ -105,7 +105,7 @@ class ConsumerMachine:
 
         tells_assignment = (
             command.member_epoch == JOIN_EPOCH
-            or member.assigned != admitted.assigned
+            or (member is not admitted and member.assigned != admitted.assigned)
             or _is_full_request(command)
         )
         decision.reply(
