@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +22,7 @@ from ottla.workers import ConsumerThreads, DeadLetterError, HandlerError, Record
 
 pytestmark = pytest.mark.contract
 
+ROOT = Path(__file__).parents[2]
 PARTITIONS = 6
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 
@@ -88,6 +91,10 @@ def config_of(broker: RunningBroker, group: str, protocol: str = "cooperative-st
 def fill(broker: RunningBroker, topic: str, count: int, keys: int = 60) -> None:
     """A topic of several partitions with `count` records."""
     create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
+    fill_more(broker, topic, count, keys)
+
+
+def fill_more(broker: RunningBroker, topic: str, count: int, keys: int = 60) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for n in range(count):
         producer.produce(topic, str(n).encode(), f"key-{n % keys}".encode())
@@ -354,3 +361,73 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
+
+
+class Programs:
+    """Members that run as programs of their own, and end with the test."""
+
+    def __init__(self, broker: RunningBroker, topic: str, folder: Path) -> None:
+        self._arguments = [broker.bootstrap, topic, topic]
+        self._folder = folder
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        journal = self._folder / f"journal-{len(self.running)}"
+        journal.touch()
+        module = ("-m", "tests.interop.workers_member")
+        process = subprocess.Popen([sys.executable, *module, *self._arguments, str(journal)], cwd=ROOT)
+        self.running.append(process)
+        return process
+
+    def handled(self, process: subprocess.Popen[bytes]) -> list[tuple[int, int]]:
+        """(partition, offset) of each record, in order."""
+        journal = self._folder / f"journal-{self.running.index(process)}"
+        lines = journal.read_text().rpartition("\n")[0].splitlines()
+        return [(int(partition), int(offset)) for partition, offset, _ in map(str.split, lines)]
+
+    def all_handled(self) -> set[tuple[int, int]]:
+        return {record for process in self.running for record in self.handled(process)}
+
+
+@pytest.fixture
+def programs(broker: RunningBroker, topic_name: str, tmp_path: Path) -> Iterator[Programs]:
+    programs = Programs(broker, topic_name, tmp_path)
+    yield programs
+    for process in programs.running:
+        process.kill()
+        process.wait()
+
+
+def test_a_member_that_is_killed_loses_no_record(
+    broker: RunningBroker, topic_name: str, programs: Programs
+) -> None:
+    fill(broker, topic_name, 6_000)
+    first, second = programs.start(), programs.start()
+    wait_until(lambda: min(map(len, map(programs.handled, (first, second)))) > 100, "both handle records")
+    first.kill()
+    wait_until(lambda: len(programs.all_handled()) == 6_000, "the other handles what is left")
+
+
+def test_a_member_that_was_away_past_its_session_commits_nothing_of_what_it_has_lost(
+    broker: RunningBroker, topic_name: str, programs: Programs
+) -> None:
+    fill(broker, topic_name, 6_000)
+    first = programs.start()
+    wait_until(lambda: len(programs.handled(first)) > 100, "the first handles records")
+    first.send_signal(signal.SIGSTOP)
+    second = programs.start()
+    wait_until(lambda: len(programs.all_handled()) == 6_000, "the second handles what is left")
+    wait_until(lambda: committed(broker, topic_name, topic_name) == 6_000, "all is committed")
+    first.send_signal(signal.SIGCONT)
+    fill_more(broker, topic_name, 600)
+    offsets: list[int] = []
+
+    def all_is_committed() -> bool:
+        offsets.append(committed(broker, topic_name, topic_name))
+        return offsets[-1] == 6_600
+
+    wait_until(all_is_committed, "what is new is committed")
+    assert offsets == sorted(offsets), "the group's offsets never go back"
+    second.send_signal(signal.SIGINT)
+    fill_more(broker, topic_name, 600)
+    wait_until(lambda: len(programs.all_handled()) == 7_200, "the first is a member again and handles all")
