@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.core.groups.consumer.consumer_groups import Topics
 from tests.unit.core.groups.migration.mixed_groups import ClassicConsumer
 from tests.unit.core.groups.transactional_shell import Marker, Written, replay_entry
@@ -64,6 +64,12 @@ class ShardModel(RuleBasedStateMachine):
         self.num_replayed = 0
 
     # -- members
+
+    @initialize(kinds=st.lists(st.tuples(group_ids, st.booleans()), max_size=3))
+    def start_together(self, kinds: list[tuple[str, bool]]) -> None:
+        for group_id, classic in kinds:
+            self.start(group_id, classic, TOPICS, None)
+        self.all_act(8)
 
     @precondition(lambda self: len(self.consumers) < 6)
     @rule(
