@@ -17,6 +17,9 @@ from ottla.core.groups.classic.timers import (
 )
 from ottla.core.groups.group import GroupDecision
 
+# A client may ask for a rebalance timeout of 0: waiting for static members again and again must not take all the time.
+REJOIN_WAIT_AGAIN_MS_MIN = 100
+
 
 class Rebalancing:
     """`initial_delay_ms` is `group.initial.rebalance.delay.ms`."""
@@ -50,7 +53,7 @@ class Rebalancing:
         elif group.has_everyone_joined:
             self.complete_join(group, decision, now_ms)
         else:
-            self._await_rejoin(group, decision)
+            self._await_rejoin(group, group.rebalance_timeout_ms, decision)
 
     def proceed(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
         """A new group waits out its initial delay, even if all that have come so far are there."""
@@ -75,7 +78,7 @@ class Rebalancing:
             if member.awaiting_join is None and member.group_instance_id is None:
                 group.remove(member.member_id, decision)
         if not group.elect_joined_leader() and group.members:
-            self._await_rejoin(group, decision)
+            self._await_rejoin(group, max(group.rebalance_timeout_ms, REJOIN_WAIT_AGAIN_MS_MIN), decision)
             return
         group.start_generation(now_ms)
         if group.is_empty:
@@ -94,6 +97,6 @@ class Rebalancing:
         over = InitialRebalanceDelayOver(group.group_id, delay_ms, remaining_ms)
         decision.start_timer(join_key(group.group_id), delay_ms, over)
 
-    def _await_rejoin(self, group: ClassicGroup, decision: GroupDecision) -> None:
+    def _await_rejoin(self, group: ClassicGroup, delay_ms: int, decision: GroupDecision) -> None:
         timed_out = RebalanceTimedOut(group.group_id)
-        decision.start_timer(join_key(group.group_id), group.rebalance_timeout_ms, timed_out)
+        decision.start_timer(join_key(group.group_id), delay_ms, timed_out)

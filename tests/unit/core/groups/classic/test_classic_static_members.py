@@ -184,3 +184,13 @@ def test_a_restart_before_the_first_sync_of_a_stable_group_does_not_cost_a_rebal
     for _ in range(30):
         shell.advance(4000)
         assert shell.heartbeat("a-1", 1) is shell.heartbeat("b-2", 1) is ErrorCode.none
+
+
+def test_waiting_for_static_members_that_have_no_rebalance_timeout_is_no_busy_loop(shell: Shell) -> None:
+    shell.join("a-1", group_instance_id="one", rebalance_timeout_ms=0)
+    shell.join("b-1", group_instance_id="two", rebalance_timeout_ms=0)
+    shell.sync_all("a-1", "b-1")
+    assert shell.leave(LeavingMember("b-1", "two"))[0].error_code is ErrorCode.none
+    assert shell.state == "PreparingRebalance"
+    shell.advance(SESSION_MS)
+    assert shell.state == "Empty"
