@@ -1,4 +1,6 @@
-"""Whatever clients ask of groups, in whichever version and order, each request has its answer and no machine breaks."""
+"""Whatever clients ask of groups, in whichever version and order, each request has its answer, no machine breaks, and
+what the groups know is there after a restart.
+"""
 
 import asyncio
 import logging
@@ -12,11 +14,9 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 from tests.fuzz.mutations import fuzz
-from tests.unit.broker.bench import CONFIG, HOST, PORT
+from tests.unit.broker.bench import HOST, PORT, Bench, until
 
-from ottla.broker.node import Broker
-from ottla.env import Env
-from ottla.model.config import BrokerConfig
+from ottla.broker.coordinators.shard import ShardState
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
 from ottla.sim.client import SimClient
@@ -146,29 +146,39 @@ async def ask_at_random(world: World, seed: int, topic_id: uuid.UUID) -> None:
     await asyncio.gather(*(run(f"client-{number}") for number in range(CLIENTS)))
 
 
+def shards_of(bench: Bench) -> dict[int, Any]:
+    return dict(bench.broker.groups._shards)
+
+
+def durable(shards: dict[int, Any]) -> dict[int, Any]:
+    return {index: shard.machine.durable() for index, shard in shards.items()}
+
+
 def run_seed(seed: int) -> None:
-    configs = CONFIG | {
-        "log.dirs": "/data",
-        "offsets.topic.num.partitions": "2",
-        "group.initial.rebalance.delay.ms": "100",
-    }
+    configs = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "100"}
 
     async def main(world: World) -> None:
-        async def serve(env: Env) -> None:
-            async with Broker(BrokerConfig(configs), env) as broker:
-                client = SimClient(world.network.host("maker"), (HOST, PORT), "maker")
-                await client.create_topic("orders", 3, {})
-                await broker.groups.find("g")
-                await ask_at_random(world, seed, broker.image.topics["orders"].topic_id)
-                for shard in broker.groups._shards.values():
-                    shard.machine.validate()
-
-        await world.process(HOST, world.new_disk("/data")).run(serve)
+        bench = Bench(world, configs, ("/data",))
+        await bench.start()
+        topic_id = await bench.create("orders", partitions=3)
+        await bench.broker.groups.find("g")
+        await ask_at_random(world, seed, topic_id)
+        written = shards_of(bench)
+        for shard in written.values():
+            shard.machine.validate()
+        await bench.stop()
+        await bench.start()
+        loaded = shards_of(bench)
+        await until(lambda: all(shard.state is ShardState.ACTIVE for shard in loaded.values()))
+        assert durable(loaded) == durable(written)
+        await bench.stop()
 
     simulate(main, seed)
 
 
-def test_every_request_of_groups_has_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_request_of_groups_has_an_answer_and_outlives_the_broker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def case(random: Random) -> None:
         with caplog.at_level(logging.WARNING):
             run_seed(random.getrandbits(32))
