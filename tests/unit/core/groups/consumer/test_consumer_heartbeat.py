@@ -6,6 +6,7 @@ import pytest
 from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, refused, settle
 
 from ottla.core.groups.commands import Client, ConsumerGroupHeartbeat, TopicIdPartitions
+from ottla.core.groups.consumer.timers import AssignmentDue, RevocationTimedOut, SessionExpired
 from ottla.core.groups.settings import GroupOverrides
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.records import (
@@ -306,3 +307,28 @@ def test_a_deleted_topic_is_revoked(groups: Groups) -> None:
     member.revoke()
     member.report()
     assert groups.group().state == "Stable"
+
+
+def test_many_groups_are_looked_through_some_at_a_time_when_topics_change(groups: Groups) -> None:
+    members = [f"m{number}" for number in range(250)]
+    for member_id in members:
+        groups.heartbeat(member_id, 0, group_id=f"group of {member_id}", **JOIN)
+    groups.topics.grow("orders", 7)
+    groups.changed_topics()
+    written = len(groups.records)
+    groups.advance(100)
+    assert 0 < len(groups.records) - written < len(members) * 3
+    groups.advance(200)
+    for member_id in members:
+        assert groups.group(f"group of {member_id}").needs_heartbeat_now(member_id)
+
+
+def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    written = len(groups.records)
+    for group_id in (GROUP, "nowhere"):
+        groups.decide(SessionExpired(group_id, "stranger"))
+        groups.decide(RevocationTimedOut(group_id, "stranger", 1))
+        groups.decide(RevocationTimedOut(group_id, "a", member.epoch))
+        groups.decide(AssignmentDue(group_id))
+    assert len(groups.records) == written

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Partition, Topics
+from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Partition, Topics
 
-from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.model.errors import ErrorCode, KafkaError
 
 NAMES = ("t1", "t2", "t3")
@@ -201,8 +200,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.away.clear()
         if not self.members:
             return
-        group = self.group()
-        assert group is not None
+        group = self.groups.group()
         assert group.state == "Stable", self.groups.described()
         assert not any(group.needs_heartbeat_now(member.member_id) for member in self.members)
         self.assert_all_owned()
@@ -231,11 +229,6 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def picked(self, pick: int) -> Member:
         return self.members[pick % len(self.members)]
 
-    def group(self) -> ConsumerGroup | None:
-        group = self.groups.machine._state.groups.get(GROUP)
-        assert group is None or isinstance(group, ConsumerGroup)
-        return group
-
     @contextmanager
     def fencing(self, member: Member) -> Iterator[None]:
         """A member that is told that it is none any more gives everything up."""
@@ -250,17 +243,14 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     def forget_fenced(self) -> None:
         """A client whose session is over by its own clock stops reading; the coordinator's clock is the same here."""
-        group = self.group()
-        known = group.members if group is not None else {}
+        known = self.groups.group().members
         self.members = [member for member in self.members if member.member_id in known]
         self.away = [member for member in self.away if member.member_id in known]
 
     def assert_all_owned(self) -> None:
         owned = {partition for member in self.members for partition in member.owned}
         expected: set[tuple[uuid.UUID, int]] = set()
-        group = self.group()
-        assert group is not None
-        for name in group.subscriptions.names():
+        for name in self.groups.group().subscriptions.names():
             topic = self.groups.topics.find(name)
             if topic is not None:
                 expected |= {(topic.topic_id, partition) for partition in range(topic.num_partitions)}
@@ -269,14 +259,14 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def assert_nothing_moves(self) -> None:
         """Without a change there is no movement, also not after the leader of the shard has changed."""
         owned = {member.member_id: set(member.owned) for member in self.members}
-        epoch = self.group().group_epoch  # type: ignore[union-attr]
+        epoch = self.groups.group().group_epoch
         self.groups.restart()
         for _ in range(3):
             for member in self.members:
                 member.report()
             self.groups.advance(5000)
         assert {member.member_id: member.owned for member in self.members} == owned
-        assert self.group().group_epoch == epoch  # type: ignore[union-attr]
+        assert self.groups.group().group_epoch == epoch
 
 
 ConsumerGroupModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
