@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
+from tests.interop.foreign_members import ForeignMembers
 from tests.interop.group_clients import GROUP_BROKER, Members
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
 
@@ -82,6 +83,14 @@ def group_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker])
 def members() -> Iterator[Members]:
     """Starts members as processes, and kills afterwards those that are left."""
     started = Members()
+    yield started
+    started.kill_all()
+
+
+@pytest.fixture
+def foreign_members() -> Iterator[ForeignMembers]:
+    """Likewise, with clients other than librdkafka."""
+    started = ForeignMembers()
     yield started
     started.kill_all()
 

@@ -1,35 +1,35 @@
 """`ottla groups` against a running broker, Ottla or Apache Kafka, with groups of both protocols."""
 
-import contextlib
+import functools
 import json
 import subprocess
 import sys
-import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.interop.brokers import RunningBroker
-from tests.interop.librdkafka import admin_of, create_topic, produce_values, wait_until
+from tests.interop.group_clients import Members, committed, partitions_of, wait_for_owners, wait_for_state
+from tests.interop.librdkafka import admin_of, create_topic, produce_values
 
 pytestmark = pytest.mark.contract
 
 COMMAND = (sys.executable, "-m", "ottla.cli.main")
 TIMEOUT_S = 120
-PROTOCOLS = ("classic", "consumer")
+# The type of a group, and what its members are started with.
+PROTOCOLS = {"classic": "eager", "consumer": "consumer"}
 Cli = Callable[..., str]
 
 
 @pytest.fixture
-def groups(broker: RunningBroker) -> Cli:
+def groups(group_broker: RunningBroker) -> Cli:
     """Runs `ottla groups ...` and returns its output; `fails_with` is the exit code that is expected."""
 
     def run(*arguments: str, fails_with: int = 0) -> str:
         done = subprocess.run(
-            [*COMMAND, "groups", *arguments, "--bootstrap", broker.bootstrap],
+            [*COMMAND, "groups", *arguments, "--bootstrap", group_broker.bootstrap],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -43,44 +43,8 @@ def groups(broker: RunningBroker) -> Cli:
     return run
 
 
-@pytest.fixture
-def group() -> str:
-    return f"group-{uuid.uuid4().hex[:12]}"
-
-
 def json_lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
-
-
-@contextlib.contextmanager
-def member(broker: RunningBroker, group: str, topic: str, protocol: str, **config: object) -> Iterator[None]:
-    """A consumer that polls in a thread and commits nothing, while the block runs."""
-    settings = {name.replace("_", "."): value for name, value in config.items()}
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            **settings,
-        }
-    )
-    consumer.subscribe([topic])
-    ended = threading.Event()
-
-    def poll() -> None:
-        while not ended.is_set():
-            consumer.poll(0.1)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        consumer.close()
 
 
 def commit(broker: RunningBroker, group: str, offsets: list[TopicPartition]) -> None:
@@ -96,87 +60,85 @@ def topic_with_records(broker: RunningBroker, name: str, partitions: int = 2, co
     produce_values(broker.bootstrap, name, [str(n).encode() for n in range(count)])
 
 
-def committed(groups: Cli, group: str) -> dict[int, int]:
-    return {line["partition"]: line["committed"] for line in json_lines(groups("offsets", group, "--json"))}
-
-
-def wait_for_state(groups: Cli, group: str, state: str, members: int) -> None:
-    wanted = {"state": state, "members": members}
-
-    def is_there() -> bool:
-        lines = [line for line in json_lines(groups("list", "--json")) if line["group"] == group]
-        return bool(lines) and lines[0].items() >= wanted.items()
-
-    wait_until(is_there, f"group {group} is {state} with {members} members", 60)
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_with_members_is_listed_described_and_guarded(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str, protocol: str
+    group_broker: RunningBroker,
+    groups: Cli,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    protocol: str,
 ) -> None:
-    topic_with_records(broker, topic_name)
-    commit(broker, group, [TopicPartition(topic_name, 0, 4)])
-    with (
-        member(broker, group, topic_name, protocol, client_id="one", group_instance_id="i1"),
-        member(broker, group, topic_name, protocol, client_id="two"),
-    ):
-        wait_for_state(groups, group, "Stable", 2)
-        (listed,) = [
-            line
-            for line in json_lines(groups("list", "--type", protocol, "--json"))
-            if line["group"] == group
-        ]
-        assert listed["type"] == protocol
-        assert group not in groups("list", "--state", "Empty")
+    bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 2)
+    topic_with_records(group_broker, topic_name)
+    commit(group_broker, group_id, [TopicPartition(topic_name, 0, 4)])
+    start = functools.partial(
+        members.start, bootstrap, group_id, topic_name, PROTOCOLS[protocol], commits=False
+    )
+    wait_for_owners([start(client_id="one", group_instance_id="i1"), start(client_id="two")], wanted, each=1)
+    wait_for_state(bootstrap, group_id, "STABLE")
 
-        (described,) = json_lines(groups("describe", group, "--json"))
-        assert described["coordinator"]["port"] == broker.port
-        assert described["assignor"] == ("range" if protocol == "classic" else "uniform")
-        offsets = {(p["partition"], p["committed"], p["log_end"], p["lag"]) for p in described["partitions"]}
-        assert offsets == {(0, 4, 10, 6), (1, None, 0, None)}
-        owners = {line["client_id"]: line for line in described["partitions"]}
-        assert set(owners) == {"one", "two"}
+    (listed,) = [
+        g for g in json_lines(groups("list", "--type", protocol, "--json")) if g["group"] == group_id
+    ]
+    assert listed == {"group": group_id, "type": protocol, "state": "Stable", "members": 2}
+    assert group_id not in groups("list", "--state", "Empty")
 
-        lines = {line["client_id"]: line for line in json_lines(groups("members", group, "-v", "--json"))}
-        assert {line["instance_id"] for line in lines.values()} == {"i1", None}
-        for client_id, line in lines.items():
-            assert line["member_id"] == owners[client_id]["owner"]
-            assert line["assignment"] == [{"topic": topic_name, "partition": owners[client_id]["partition"]}]
-            assert line["target"] == (None if protocol == "classic" else line["assignment"])
-            assert line["host"] == "127.0.0.1"
-        assert f"{topic_name}:1" in groups("members", group, "--verbose")
+    (described,) = json_lines(groups("describe", group_id, "--json"))
+    assert described["coordinator"]["port"] == group_broker.port
+    assert described["assignor"] == ("range" if protocol == "classic" else "uniform")
+    offsets = {(p["partition"], p["committed"], p["log_end"], p["lag"]) for p in described["partitions"]}
+    assert offsets == {(0, 4, 10, 6), (1, None, 0, None)}
+    owners = {line["client_id"]: line for line in described["partitions"]}
+    assert set(owners) == {"one", "two"}
 
-        reset = ("reset-offsets", group, "--topic", topic_name, "--to-earliest")
-        for arguments in (reset, (*reset, "--execute")):
-            assert f"Group {group} has members (2, Stable)" in groups(*arguments, fails_with=1)
-        assert f"Group {group} was not deleted: it has members" in groups("delete", group, fails_with=1)
-        refused = groups("delete", group, "--topic", topic_name, fails_with=1)
-        assert f"the offset of group {group} for {topic_name}-0: a member" in refused
-        assert committed(groups, group)[0] == 4
+    lines = {line["client_id"]: line for line in json_lines(groups("members", group_id, "-v", "--json"))}
+    assert {line["instance_id"] for line in lines.values()} == {"i1", None}
+    for client_id, line in lines.items():
+        assert line["member_id"] == owners[client_id]["owner"]
+        assert line["assignment"] == [{"topic": topic_name, "partition": owners[client_id]["partition"]}]
+        assert line["target"] == (None if protocol == "classic" else line["assignment"])
+        assert line["host"] == "127.0.0.1"
+    assert f"{topic_name}:1" in groups("members", group_id, "--verbose")
+
+    reset = ("reset-offsets", group_id, "--topic", topic_name, "--to-earliest")
+    for arguments in (reset, (*reset, "--execute")):
+        assert f"Group {group_id} has members (2, Stable)" in groups(*arguments, fails_with=1)
+    assert f"Group {group_id} was not deleted: it has members" in groups("delete", group_id, fails_with=1)
+    refused = groups("delete", group_id, "--topic", topic_name, fails_with=1)
+    assert f"the offset of group {group_id} for {topic_name}-0: a member" in refused
+    assert committed(bootstrap, group_id, topic_name) == 4
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_that_its_members_left_is_reset_and_deleted(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str, protocol: str
+    group_broker: RunningBroker,
+    groups: Cli,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    protocol: str,
 ) -> None:
-    topic_with_records(broker, topic_name)
-    with member(broker, group, topic_name, protocol):
-        wait_for_state(groups, group, "Stable", 1)
-    wait_for_state(groups, group, "Empty", 0)
-    groups("reset-offsets", group, "--topic", topic_name, "--to-offset", "5", "--execute")
-    assert committed(groups, group) == {0: 5, 1: 0}
-    assert f"Deleted group {group}" in groups("delete", group)
-    assert "there is no such group" in groups("describe", group, fails_with=1)
+    bootstrap = group_broker.bootstrap
+    topic_with_records(group_broker, topic_name)
+    member = members.start(bootstrap, group_id, topic_name, PROTOCOLS[protocol], commits=False)
+    wait_for_owners([member], partitions_of(topic_name, 2))
+    member.close()
+    wait_for_state(bootstrap, group_id, "EMPTY")
+    groups("reset-offsets", group_id, "--topic", topic_name, "--to-offset", "5", "--execute")
+    assert [committed(bootstrap, group_id, topic_name, partition) for partition in (0, 1)] == [5, 0]
+    assert f"Deleted group {group_id}" in groups("delete", group_id)
+    assert "there is no such group" in groups("describe", group_id, fails_with=1)
 
 
 def test_offsets_of_a_group_that_never_had_members_are_shown(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
-    topic_with_records(broker, topic_name)
-    commit(broker, group, [TopicPartition(topic_name, 0, 3)])
-    (line,) = json_lines(groups("offsets", group, "--json"))
+    topic_with_records(group_broker, topic_name)
+    commit(group_broker, group_id, [TopicPartition(topic_name, 0, 3)])
+    (line,) = json_lines(groups("offsets", group_id, "--json"))
     assert (line["committed"], line["log_end"], line["lag"], line["owner"]) == (3, 10, 7, None)
-    (described,) = json_lines(groups("describe", group, "--json"))
+    (described,) = json_lines(groups("describe", group_id, "--json"))
     assert (described["state"], described["members"]) == ("Empty", [])
 
 
@@ -198,18 +160,18 @@ def test_offsets_of_a_group_that_never_had_members_are_shown(
     ],
 )
 def test_each_way_of_a_reset_commits_its_offset_and_only_when_executed(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str, option: list[str], offset: int
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str, option: list[str], offset: int
 ) -> None:
-    topic_with_records(broker, topic_name)
-    delete_records(broker, topic_name, before=2)
-    commit(broker, group, [TopicPartition(topic_name, 0, 6)])
-    reset = ("reset-offsets", group, "--topic", f"{topic_name}:0", *option, "--json")
+    topic_with_records(group_broker, topic_name)
+    delete_records(group_broker, topic_name, before=2)
+    commit(group_broker, group_id, [TopicPartition(topic_name, 0, 6)])
+    reset = ("reset-offsets", group_id, "--topic", f"{topic_name}:0", *option, "--json")
     (planned,) = json_lines(groups(*reset))
     assert (planned["committed"], planned["new_offset"], planned["executed"]) == (6, offset, False)
-    assert committed(groups, group) == {0: 6}
+    assert committed(group_broker.bootstrap, group_id, topic_name) == 6
     (done,) = json_lines(groups(*reset, "--execute"))
     assert (done["new_offset"], done["executed"]) == (offset, True)
-    assert committed(groups, group) == {0: offset}
+    assert committed(group_broker.bootstrap, group_id, topic_name) == offset
 
 
 def delete_records(broker: RunningBroker, topic: str, before: int) -> None:
@@ -219,79 +181,83 @@ def delete_records(broker: RunningBroker, topic: str, before: int) -> None:
 
 
 def test_offsets_are_exported_and_brought_back_from_the_file(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str, tmp_path: Path
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str, tmp_path: Path
 ) -> None:
-    topic_with_records(broker, topic_name)
-    commit(broker, group, [TopicPartition(topic_name, 0, 6)])
-    exported = groups("reset-offsets", group, "--all-topics", "--to-current", "--export")
+    topic_with_records(group_broker, topic_name)
+    commit(group_broker, group_id, [TopicPartition(topic_name, 0, 6)])
+    exported = groups("reset-offsets", group_id, "--all-topics", "--to-current", "--export")
     assert exported == f"{topic_name},0,6\n"
     file = tmp_path / "offsets.csv"
     file.write_text(exported)
-    groups("reset-offsets", group, "--all-topics", "--to-earliest", "--execute")
-    assert committed(groups, group) == {0: 0}
-    groups("reset-offsets", group, "--from-file", str(file), "--execute")
-    assert committed(groups, group) == {0: 6}
+    groups("reset-offsets", group_id, "--all-topics", "--to-earliest", "--execute")
+    assert committed(group_broker.bootstrap, group_id, topic_name) == 0
+    groups("reset-offsets", group_id, "--from-file", str(file), "--execute")
+    assert committed(group_broker.bootstrap, group_id, topic_name) == 6
 
 
 def test_a_group_that_is_not_there_yet_is_given_its_beginning(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
-    topic_with_records(broker, topic_name)
-    groups("reset-offsets", group, "--topic", topic_name, "--to-latest", "--execute")
-    assert committed(groups, group) == {0: 10, 1: 0}
+    topic_with_records(group_broker, topic_name)
+    groups("reset-offsets", group_id, "--topic", topic_name, "--to-latest", "--execute")
+    assert [committed(group_broker.bootstrap, group_id, topic_name, p) for p in (0, 1)] == [10, 0]
 
 
-def test_what_is_not_there_is_named(broker: RunningBroker, groups: Cli, group: str, topic_name: str) -> None:
+def test_what_is_not_there_is_named(
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
+) -> None:
     for command in ("describe", "members", "offsets", "delete"):
-        assert f"Group {group}" in groups(command, group, fails_with=1)
+        assert f"Group {group_id}" in groups(command, group_id, fails_with=1)
     assert "has no committed offsets" in groups(
-        "reset-offsets", group, "--all-topics", "--to-latest", fails_with=1
+        "reset-offsets", group_id, "--all-topics", "--to-latest", fails_with=1
     )
-    missing = groups("reset-offsets", group, "--topic", topic_name, "--to-latest", fails_with=1)
+    missing = groups("reset-offsets", group_id, "--topic", topic_name, "--to-latest", fails_with=1)
     assert f"Topic {topic_name}: no such topic" in missing
-    create_topic(broker.bootstrap, topic_name)
-    missing = groups("reset-offsets", group, "--topic", f"{topic_name}:7", "--to-latest", fails_with=1)
+    create_topic(group_broker.bootstrap, topic_name)
+    missing = groups("reset-offsets", group_id, "--topic", f"{topic_name}:7", "--to-latest", fails_with=1)
     assert f"Topic {topic_name} has no partition 7" in missing
-    nowhere = groups("reset-offsets", group, "--topic", topic_name, "--shift-by", "1", fails_with=1)
+    nowhere = groups("reset-offsets", group_id, "--topic", topic_name, "--shift-by", "1", fails_with=1)
     assert f"{topic_name}-0 cannot be shifted" in nowhere
 
 
 def test_offsets_of_one_topic_are_deleted_and_the_others_stay(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
     other = f"{topic_name}-other"
     for name in (topic_name, other):
-        create_topic(broker.bootstrap, name, 2)
-    commit(broker, group, [TopicPartition(name, p, 0) for name in (topic_name, other) for p in (0, 1)])
-    deleted = groups("delete", group, "--topic", topic_name, "--topic", f"{other}:1")
+        create_topic(group_broker.bootstrap, name, 2)
+    commit(
+        group_broker, group_id, [TopicPartition(name, p, 0) for name in (topic_name, other) for p in (0, 1)]
+    )
+    deleted = groups("delete", group_id, "--topic", topic_name, "--topic", f"{other}:1")
     assert deleted.count("Deleted the offset") == 3
-    (left,) = json_lines(groups("offsets", group, "--json"))
+    (left,) = json_lines(groups("offsets", group_id, "--json"))
     assert (left["topic"], left["partition"]) == (other, 0)
-    again = groups("delete", group, "--topic", topic_name, fails_with=1)
-    assert f"Group {group} has no committed offset of {topic_name}" in again
+    again = groups("delete", group_id, "--topic", topic_name, fails_with=1)
+    assert f"Group {group_id} has no committed offset of {topic_name}" in again
 
 
 def test_several_groups_are_deleted_and_one_that_is_missing_is_told(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
-    create_topic(broker.bootstrap, topic_name)
-    names = [f"{group}-{n}" for n in (1, 2)]
+    create_topic(group_broker.bootstrap, topic_name)
+    names = [f"{group_id}-{n}" for n in (1, 2)]
     for name in names:
-        commit(broker, name, [TopicPartition(topic_name, 0, 0)])
-    refused = groups("delete", names[0], f"{group}-none", names[1], fails_with=1)
-    assert f"Group {group}-none was not deleted: there is no such group" in refused
-    assert group not in groups("list")
+        commit(group_broker, name, [TopicPartition(topic_name, 0, 0)])
+    refused = groups("delete", names[0], f"{group_id}-none", names[1], fails_with=1)
+    assert f"Group {group_id}-none was not deleted: there is no such group" in refused
+    assert group_id not in groups("list")
 
 
 def test_a_deleted_topic_leaves_a_group_that_can_be_shown(
-    broker: RunningBroker, groups: Cli, group: str, topic_name: str
+    group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
     other = f"{topic_name}-other"
     for name in (topic_name, other):
-        create_topic(broker.bootstrap, name)
-    commit(broker, group, [TopicPartition(name, 0, 0) for name in (topic_name, other)])
-    admin = admin_of(broker.bootstrap)
+        create_topic(group_broker.bootstrap, name)
+    commit(group_broker, group_id, [TopicPartition(name, 0, 0) for name in (topic_name, other)])
+    admin = admin_of(group_broker.bootstrap)
     admin.delete_topics([topic_name])[topic_name].result(TIMEOUT_S)
-    (described,) = json_lines(groups("describe", group, "--json"))
+    (described,) = json_lines(groups("describe", group_id, "--json"))
     assert [line["log_end"] for line in described["partitions"] if line["topic"] == other] == [0]
     assert all(line["lag"] is None for line in described["partitions"] if line["topic"] == topic_name)

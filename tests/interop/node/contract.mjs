@@ -31,6 +31,8 @@ async function withProducer(settings, work) {
 const numbered = (prefix, count) =>
   Array.from({ length: count }, (_, n) => ({ partition: 0, key: `k${n}`, value: `${prefix}${n}`, headers: { n: String(n) } }));
 
+const byPartition = (offsets) => Object.fromEntries(offsets.map(({ partition, offset }) => [partition, offset]));
+
 const checks = {
   async produce() {
     await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
@@ -81,6 +83,40 @@ const checks = {
     assert.equal((await admin.fetchTopicOffsetsByTimestamp(topic, 1_500))[0].offset, "1");
     await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "2" }] });
     assert.equal((await admin.fetchTopicOffsets(topic))[0].low, "2");
+  },
+
+  async groups() {
+    const groupId = `group-of-${topic}`;
+    await admin.createTopics({ topics: [{ topic, numPartitions: 2 }], waitForLeaders: true });
+    await withProducer({}, (producer) => producer.send({ topic, messages: numbered("v", 10) }));
+    const described = async () => (await admin.describeGroups([groupId])).groups[0];
+    const committed = async () => byPartition((await admin.fetchOffsets({ groupId, topics: [topic] }))[0].partitions);
+    assert.equal((await described()).state, "Dead");
+    assert.deepEqual(await committed(), { 0: "-1", 1: "-1" });
+
+    await admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: "4" }] });
+    assert.deepEqual(await committed(), { 0: "4", 1: "-1" });
+    assert((await admin.listGroups()).groups.some((group) => group.groupId === groupId));
+
+    const consumer = kafka.consumer({ groupId, sessionTimeout: 6_000, heartbeatInterval: 200, maxWaitTimeInMs: 200 });
+    const read = [];
+    await consumer.connect();
+    await consumer.subscribe({ topics: [topic], fromBeginning: true });
+    await consumer.run({ eachBatch: async ({ batch }) => read.push(...batch.messages.map(({ offset }) => offset)) });
+    await until(async () => read.length >= 6, "the consumer has read what was not committed");
+    assert.deepEqual(read, ["4", "5", "6", "7", "8", "9"]);
+    const group = await described();
+    assert.deepEqual([group.state, group.protocolType, group.members.length], ["Stable", "consumer", 1]);
+    assert.equal(group.members[0].clientId, "contract");
+    await assert.rejects(admin.deleteGroups([groupId]), /DeleteGroups/);
+    await assert.rejects(admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: "0" }] }));
+    await consumer.disconnect();
+    await until(async () => (await described()).state === "Empty", "the group is empty");
+
+    await admin.resetOffsets({ groupId, topic, earliest: true });
+    await admin.deleteGroups([groupId]);
+    assert.equal((await described()).state, "Dead");
+    await assert.rejects(admin.deleteGroups([groupId]), /DeleteGroups/);
   },
 };
 
