@@ -85,7 +85,8 @@ def config_of(broker: RunningBroker, group: str, protocol: str = "cooperative-st
     config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     if protocol == "consumer":
         return config | {"group.protocol": "consumer"}
-    return config | {"partition.assignment.strategy": protocol, "session.timeout.ms": 6_000}
+    timing = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+    return config | {"partition.assignment.strategy": protocol} | timing
 
 
 def fill(broker: RunningBroker, topic: str, count: int, keys: int = 60) -> None:

@@ -27,6 +27,7 @@ def main(bootstrap: str, topic: str, group: str, journal: str) -> None:
             "partition.assignment.strategy": "cooperative-sticky",
             # The least that brokers allow: the others wait for it when this program is killed.
             "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 500,
         }
         WorkerPool(config, [topic], handle, workers=4, commit_interval_s=0.2).run()
 

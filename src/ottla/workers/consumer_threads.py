@@ -72,7 +72,7 @@ class ConsumerThreads:
         if self._dead_letter_topic is not None:
             self._dead_letters = DeadLetters(self._dead_letter_topic, self._config)
         threads = [
-            threading.Thread(target=self._consume, name=f"consumer-{n}", daemon=True)
+            threading.Thread(target=self._consume, args=(n,), name=f"consumer-{n}", daemon=True)
             for n in range(self._threads)
         ]
         for thread in threads:
@@ -90,10 +90,14 @@ class ConsumerThreads:
         # No lock: a signal handler may interrupt the very thread that holds it.
         self._is_stopping = True
 
-    def _consume(self) -> None:
+    def _consume(self, number: int) -> None:
         """What one thread does."""
+        config = dict(self._config)
+        if instance_id := config.get("group.instance.id"):
+            # KIP-345: two members with one instance id would fence each other.
+            config["group.instance.id"] = f"{instance_id}-{number}"
         try:
-            with _Consumer(self._config, self._topics, self._commit_interval_s) as consumer:
+            with _Consumer(config, self._topics, self._commit_interval_s) as consumer:
                 while not self._is_stopping:
                     record = consumer.poll()
                     if record is not None and self._handle(record):

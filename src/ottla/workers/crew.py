@@ -100,16 +100,28 @@ class Crew:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for process in self._processes:
-            process.close()
         left = [thread.name for thread in self._threads if thread.is_alive()]
-        if left and not self._processes:
+        if left:
             logger.warning(
                 "%s did not end within %g s: a handler does not return", ", ".join(left), timeout_s
             )
+        for thread, process in zip(self._threads, self._processes, strict=False):
+            if thread.is_alive():
+                # Its thread is told by that, and only then is done with the connection.
+                process.kill()
+                thread.join()
+        for process in self._processes:
+            process.close()
 
     def _work(self, call: Handler) -> None:
-        """The life of a worker thread."""
+        """The life of a worker thread. It ends when the crew is closed, and never without a word before."""
+        try:
+            self._work_until_closed(call)
+        except BaseException as error:
+            with self._lock:
+                self._fail(error)
+
+    def _work_until_closed(self, call: Handler) -> None:
         while (task := self._next_task()) is not None:
             try:
                 call(task.record)
@@ -166,12 +178,15 @@ class Crew:
             self._on_done(task)
 
     def _give_up(self, task: Task, failure: BaseException) -> None:
-        """Ends the pool. The first failure is raised by `run()`; one that comes while it ends is only told."""
         with self._lock:
-            if self.failure is None:
-                self.failure = failure
-            else:
-                logger.error("%s", failure)
-            self._backlog.halt()
             self._backlog.abandon(task)
-            self._task_is_done.notify_all()
+            self._fail(failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        """Ends the pool. The first failure is raised by `run()`; one that comes while it ends is only told."""
+        if self.failure is None:
+            self.failure = failure
+        else:
+            logger.error("%s", failure)
+        self._backlog.halt()
+        self._task_is_done.notify_all()

@@ -54,11 +54,12 @@ class WorkerProcess:
         self._connection.close()
         self._process.join(STOP_TIMEOUT_S)
         if self._process.is_alive():
-            self.kill()
+            self._process.kill()
+            self._process.join()
 
     def kill(self) -> None:
+        """From another thread; the one that waits for an answer gets WorkerDiedError."""
         self._process.kill()
-        self._process.join()
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         # Not fork: threads of librdkafka, and of the program, would be missing in the child with their locks held.

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ _CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "client.", 
 def consumer_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of a consumer that commits nothing by itself."""
     for name in _OWN:
-        if config.get(name):
+        # Also "false": librdkafka takes the values of its config as text.
+        if str(config.get(name)).lower() not in ("none", "false", "0"):
             raise ValueError(
                 f"{name}={config[name]!r}: offsets are committed when their records are handled. Take {name} out; "
                 f"commit_interval_s says how often."
@@ -44,11 +46,22 @@ def max_poll_interval_s(config: Mapping[str, Any]) -> float:
 def check_topics(topics: Sequence[str], dead_letter_topic: str | None) -> None:
     if isinstance(topics, str) or not topics:
         raise ValueError(f"topics={topics!r}: give a list with at least one topic's name")
-    if dead_letter_topic in topics:
+    if dead_letter_topic is not None and any(_matches(topic, dead_letter_topic) for topic in topics):
         raise ValueError(
             f"dead_letter_topic={dead_letter_topic!r} is also read: records that fail would go round for ever. "
             f"Name another topic, and read it with a consumer of its own."
         )
+
+
+def _matches(subscribed: str, topic: str) -> bool:
+    """Whether a subscription, which is a regular expression if it begins with ^, takes in a topic."""
+    if not subscribed.startswith("^"):
+        return subscribed == topic
+    try:
+        return re.match(subscribed, topic) is not None
+    except re.error:
+        # Not Python's kind of expression; what the broker makes of it cannot be known here.
+        return False
 
 
 def check_handler(handler: Handler, *, to_be_pickled: bool = False) -> None:

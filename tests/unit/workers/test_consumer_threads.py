@@ -34,6 +34,13 @@ def test_each_thread_has_a_consumer_of_its_own(consumers: list[FakeConsumer]) ->
     assert sorted(offset for c in consumers for offset in c.last_committed().values()) == [1, 2, 3]
 
 
+def test_each_thread_is_a_static_member_of_its_own(consumers: list[FakeConsumer]) -> None:
+    config = CONFIG | {"group.instance.id": "billing"}
+    with running(ConsumerThreads(config, ["t"], print, threads=2)):
+        wait_until(lambda: len(consumers) == 2)
+    assert {consumer.config["group.instance.id"] for consumer in consumers} == {"billing-0", "billing-1"}
+
+
 def test_what_is_handled_is_committed_at_intervals(consumers: list[FakeConsumer]) -> None:
     with running(threads_of(lambda _: None, commit_interval_s=0.01)):
         consumer = the_only(consumers)

@@ -313,6 +313,20 @@ def test_what_is_committed_is_not_committed_again(consumers: list[FakeConsumer])
     assert consumer.waited_commits == []
 
 
+def test_a_worker_that_fails_in_the_library_itself_ends_the_pool(
+    consumers: list[FakeConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("ottla.workers.backlog.Backlog.finish", break_down)
+    with running(pool_of(lambda _: None, drain_timeout_s=0.1)) as run:
+        the_only(consumers).deliver(0)
+        run.join()
+    assert isinstance(run.error, RuntimeError)
+    assert consumers[0].last_committed() == {}
+
+
 def test_a_commit_that_is_refused_is_told_and_repeated(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:

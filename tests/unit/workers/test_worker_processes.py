@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class NoteDown:
             raise StubbornError(7, "no such customer")
         if record.key == b"die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if record.key == b"hang":
+            threading.Event().wait()
         if record.key == b"die once" and len(self.lines()) == 1:
             os._exit(9)
 
@@ -129,6 +132,21 @@ def test_the_record_of_a_process_that_died_is_tried_again_in_another(
     (first, first_pid), (second, second_pid) = notes.lines()
     assert first == second == 0
     assert first_pid != second_pid
+
+
+def test_a_process_whose_handler_never_returns_is_killed_when_the_pool_stops(
+    consumers: list[FakeConsumer], notes: NoteDown, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = WorkerPool(CONFIG, ["t"], notes, workers=1, processes=True, drain_timeout_s=0.1)
+    with running(pool) as run:
+        the_only(consumers).deliver(0, key=b"hang")
+        wait_until(notes.lines)
+    assert run.error is None
+    assert consumers[0].last_committed() == {}
+    assert "a handler does not return" in caplog.text
+    ((_, pid),) = notes.lines()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_record_that_kills_every_process_ends_on_the_dead_letter_topic(

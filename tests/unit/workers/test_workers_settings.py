@@ -32,6 +32,7 @@ def pool(
         ({"topics": "orders"}, "topics='orders': give a list"),
         ({"topics": []}, "topics=[]: give a list"),
         ({"dead_letter_topic": "t"}, "is also read: records that fail would go round for ever"),
+        ({"topics": ["^t.*"], "dead_letter_topic": "t.dead"}, "is also read"),
         ({"workers": 0}, "workers=0: it is 1 or more"),
         ({"in_flight_max": 0}, "in_flight_max=0: it is 1 or more"),
         ({"order": "keys"}, 'order=\'keys\': it is "key", "partition" or "none"'),
@@ -42,6 +43,10 @@ def pool(
 def test_a_pool_that_cannot_work_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         pool(**options)
+
+
+def test_a_dead_letter_topic_that_a_pattern_does_not_take_in_is_welcome() -> None:
+    pool(topics=["^t$", "^[", "u"], dead_letter_topic="t.dead")
 
 
 def test_a_coroutine_function_is_refused_since_it_would_return_before_the_record_is_handled() -> None:
@@ -60,7 +65,8 @@ def test_a_handler_that_cannot_be_pickled_is_refused_for_processes_and_welcome_f
 
 
 def test_auto_commit_that_is_off_already_is_no_mistake() -> None:
-    assert consumer_config(CONFIG | {"enable.auto.commit": False})["enable.auto.commit"] is False
+    for off in (False, "false", 0):
+        assert consumer_config(CONFIG | {"enable.auto.commit": off})["enable.auto.commit"] is False
 
 
 def test_the_dead_letter_producer_reaches_the_cluster_as_the_consumer_does() -> None:
