@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 RECORDS_A_COMMIT = 20
 
@@ -88,19 +88,19 @@ class GroupMember:
         self._uncommitted += 1
 
     def _commit_all(self) -> None:
-        if self._commits and self._uncommitted:
-            self._commit(None)
-        self._uncommitted = 0
+        """What is refused (a cooperative member reads on while its group rebalances) is committed with the next."""
+        if self._uncommitted and (not self._commits or self._commit(None)):
+            self._uncommitted = 0
 
-    def _commit(self, offsets: list[TopicPartition] | None) -> None:
+    def _commit(self, offsets: list[TopicPartition] | None) -> bool:
         try:
             asked = {} if offsets is None else {"offsets": offsets}
             done = self._consumer.commit(asynchronous=False, **asked)
             errors = [p.error for p in done if p.error is not None]
-            emit("committed", error=errors[0].name() if errors else None)
         except KafkaException as failed:
-            error: KafkaError = failed.args[0]
-            emit("committed", error=error.name())
+            errors = [failed.args[0]]
+        emit("committed", error=errors[0].name() if errors else None)
+        return not errors
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         emit("assigned", partitions=[[p.topic, p.partition] for p in partitions])

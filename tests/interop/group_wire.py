@@ -173,8 +173,8 @@ def offset_of(topic: str, partition: int = 0, offset: int = 5, metadata: str = "
     return {"name": topic, "partitions": [partitions]}
 
 
-def fetch(group_id: str, topic: str, **changes: Any) -> Request:
-    group = {"group_id": group_id, "topics": [{"name": topic, "partition_indexes": (0,)}]} | changes
+def fetch(group_id: str, topic: str, partition: int = 0, **changes: Any) -> Request:
+    group = {"group_id": group_id, "topics": [{"name": topic, "partition_indexes": (partition,)}]} | changes
     return OFFSET_FETCH, 9, {"groups": [group], "require_stable": False}
 
 
