@@ -34,6 +34,9 @@ SETTINGS = {
     "offsets_retention_ms": RETENTION_MS,
     "offsets_retention_check_interval_ms": 10_000,
 }
+# In seconds: members that are gone are removed by then; expiry has been checked once more.
+SETTLED_AFTER = 70
+CHECKED_AFTER = 11
 REFUSALS_OF_COMMITS = {
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,
@@ -69,7 +72,7 @@ class ShardModel(RuleBasedStateMachine):
     def start_together(self, kinds: list[tuple[str, bool]]) -> None:
         for group_id, classic in kinds:
             self.start(group_id, classic, TOPICS, None)
-        self.all_act(8)
+        self.let_all_act(8)
 
     @precondition(lambda self: len(self.consumers) < 6)
     @rule(
@@ -96,9 +99,9 @@ class ShardModel(RuleBasedStateMachine):
         self.picked(pick).act()
         self.listen()
 
-    @rule(rounds=st.integers(1, 8))
-    def all_act(self, rounds: int) -> None:
-        for _ in range(rounds):
+    @rule(seconds=st.integers(1, 8))
+    def let_all_act(self, seconds: int) -> None:
+        for _ in range(seconds if self.consumers else 0):
             for consumer in self.consumers:
                 consumer.act()
             self.shell.advance(1000)
@@ -283,12 +286,21 @@ class ShardModel(RuleBasedStateMachine):
         assert listed == {group_id for group_id in GROUPS if self.shell.find(group_id) is not None}
 
     def teardown(self) -> None:
-        """Where everybody falls silent, nothing is left in the end, of groups, of offsets or of timers."""
+        """Who stays there is left alone in the end. Where everybody falls silent, no group and no offset is left."""
+        self.let_all_act(SETTLED_AFTER)
+        before = [self.membership(consumer) for consumer in self.consumers]
+        self.let_all_act(CHECKED_AFTER)
+        assert [self.membership(consumer) for consumer in self.consumers] == before
         for producer_id in self.open:
             self.shell.end_transaction(producer_id, committed=True)
         self.shell.advance(10 * RETENTION_MS)
         assert self.shell.machine.state.groups == {}
         assert all(self.shell.offsets_of(group_id) == () for group_id in GROUPS)
+
+    def membership(self, consumer: AnyConsumer) -> tuple[str, int]:
+        assert consumer.member_id in consumer.groups.members  # type: ignore[attr-defined]
+        is_classic = isinstance(consumer, ClassicConsumer)
+        return consumer.member_id, consumer.generation_id if is_classic else consumer.epoch
 
 
 def durable(shard: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_a_commit_without_a_generation_to_an_unknown_group_makes_a_simple_group(
     assert isinstance(group, ClassicGroup)
     assert group.is_empty
     listed = group.listed()
-    assert (listed.state, listed.protocol_type, listed.group_type) == ("Empty", "", "Classic")
+    assert (listed.state, listed.protocol_type) == ("Empty", "")
 
 
 def test_a_commit_that_is_refused_for_every_partition_makes_no_group() -> None:

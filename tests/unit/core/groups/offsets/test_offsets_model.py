@@ -4,6 +4,7 @@ The model keeps for every offset the position of its record in the log, and comp
 After each step the shard equals the one that its log gives, read as bytes, whole or compacted.
 """
 
+import uuid
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,21 +29,8 @@ CHECK_INTERVAL_MS = 300
 
 groups = st.sampled_from(("a", "a", "a", "b"))
 producers = st.sampled_from(PRODUCERS)
-some_partitions = st.lists(st.sampled_from(PARTITIONS), min_size=1, unique=True).map(tuple)
-
-
-@st.composite
-def some_offsets(draw: st.DrawFn) -> tuple[OffsetToCommit, ...]:
-    def offset_of(partition: TopicPartition) -> OffsetToCommit:
-        return OffsetToCommit(
-            *partition,
-            draw(st.integers(0, 2**63 - 1)),
-            draw(st.integers(-1, 5)),
-            draw(st.sampled_from((None, "", "fits", "does not"))),
-            draw(st.none() | st.uuids()),
-        )
-
-    return tuple(offset_of(partition) for partition in draw(some_partitions))
+some_partitions = st.sampled_from((PARTITIONS, PARTITIONS[:2], PARTITIONS[1:], PARTITIONS[1:2]))
+metadata = st.sampled_from((None, "", "fits", "fits", "does not"))
 
 
 class Place(NamedTuple):
@@ -66,37 +54,62 @@ class OffsetsModel(RuleBasedStateMachine):
             offsets_retention_check_interval_ms=CHECK_INTERVAL_MS,
         )
         self.next_check_ms = self.shell.now_ms + CHECK_INTERVAL_MS
+        self.made = 0
         self.position = 0
         self.groups: set[str] = set()
         self.committed: dict[Place, Kept] = {}
         self.pending: dict[int, dict[Place, Kept]] = {}
 
-    @rule(group_id=groups, offsets=some_offsets(), retention_ms=st.none() | st.integers(0, 3000))
-    def commit(self, group_id: str, offsets: tuple[OffsetToCommit, ...], retention_ms: int | None) -> None:
+    @rule(
+        group_id=groups,
+        partitions=some_partitions,
+        metadata=metadata,
+        retention_ms=st.none() | st.integers(0, 3000),
+    )
+    def commit(
+        self,
+        group_id: str,
+        partitions: tuple[TopicPartition, ...],
+        metadata: str | None,
+        retention_ms: int | None,
+    ) -> None:
+        offsets = self._offsets(partitions, metadata)
         self.shell.commit(*offsets, group_id=group_id, retention_ms=retention_ms)
         lives_ms = RETENTION_MS if retention_ms is None else retention_ms
         self.committed.update(self._accepted(group_id, offsets, lives_ms))
 
-    @rule(group_id=groups, producer_id=producers, offsets=some_offsets())
+    @rule(group_id=groups, producer_id=producers, partitions=some_partitions, metadata=metadata)
     def commit_in_transaction(
-        self, group_id: str, producer_id: int, offsets: tuple[OffsetToCommit, ...]
+        self, group_id: str, producer_id: int, partitions: tuple[TopicPartition, ...], metadata: str | None
     ) -> None:
+        offsets = self._offsets(partitions, metadata)
         self.shell.commit_in_transaction(producer_id, *offsets, group_id=group_id)
         accepted = self._accepted(group_id, offsets, RETENTION_MS)
-        self.pending.setdefault(producer_id, {}).update(accepted)
+        if accepted:
+            self.pending.setdefault(producer_id, {}).update(accepted)
+
+    def _offsets(
+        self, partitions: tuple[TopicPartition, ...], metadata: str | None
+    ) -> tuple[OffsetToCommit, ...]:
+        """No two commits have the same offset; only the first partition has the metadata."""
+        self.made += 1
+        texts = [metadata, *[None] * len(partitions)]
+        return tuple(
+            OffsetToCommit(*partition, self.made, metadata=text, topic_id=uuid.UUID(int=1))
+            for partition, text in zip(partitions, texts, strict=False)
+        )
 
     def _accepted(
         self, group_id: str, offsets: tuple[OffsetToCommit, ...], lives_ms: int
     ) -> dict[Place, Kept]:
         accepted = {}
         for each in offsets:
-            metadata = each.metadata or ""
-            if len(metadata) <= METADATA_MAX:
+            text = each.metadata or ""
+            if len(text) <= METADATA_MAX:
                 self.position += 1
                 self.groups.add(group_id)
                 place = Place(group_id, TopicPartition(each.topic, each.partition))
-                expires_at_ms = self.shell.now_ms + lives_ms
-                accepted[place] = Kept(each.offset, metadata, expires_at_ms, self.position)
+                accepted[place] = Kept(each.offset, text, self.shell.now_ms + lives_ms, self.position)
         return accepted
 
     @precondition(lambda self: self.pending)
