@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.interop.brokers import RunningBroker
 from tests.interop.group_clients import Members, committed, partitions_of, wait_for_owners, wait_for_state
+from tests.interop.kafka_jars import java_command
 from tests.interop.librdkafka import admin_of, create_topic, produce_values
 
 pytestmark = pytest.mark.contract
@@ -193,6 +194,33 @@ def test_offsets_are_exported_and_brought_back_from_the_file(
     assert committed(group_broker.bootstrap, group_id, topic_name) == 0
     groups("reset-offsets", group_id, "--from-file", str(file), "--execute")
     assert committed(group_broker.bootstrap, group_id, topic_name) == 6
+
+
+@pytest.mark.java
+def test_kafkas_tool_reads_our_file_and_we_read_its(
+    group_broker: RunningBroker,
+    groups: Cli,
+    group_id: str,
+    topic_name: str,
+    tmp_path: Path,
+    kafka_libs: Path,
+) -> None:
+    topic_with_records(group_broker, topic_name)
+    file = tmp_path / "offsets.csv"
+
+    def tool(*arguments: str) -> str:
+        name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        where = ("--bootstrap-server", group_broker.bootstrap, "--group", group_id)
+        command = java_command(kafka_libs, name, *where, "--reset-offsets", *arguments)
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+
+    file.write_text(groups("reset-offsets", group_id, "--topic", topic_name, "--to-offset", "6", "--export"))
+    tool("--from-file", str(file), "--execute")
+    assert [committed(group_broker.bootstrap, group_id, topic_name, p) for p in (0, 1)] == [6, 0]
+    exported = tool("--topic", topic_name, "--shift-by", "-2", "--dry-run", "--export")
+    file.write_text(exported)
+    groups("reset-offsets", group_id, "--from-file", str(file), "--execute")
+    assert [committed(group_broker.bootstrap, group_id, topic_name, p) for p in (0, 1)] == [4, 0]
 
 
 def test_a_group_that_is_not_there_yet_is_given_its_beginning(

@@ -19,43 +19,49 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it may have no members.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="A topic, or some partitions of it."),
+]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics of which the group has offsets.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+ToCurrent = Annotated[bool, typer.Option("--to-current", help="To where they are now.")]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")]
+ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", metavar="N", help="N records forward; back where N is negative.")
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T12:00:00.000Z."),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option("--by-duration", metavar="DURATION", help="To so long before now, e.g. P7D or PT1H30M."),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option("--from-file", metavar="FILE", help="To what a CSV file lists: topic,partition,offset."),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would change.")]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")]
+
+
 def reset_offsets(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group; it may have no members.")],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="A topic, or some partitions of it."),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics of which the group has offsets.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To where they are now.")] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")
-    ] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option("--shift-by", metavar="N", help="N records forward; back where N is negative."),
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T12:00:00.000Z."),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To so long before now, e.g. P7D or PT1H30M."),
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option("--from-file", metavar="FILE", help="To what a CSV file lists: topic,partition,offset."),
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without this, only show what would change.")
-    ] = False,
-    export: Annotated[
-        bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")
-    ] = False,
+    group: Group,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    export: Export = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +133,7 @@ def _target(group: str, option: str, value: object) -> "Target":
             return reset_plan.ToTime(int(time.time() * 1000) - _parsed(option, parse_duration_ms, text))
         case _, Path() as file:
             return reset_plan.ToGiven(_read(file, group))
-    raise AssertionError(option)
+    raise ValueError(f"{option} has no target for {value!r}")
 
 
 def _read(file: Path, group: str) -> "dict[TopicPartition, int]":
