@@ -35,6 +35,7 @@ from ottla.core.groups.consumer.timers import (
 )
 from ottla.core.groups.consumer.validation import (
     check_member_epoch,
+    check_member_state,
     check_not_full,
     check_released,
     check_request,
@@ -170,6 +171,7 @@ class ConsumerMachine:
             if not joins:
                 member = known_static_member(group, command.instance_id, member_id)
                 check_member_epoch(member, command)
+                check_member_state(member, command)
                 return member
             predecessor = group.static_member(command.instance_id)
             if predecessor is not None:
@@ -179,6 +181,7 @@ class ConsumerMachine:
             return ConsumerGroupMember(member_id=member_id)
         member = known_member(group, member_id)
         check_member_epoch(member, command)
+        check_member_state(member, command)
         return member
 
     def _update_member(

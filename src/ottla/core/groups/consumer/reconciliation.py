@@ -10,7 +10,6 @@ from uuid import UUID
 
 from ottla.core.groups.commands import TopicIdPartitions
 from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
-from ottla.model.errors import ErrorCode, KafkaError
 
 NO_PARTITIONS: frozenset[int] = frozenset()
 
@@ -43,17 +42,7 @@ class Reconciliation(NamedTuple):
             case MemberState.UNRELEASED_PARTITIONS:
                 return self._next_assignment(member, member.member_epoch)
             case _:
-                return self._from_unknown(member)
-
-    def _from_unknown(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """A later release wrote a state that this one does not know: the member starts from nothing."""
-        if self.owned is None or any(partitions for _, partitions in self.owned):
-            raise KafkaError(
-                ErrorCode.fenced_member_epoch,
-                "The consumer group member is in a unknown state. "
-                "The member must abandon all its partitions and rejoin.",
-            )
-        return self._next_assignment(member, self.assignment_epoch)
+                return self._next_assignment(member, self.assignment_epoch)
 
     def _owns_any(self, revoked: Assigned) -> bool:
         """A member that does not say what it owns is taken to own it still."""

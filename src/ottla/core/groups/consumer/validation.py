@@ -6,6 +6,7 @@ from ottla.core.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerGroupMember,
+    MemberState,
 )
 from ottla.core.groups.settings import GroupSettings
 from ottla.model.errors import ErrorCode, KafkaError
@@ -76,6 +77,18 @@ def check_member_epoch(member: ConsumerGroupMember, command: ConsumerGroupHeartb
     owned = command.topic_partitions
     if epoch != member.previous_member_epoch or owned is None or not member.has_all(owned):
         raise _fenced("smaller", epoch, member)
+
+
+def check_member_state(member: ConsumerGroupMember, command: ConsumerGroupHeartbeat) -> None:
+    """A later release may have written a state that this one does not know: such a member starts from nothing."""
+    if member.state is MemberState.UNKNOWN:
+        owned = command.topic_partitions
+        if owned is None or any(partitions for _, partitions in owned):
+            raise KafkaError(
+                ErrorCode.fenced_member_epoch,
+                "The consumer group member is in a unknown state. "
+                "The member must abandon all its partitions and rejoin.",
+            )
 
 
 def _fenced(than: str, epoch: int, member: ConsumerGroupMember) -> KafkaError:

@@ -1,5 +1,6 @@
 """ConsumerGroupHeartbeat: who may speak, when, and what is answered (KIP-848)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -332,3 +333,18 @@ def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -
         groups.decide(RevocationTimedOut(group_id, "a", member.epoch))
         groups.decide(AssignmentDue(group_id))
     assert len(groups.records) == written
+
+
+def test_a_member_in_a_state_of_a_later_release_is_fenced_until_it_owns_nothing(groups: Groups) -> None:
+    member = Member(groups, "a", "orders").join()
+    current = ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
+    of_a_later_release = replace(groups.group().members["a"].current_value(), state=9)
+    groups.records.append((current, of_a_later_release))
+    groups.restart()
+    written = len(groups.records)
+    for heartbeat in (member.heartbeat, member.report, lambda: member.subscribe("payments")):
+        with refused(ErrorCode.fenced_member_epoch, "unknown state"):
+            heartbeat()
+    assert len(groups.records) == written
+    member.join()
+    assert member.partitions("payments") == set(range(3))
