@@ -190,7 +190,7 @@ class ClassicGroup(Membership):
         return SyncGroupResponse(member.assignment, self.protocol_type, self.protocol_name)
 
     def listed(self) -> ListedGroup:
-        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "Classic")
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
     def described(self) -> DescribedGroup:
         protocol_name = self.protocol_name if self.state is STABLE else None

@@ -12,7 +12,7 @@ from kio.static.primitive import i32
 from ottla.core.coordination import Waiter
 from ottla.core.groups.classic.join import check_session_timeout, inconsistent_protocols
 from ottla.core.groups.classic.member import distinct_protocols
-from ottla.core.groups.classic.refusals import rebalance_in_progress
+from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.commands import (
     Heartbeat,
     JoinGroup,
@@ -60,6 +60,10 @@ class ClassicMembers:
                 f"The subscription of member {command.member_id!r} to group {command.group_id} cannot be read: it is "
                 "not one of the consumer protocol.",
             )
+        member_id = command.member_id
+        if member_id and member_id not in group.members and subscription.owned_partitions:
+            # Its session has ended while it goes on consuming. Whoever owns nothing may come with any id.
+            raise unknown_member(group.group_id, member_id)
         return subscription
 
     def admit(self, group: ConsumerGroup, command: JoinGroup, decision: GroupDecision) -> ConsumerGroupMember:

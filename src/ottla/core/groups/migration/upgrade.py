@@ -84,7 +84,7 @@ def _upgraded(
             member_id=member.member_id,
             metadata=ConsumerGroupMemberMetadataValue(
                 instance_id=member.group_instance_id,
-                rack_id=subscription.rack_id,
+                rack_id=subscription.rack_id or None,
                 client_id=member.client.client_id,
                 client_host=member.client.client_host,
                 subscribed_topic_names=subscribed_names(subscription),

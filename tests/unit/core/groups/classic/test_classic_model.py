@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.core.groups.classic.classic_groups import GROUP, Shell, machine
 
 from ottla.core.groups.commands import JoinGroupResponse, SyncGroupResponse
@@ -69,10 +69,22 @@ class ClassicGroupModel(RuleBasedStateMachine):
         candidates = [c for c in self.consumers if (c.waits_for is not None) == waiting]
         return data.draw(st.sampled_from(candidates)) if candidates else None
 
+    @initialize(
+        starting=st.lists(st.sampled_from([None, "one", "two"]), min_size=1, max_size=3),
+        rounds=st.integers(0, 8),
+    )
+    def begin(self, starting: list[str | None], rounds: int) -> None:
+        for instance_id in starting:
+            self.start(instance_id, (("range", b"a"),))
+        self.all_act(rounds)
+
     # -- what clients do
 
     @precondition(lambda self: len(self.consumers) < 7)
     @rule(instance_id=st.sampled_from([None, None, "one", "two"]), protocols=protocol_choices)
+    def one_starts(self, instance_id: str | None, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self.start(instance_id, protocols)
+
     def start(self, instance_id: str | None, protocols: tuple[tuple[str, bytes], ...]) -> None:
         """A process with the same instance id is gone by then: it is the one that restarts."""
         if instance_id is not None:
@@ -88,6 +100,9 @@ class ClassicGroupModel(RuleBasedStateMachine):
             self.act(consumer)
 
     @rule(rounds=st.integers(1, 10))
+    def some_seconds_pass(self, rounds: int) -> None:
+        self.all_act(rounds)
+
     def all_act(self, rounds: int) -> None:
         """For some seconds everybody does what real clients do."""
         for _ in range(rounds):

@@ -485,6 +485,18 @@ def test_a_static_classic_member_that_restarts_takes_its_own_place() -> None:
         groups.ask(old)
 
 
+def test_a_classic_member_that_was_removed_and_still_owns_partitions_is_unknown() -> None:
+    groups = groups_with()
+    member, classic = mixed(groups)
+    groups.advance(SESSION_MS)
+    run(groups, member, rounds=3)
+    assert len(member.owned) == 4
+    classic.join()
+    assert (classic.member_id, classic.owned) == ("", set())
+    run(groups, member, classic)
+    assert len(classic.owned) == 2
+
+
 def test_those_who_leave_a_consumer_group_by_leave_group_are_each_answered() -> None:
     groups = groups_with()
     member, classic = mixed(groups, instance_id="one")

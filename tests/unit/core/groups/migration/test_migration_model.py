@@ -53,10 +53,17 @@ class MigrationModel(RuleBasedStateMachine):
         self.made = 0
         self.cooperative = True
 
-    @initialize(cooperative=st.booleans())
-    def choose(self, cooperative: bool) -> None:
+    @initialize(
+        cooperative=st.booleans(),
+        classic=st.lists(st.booleans(), min_size=1, max_size=3),
+        rounds=st.integers(0, 8),
+    )
+    def begin(self, cooperative: bool, classic: list[bool], rounds: int) -> None:
         """Classic members that are to be in one group have their assignor in common."""
         self.cooperative = cooperative
+        for is_classic in classic:
+            self.start(is_classic, None)
+        self.all_act(rounds)
 
     # -- what happens
 
@@ -72,6 +79,9 @@ class MigrationModel(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.consumers) < 5)
     @rule(classic=st.booleans(), instance_id=st.sampled_from([None, "one", "two"]))
+    def one_starts(self, classic: bool, instance_id: str | None) -> None:
+        self.start(classic, instance_id)
+
     def start(self, classic: bool, instance_id: str | None) -> None:
         """A process with the same instance id is gone by then: it is the one that restarts."""
         if instance_id is not None:
@@ -101,6 +111,9 @@ class MigrationModel(RuleBasedStateMachine):
         self.listen()
 
     @rule(rounds=st.integers(1, 10))
+    def some_seconds_pass(self, rounds: int) -> None:
+        self.all_act(rounds)
+
     def all_act(self, rounds: int) -> None:
         for _ in range(rounds):
             for consumer in self.consumers:
@@ -187,7 +200,7 @@ class MigrationModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Those who are gone are removed in time, the others find a state in which everything is owned."""
-        self.settle()
+        self.all_act(80)
         group = self.groups.any_group
         if not self.consumers:
             assert group is None or group.is_empty
@@ -200,13 +213,6 @@ class MigrationModel(RuleBasedStateMachine):
         assert len(owned) == len(set(owned))
         assert set(owned) == all_partitions(self.groups, "t")
 
-    def settle(self) -> None:
-        for _ in range(80):
-            for consumer in self.consumers:
-                consumer.act()
-            self.groups.advance(1000)
-            self.listen()
-
 
 TestMigrationModel = MigrationModel.TestCase
-TestMigrationModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestMigrationModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
