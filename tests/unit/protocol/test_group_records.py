@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` keep Kafka's bytes: as Kafka 4.3 writes them, read in every version that it wrote."""
 
 import uuid
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import Any, get_args
 
@@ -207,6 +207,14 @@ def test_a_nullable_struct_in_a_tagged_field_begins_with_a_marker() -> None:
     data = encode_value(MEMBER_OF_BOTH_PROTOCOLS)
     struct = bytes.fromhex("0000afc8020672616e67650378790000")
     assert data.endswith(b"\x01\x00" + bytes([len(struct) + 1]) + b"\x01" + struct)
+
+
+def test_a_member_without_classic_metadata_says_so() -> None:
+    """Where the tag is missing, Kafka reads an empty struct and takes the member for a classic one."""
+    value = replace(MEMBER_OF_BOTH_PROTOCOLS, classic_member_metadata=None)
+    assert encode_value(value).endswith(b"\x01\x00\x01\x00")
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
+    assert decode_record(encode_key(key), encode_value(value)) == (key, value)
 
 
 @pytest.mark.parametrize("number", [4, 9, 10, 15, 17, 23, 200])

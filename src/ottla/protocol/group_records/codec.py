@@ -55,6 +55,7 @@ _TIMESTAMP = Struct(">q")
 _TOPIC_ID_TAG = 0
 _TOPIC_ID_HEAD = b"\x01\x00\x10"  # one tag, which is 0 and has 16 bytes
 _CLASSIC_METADATA_TAG = 0
+_NULL = b"\x00"
 _PRESENT = b"\x01"
 
 
@@ -179,12 +180,14 @@ def _read_topic_id(buffer: memoryview, position: int) -> uuid.UUID | None:
 
 
 def _pack_member(value: ConsumerGroupMemberMetadataValue) -> bytes:
-    """kio leaves out the marker that a nullable struct in a tagged field begins with (KIP-893)."""
+    """The marker that a nullable struct in a tagged field begins with (KIP-893), which kio leaves out.
+
+    Kafka takes a missing tag for a struct without fields, and the member for one of the classic protocol: so null is
+    written too.
+    """
     classic = value.classic_member_metadata
-    if classic is None:
-        return coordinator_codec.encode_value(value, value.__version__)
     body = coordinator_codec.encode_value(replace(value, classic_member_metadata=None), value.__version__)
-    tag = _PRESENT + coordinator_codec.encode(b"", type(classic), classic)
+    tag = _NULL if classic is None else _PRESENT + coordinator_codec.encode(b"", type(classic), classic)
     return body.removesuffix(NO_TAGS) + encode_tags({_CLASSIC_METADATA_TAG: tag})
 
 
