@@ -5,7 +5,7 @@ when they format a directory; where that file is missing, this release's own lev
 from collections.abc import Mapping
 
 from ottla.broker.quorum.snapshots import BOOTSTRAP_CHECKPOINT, decode_snapshot, encode_snapshot
-from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION
+from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from ottla.env.disk import Disk
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX
 from ottla.protocol.metadata_records.records import (
@@ -15,7 +15,11 @@ from ottla.protocol.metadata_records.records import (
     MetadataRecord,
 )
 
-DEFAULT_FEATURES: Mapping[str, int] = {METADATA_VERSION: METADATA_VERSION_MAX, GROUP_VERSION: 1}
+DEFAULT_FEATURES: Mapping[str, int] = {
+    METADATA_VERSION: METADATA_VERSION_MAX,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+}
 
 
 def bootstrap_records(disk: Disk, log_dir: str, now_ms: int) -> list[MetadataRecord]:

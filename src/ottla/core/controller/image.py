@@ -13,6 +13,7 @@ from ottla.protocol.metadata_records.records import NO_LEADER, Endpoint, Feature
 
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"  # 1: the consumer protocol of KIP-848
+TRANSACTION_VERSION = "transaction.version"  # 1: flexible records, 2: an epoch per transaction (KIP-890)
 
 
 class ConfigResource(NamedTuple):

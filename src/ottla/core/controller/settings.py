@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.core.controller.configs import ConfigValidator
-from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION
+from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 
 # The levels of each feature that this release can run at, and so what a node registers with (KIP-584).
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 
 

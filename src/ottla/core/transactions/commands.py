@@ -75,7 +75,8 @@ class EndTransaction(Command[ProducerIdAndEpoch]):
 class WriteMarkers(NamedTuple):
     """An effect: the outcome goes into every partition of the transaction, however often that has to be tried.
 
-    The shell answers each piece of it with `MarkersWritten`.
+    The shell answers each piece of it with `MarkersWritten`. With `transaction_version` 2 the epoch is one that no
+    record of the producer has, and a partition that has seen it has the marker already (KIP-1228).
     """
 
     transactional_id: str
@@ -83,6 +84,7 @@ class WriteMarkers(NamedTuple):
     producer_epoch: int
     commit: bool
     partitions: tuple[TopicPartition, ...]
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
