@@ -1,6 +1,7 @@
 """What a shard of the transaction coordinator can be asked, what it answers, and what it wants done.
 
-Refusals are KafkaErrors. Producer ids come in with the command: they are handed out by the controller.
+Refusals are KafkaErrors. Producer ids come in with the command, as they are handed out by the controller; where
+`TransactionShard.needs_producer_id` says that none will be taken, NO_PRODUCER_ID will do.
 """
 
 from dataclasses import dataclass
@@ -75,8 +76,8 @@ class EndTransaction(Command[ProducerIdAndEpoch]):
 class WriteMarkers(NamedTuple):
     """An effect: the outcome goes into every partition of the transaction, however often that has to be tried.
 
-    The shell answers each piece of it with `MarkersWritten`. With `transaction_version` 2 the epoch is one that no
-    record of the producer has, and a partition that has seen it has the marker already (KIP-1228).
+    The shell answers each piece of it with `MarkersWritten`. `transaction_version` is the one that the transaction was
+    ended with: from 2 on the epoch of the marker is one more than that of the records (KIP-890).
     """
 
     transactional_id: str
@@ -84,16 +85,18 @@ class WriteMarkers(NamedTuple):
     producer_epoch: int
     commit: bool
     partitions: tuple[TopicPartition, ...]
-    transaction_version: int = 0
+    transaction_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten(Command[None]):
-    """These partitions have the marker, or are gone for good. When all have it, the transaction is complete."""
+    """These partitions have the marker, or are gone for good. When all have it, the transaction is complete.
 
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    It counts only for the very effect that it answers: producers of version 0 end all their transactions under one
+    epoch, so that nothing else would tell a late answer for one transaction from that for the next.
+    """
+
+    markers: WriteMarkers
     partitions: tuple[TopicPartition, ...]
 
 
