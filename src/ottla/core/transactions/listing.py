@@ -1,0 +1,109 @@
+"""DescribeTransactions and ListTransactions (KIP-664), with patterns of ids (KIP-1152)."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from ottla.core.coordination import Waiter
+from ottla.core.transactions.commands import (
+    DescribedTransaction,
+    DescribeTransaction,
+    ListedTransaction,
+    ListTransactions,
+)
+from ottla.core.transactions.metadata import TransactionMetadata
+from ottla.core.transactions.states import PREPARED, STATE_NAMES
+from ottla.core.transactions.store import TransactionDecision, TransactionStore, refuse_empty_id
+from ottla.model.errors import ErrorCode, KafkaError
+
+_PATTERNS_MAX = 64  # that are kept
+
+
+def describe_transaction(
+    store: TransactionStore,
+    command: DescribeTransaction,
+    waiter: Waiter,
+    decision: TransactionDecision,
+    now_ms: int,
+) -> None:
+    refuse_empty_id(command.transactional_id)
+    metadata = store.by_id.get(command.transactional_id)
+    if metadata is None:
+        raise KafkaError(
+            ErrorCode.transactional_id_not_found,
+            f"the transactional id {command.transactional_id!r} is not known, or has expired",
+        )
+    record = metadata.record
+    decision.reply(
+        waiter,
+        DescribedTransaction(
+            command.transactional_id,
+            STATE_NAMES[metadata.state],
+            record.transaction_timeout_ms,
+            record.transaction_start_timestamp_ms,
+            record.producer_id,
+            record.producer_epoch,
+            # As in Kafka, of a transaction that is being ended: those that have no marker yet.
+            tuple(metadata.unmarked if metadata.state in PREPARED else metadata.partitions),
+        ),
+    )
+
+
+def list_transactions(
+    store: TransactionStore,
+    command: ListTransactions,
+    waiter: Waiter,
+    decision: TransactionDecision,
+    now_ms: int,
+) -> None:
+    pattern = command.transactional_id_pattern
+    matches_id = _matcher(pattern) if pattern else None
+    decision.reply(
+        waiter,
+        tuple(
+            ListedTransaction(transactional_id, metadata.record.producer_id, STATE_NAMES[metadata.state])
+            for transactional_id, metadata in store.by_id.items()
+            if _is_listed(command, metadata, now_ms) and (matches_id is None or matches_id(transactional_id))
+        ),
+    )
+
+
+def _is_listed(command: ListTransactions, metadata: TransactionMetadata, now_ms: int) -> bool:
+    if command.producer_ids and metadata.record.producer_id not in command.producer_ids:
+        return False
+    if command.states and STATE_NAMES[metadata.state] not in command.states:
+        return False
+    return (
+        command.duration_ms < 0
+        or now_ms - metadata.record.transaction_start_timestamp_ms > command.duration_ms
+    )
+
+
+def _matcher(pattern: str) -> Callable[[str], Any]:
+    """Raises INVALID_REGULAR_EXPRESSION. The whole id has to match.
+
+    RE2 as for subscriptions (docs/decisions/0005-re2-for-subscriptions.md): no pattern takes long.
+    """
+    import re2
+
+    try:
+        matcher: Callable[[str], Any] = _compiled(pattern).fullmatch
+    except re2.error as error:
+        (reason,) = error.args
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"Transaction ID pattern `{pattern}` is not a valid regular expression: "
+            f"{reason.decode(errors='replace') if isinstance(reason, bytes) else reason}. "
+            "The syntax is that of RE2.",
+        ) from None
+    return matcher
+
+
+@lru_cache(_PATTERNS_MAX)
+def _compiled(pattern: str) -> Any:
+    # Rarely asked for, and the library takes its time to load.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options=options)

@@ -1,0 +1,89 @@
+"""One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
+
+It is the switchboard: what each request means stands in the module of its name, what an id may do in `states`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.core.coordination import Command, Waiter
+from ottla.core.transactions.commands import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTransaction,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    VerifyPartitions,
+)
+from ottla.core.transactions.end_transaction import end_transaction
+from ottla.core.transactions.ending import abort_timed_out, markers_written, resume
+from ottla.core.transactions.expiry import ExpireTransactionalIds, expire_transactional_ids, start_expiry
+from ottla.core.transactions.init_producer_id import init_producer_id
+from ottla.core.transactions.listing import describe_transaction, list_transactions
+from ottla.core.transactions.partitions import add_partitions, verify_partitions
+from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.store import TransactionDecision, TransactionStore
+from ottla.core.transactions.timeouts import TransactionTimedOut
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.protocol.transaction_records.records import TransactionLogKey, TransactionLogValue
+
+Decide = Callable[[TransactionStore, Any, Waiter, TransactionDecision, int], None]
+
+_DECIDE: dict[type[Command[Any]], Decide] = {
+    InitProducerId: init_producer_id,
+    AddPartitions: add_partitions,
+    VerifyPartitions: verify_partitions,
+    EndTransaction: end_transaction,
+    MarkersWritten: markers_written,
+    TransactionTimedOut: abort_timed_out,
+    ExpireTransactionalIds: expire_transactional_ids,
+    DescribeTransaction: describe_transaction,
+    ListTransactions: list_transactions,
+}
+
+
+class TransactionShard:
+    def __init__(self, settings: TransactionSettings) -> None:
+        self._store = TransactionStore(settings)
+
+    @property
+    def settings(self) -> TransactionSettings:
+        return self._store.settings
+
+    @settings.setter
+    def settings(self, settings: TransactionSettings) -> None:
+        self._store.settings = settings
+
+    def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> TransactionDecision:
+        decision = TransactionDecision(self.replay)
+        _DECIDE[type(command)](self._store, command, waiter, decision, now_ms)
+        return decision
+
+    def needs_producer_id(self, command: InitProducerId | EndTransaction) -> bool:
+        """Whether `new_producer_id` would be taken now: the id is new, or its producer's epochs are exhausted."""
+        metadata = self._store.by_id.get(command.transactional_id)
+        return isinstance(command, InitProducerId) if metadata is None else metadata.is_epoch_exhausted
+
+    def replay(
+        self, key: TransactionLogKey, value: TransactionLogValue | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        self._store.replay(key, value)
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """Nothing is written to `__transaction_state` within a transaction."""
+
+    def loaded(self, now_ms: int) -> TransactionDecision:
+        decision = TransactionDecision(self.replay)
+        for transactional_id in tuple(self._store.by_id):
+            resume(self._store, transactional_id, decision, now_ms)
+        start_expiry(self._store, decision)
+        return decision
+
+    def durable(self) -> dict[str, TransactionLogValue]:
+        """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
+        return {transactional_id: metadata.record for transactional_id, metadata in self._store.by_id.items()}
+
+    def validate(self) -> None:
+        for metadata in self._store.by_id.values():
+            metadata.validate()

@@ -1,0 +1,112 @@
+"""What the coordinator knows of one transactional id: its last record, and what is volatile."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ottla.core.transactions.commands import ProducerIdAndEpoch, WriteMarkers
+from ottla.core.transactions.states import COMPLETE, PREPARED, WRITTEN, TransactionState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_PRODUCER_EPOCH, TopicPartition
+from ottla.protocol.transaction_records.records import TransactionLogValue, TransactionPartitions
+
+# No producer is ever given this epoch: it is kept for fencing the one that has the epoch before it.
+MAX_PRODUCER_EPOCH = 2**15 - 1
+NO_TIMEOUT_MS = 2**31 - 1  # of a two-phase commit (KIP-939)
+
+
+@dataclass(slots=True, eq=False)
+class TransactionMetadata:
+    """`record` is durable, and replaced as a whole. Volatile are:
+
+    `last_producer_epoch`: the epoch before the present one, where the producer went from that to this by itself, so
+    that it is known when it asks again (KIP-360). Otherwise NO_PRODUCER_EPOCH.
+    `markers`: what the shell has been asked to write, `unmarked` the partitions that it has not reported yet.
+    """
+
+    record: TransactionLogValue
+    state: TransactionState
+    partitions: dict[TopicPartition, None]
+    last_producer_epoch: int
+    markers: WriteMarkers | None = None
+    unmarked: dict[TopicPartition, None] = field(default_factory=dict)
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.record.producer_id, self.record.producer_epoch)
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return self.record.producer_epoch >= MAX_PRODUCER_EPOCH - 1
+
+    def is_current_epoch(self, producer_epoch: int) -> bool:
+        return producer_epoch == self.record.producer_epoch != MAX_PRODUCER_EPOCH
+
+    def validate(self) -> None:
+        record, state = self.record, self.state
+        assert state in WRITTEN, f"{state.name} is never kept"
+        assert record.producer_id >= 0
+        assert 0 <= record.producer_epoch <= MAX_PRODUCER_EPOCH
+        if state in (TransactionState.EMPTY, TransactionState.ONGOING):
+            assert record.producer_epoch < MAX_PRODUCER_EPOCH, (
+                "a producer has the epoch that is kept for fencing"
+            )
+        assert (record.transaction_partitions is None) == (state is TransactionState.EMPTY)
+        assert not self.partitions or state is TransactionState.ONGOING or state in PREPARED
+        assert (record.transaction_start_timestamp_ms == -1) == (state is TransactionState.EMPTY)
+        assert record.next_producer_id == -1 or state in PREPARED
+        if state in PREPARED:
+            assert self.unmarked, "all markers are written, but the transaction is not complete"
+            assert self.partitions.keys() >= self.unmarked.keys()
+            assert self.markers is not None, "nobody writes the markers"
+            assert (self.markers.producer_id, self.markers.producer_epoch) == self.producer
+        else:
+            assert self.markers is None
+
+
+def metadata_of(transactional_id: str, record: TransactionLogValue) -> TransactionMetadata:
+    """Raises CORRUPT_MESSAGE for a state that is never written."""
+    try:
+        state = TransactionState(record.transaction_status)
+    except ValueError:
+        state = TransactionState.DEAD
+    if state not in WRITTEN:
+        raise KafkaError(
+            ErrorCode.corrupt_message,
+            f"the record of the transactional id {transactional_id!r} has the status {record.transaction_status}, "
+            "which no release writes",
+        )
+    return TransactionMetadata(
+        record,
+        state,
+        {
+            TopicPartition(each.topic, partition): None
+            for each in record.transaction_partitions or ()
+            for partition in each.partition_ids
+        },
+        _last_producer_epoch(record, state),
+    )
+
+
+def _last_producer_epoch(record: TransactionLogValue, state: TransactionState) -> int:
+    """Known from the record where a transaction of version 2 is complete: its end was the step to another epoch."""
+    if state not in COMPLETE or record.client_transaction_version < 2:
+        return NO_PRODUCER_EPOCH
+    return record.producer_epoch - 1 if record.producer_epoch else MAX_PRODUCER_EPOCH - 1
+
+
+def bumped(producer_epoch: int) -> int:
+    """The last one is not left: whoever is fenced with it goes on under another producer id."""
+    return min(producer_epoch + 1, MAX_PRODUCER_EPOCH)
+
+
+def with_partitions(
+    present: tuple[TransactionPartitions, ...] | None, added: Iterable[TopicPartition]
+) -> tuple[TransactionPartitions, ...]:
+    """By topic, in the order in which they came. `added` holds none that is present."""
+    by_topic = {each.topic: each.partition_ids for each in present or ()}
+    for topic, partition in added:
+        by_topic[topic] = (*by_topic.get(topic, ()), partition)
+    return tuple(
+        TransactionPartitions(topic=topic, partition_ids=partition_ids)
+        for topic, partition_ids in by_topic.items()
+    )

@@ -1,0 +1,74 @@
+"""The partitions of a transaction: added before, or with, the first batch that goes there, and asked for by leaders.
+
+Offsets are committed within a transaction by adding the group's partition of `__consumer_offsets` (KIP-447).
+"""
+
+from ottla.core.coordination import Waiter
+from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
+from ottla.core.transactions.metadata import TransactionMetadata, with_partitions
+from ottla.core.transactions.refusals import being_ended, fenced, wrong_producer_id
+from ottla.core.transactions.states import PREPARED, TransactionState
+from ottla.core.transactions.store import TransactionDecision, TransactionStore
+from ottla.core.transactions.timeouts import start_timeout
+from ottla.model.errors import ErrorCode
+
+
+def add_partitions(
+    store: TransactionStore,
+    command: AddPartitions,
+    waiter: Waiter,
+    decision: TransactionDecision,
+    now_ms: int,
+) -> None:
+    metadata = store.get(command.transactional_id)
+    if metadata.state in PREPARED:
+        # First of all: the producer may go on under the id that it gets when this transaction is complete.
+        raise being_ended(command.transactional_id)
+    _check_producer(command, metadata)
+    added = dict.fromkeys(each for each in command.partitions if each not in metadata.partitions)
+    begins = metadata.state is not TransactionState.ONGOING
+    if begins or added:
+        record = metadata.record
+        metadata = store.transition(
+            command.transactional_id,
+            TransactionState.ONGOING,
+            metadata.last_producer_epoch,
+            decision,
+            now_ms,
+            transaction_partitions=with_partitions(record.transaction_partitions, added),
+            transaction_start_timestamp_ms=now_ms if begins else record.transaction_start_timestamp_ms,
+            client_transaction_version=command.transaction_version,
+        )
+        if begins:
+            start_timeout(command.transactional_id, metadata, decision, now_ms)
+    decision.reply(waiter, None)
+
+
+def verify_partitions(
+    store: TransactionStore,
+    command: VerifyPartitions,
+    waiter: Waiter,
+    decision: TransactionDecision,
+    now_ms: int,
+) -> None:
+    metadata = store.get(command.transactional_id)
+    _check_producer(command, metadata)
+    if metadata.state in PREPARED:
+        raise being_ended(command.transactional_id)
+    decision.reply(
+        waiter,
+        tuple(
+            PartitionVerified(
+                partition,
+                ErrorCode.none if partition in metadata.partitions else ErrorCode.transaction_abortable,
+            )
+            for partition in command.partitions
+        ),
+    )
+
+
+def _check_producer(command: AddPartitions | VerifyPartitions, metadata: TransactionMetadata) -> None:
+    if command.producer_id != metadata.record.producer_id:
+        raise wrong_producer_id(command.transactional_id, command.producer_id, metadata)
+    if not metadata.is_current_epoch(command.producer_epoch):
+        raise fenced(command.transactional_id, command.producer_id, command.producer_epoch, metadata)

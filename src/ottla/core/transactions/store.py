@@ -1,0 +1,88 @@
+"""The transactional ids of one shard, and the one way in which an id changes: by a record that is written."""
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.core.coordination import Decision
+from ottla.core.transactions.metadata import TransactionMetadata, metadata_of
+from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.states import STATE_NAMES, VALID_PREVIOUS_STATES, TransactionState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_PRODUCER_ID
+from ottla.protocol.transaction_records.records import TransactionLogKey, TransactionLogValue
+
+TransactionDecision = Decision[TransactionLogKey, TransactionLogValue]
+
+
+class TransactionStore:
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.by_id: dict[str, TransactionMetadata] = {}
+
+    def replay(self, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
+        if value is None:
+            self.by_id.pop(key.transactional_id, None)
+        else:
+            self.by_id[key.transactional_id] = metadata_of(key.transactional_id, value)
+
+    def get(self, transactional_id: str) -> TransactionMetadata:
+        """Raises INVALID_REQUEST for the empty id, INVALID_PRODUCER_ID_MAPPING for one that nobody has initialized."""
+        metadata = self.by_id.get(transactional_id)
+        if metadata is None:
+            refuse_empty_id(transactional_id)
+            raise KafkaError(
+                ErrorCode.invalid_producer_id_mapping,
+                f"the transactional id {transactional_id!r} is not known, or has expired; initialize the producer",
+            )
+        return metadata
+
+    def write(
+        self,
+        transactional_id: str,
+        record: TransactionLogValue,
+        last_producer_epoch: int,
+        decision: TransactionDecision,
+    ) -> TransactionMetadata:
+        decision.write(TransactionLogKey(transactional_id=transactional_id), record)
+        metadata = self.by_id[transactional_id]
+        metadata.last_producer_epoch = last_producer_epoch
+        return metadata
+
+    def transition(
+        self,
+        transactional_id: str,
+        state: TransactionState,
+        last_producer_epoch: int,
+        decision: TransactionDecision,
+        now_ms: int,
+        **changes: Any,
+    ) -> TransactionMetadata:
+        """Brings a known id to `state`, with these `changes` to its record."""
+        before = self.by_id[transactional_id]
+        assert before.state in VALID_PREVIOUS_STATES[state], (
+            f"{transactional_id!r} cannot go from {STATE_NAMES[before.state]} to {STATE_NAMES[state]}"
+        )
+        changes.setdefault("previous_producer_id", before.record.producer_id)
+        record = replace(
+            before.record,
+            transaction_status=int(state),
+            transaction_last_update_timestamp_ms=now_ms,
+            **changes,
+        )
+        return self.write(transactional_id, record, last_producer_epoch, decision)
+
+
+def refuse_empty_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(
+            ErrorCode.invalid_request, "the transactional id is empty; name the producer, or leave the id out"
+        )
+
+
+def check_producer_id_is_given(new_producer_id: int) -> None:
+    """The epochs ran out between the shell's look and the decision, or the controller has given no ids yet."""
+    if new_producer_id == NO_PRODUCER_ID:
+        raise KafkaError(
+            ErrorCode.coordinator_load_in_progress,
+            "there is no producer id to give at this moment; try again",
+        )
