@@ -85,8 +85,8 @@ class GroupShard:
                 member = group.members.get(command.member_id)
                 return 0 if member is None else held_of_session_ms(member.session_timeout_ms)
         elif isinstance(group, ConsumerGroup) and not group.needs_heartbeat_now(command.member_id):
-            member_of = group.members[command.member_id]
-            return held_of_interval_ms(self.consumer.rebalancing.heartbeat_interval_ms(group, member_of))
+            interval_ms = self.consumer.rebalancing.configured_heartbeat_interval_ms(group.group_id)
+            return held_of_interval_ms(interval_ms)
         return 0
 
     def durable(self) -> dict[str, Any]:

@@ -244,11 +244,14 @@ class Rebalancing:
 
     def heartbeat_interval_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         """A member for whom something is on its way shall ask again soon."""
-        overridden = self._state.settings.overrides(group.group_id).consumer_heartbeat_interval_ms
-        interval_ms = overridden or self._state.settings.consumer_heartbeat_interval_ms
+        interval_ms = self.configured_heartbeat_interval_ms(group.group_id)
         if member.state is MemberState.UNRELEASED_PARTITIONS or group.assignment_epoch < group.group_epoch:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms
+
+    def configured_heartbeat_interval_ms(self, group_id: str) -> int:
+        overridden = self._state.settings.overrides(group_id).consumer_heartbeat_interval_ms
+        return overridden or self._state.settings.consumer_heartbeat_interval_ms
 
     def _assignment_interval_ms(self, group_id: str) -> int:
         overridden = self._state.settings.overrides(group_id).consumer_assignment_interval_ms
