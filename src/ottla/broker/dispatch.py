@@ -114,6 +114,15 @@ class Dispatcher:
             flexible = not always_v0 and version >= _FIRST_FLEXIBLE[key.value]
             return [response_prefix(context.header.correlation_id, len(body), flexible) + body]
 
+        def encode_later(context: RequestContext, response: Any) -> Answer:
+            """Runs wherever the answer comes from, another connection's request perhaps: what fails here is ours."""
+            try:
+                return encode(context, response)
+            except Exception:
+                logger.exception("the answer to %s cannot be given", context.header)
+                context.connection.close()
+                return None
+
         def handle_body(
             broker: "Broker", context: RequestContext, body: memoryview
         ) -> "Answer | Pending[Answer]":
@@ -122,7 +131,7 @@ class Dispatcher:
                 request = lift(request, as_sent, context.version)
             result = handle(broker, context, request)
             if isinstance(result, Pending):
-                return result.then(lambda response: encode(context, response))
+                return result.then(lambda response: encode_later(context, response))
             if inspect.isawaitable(result):
                 return self._await(context, result, encode)
             return encode(context, result)
