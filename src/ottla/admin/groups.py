@@ -9,6 +9,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, K
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import committed_offsets, offsets_at, partition_leaders
 from ottla.admin.position import LATEST
+from ottla.admin.wire import Node
 from ottla.model.ids import TopicPartition
 
 DEAD = "Dead"
@@ -64,20 +65,11 @@ class OffsetLine(NamedTuple):
     host: str | None
 
 
-class Coordinator(NamedTuple):
-    id: int
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.id} ({self.host}:{self.port})"
-
-
 class GroupDescription(NamedTuple):
     group: str
     type: str
     state: str
-    coordinator: Coordinator
+    coordinator: Node
     assignor: str
     members: list[MemberLine]
 
@@ -175,7 +167,7 @@ def _description(group: Any) -> GroupDescription:
         group.group_id,
         TYPES[group.type],
         STATES[group.state],
-        Coordinator(group.coordinator.id, group.coordinator.host, group.coordinator.port),
+        Node(group.coordinator.id, group.coordinator.host, group.coordinator.port),
         group.partition_assignor,
         sorted(_member(member) for member in group.members),
     )

@@ -1,13 +1,7 @@
-"""Deletes committed offsets of a group (OffsetDelete, KIP-496), which confluent-kafka has no call for.
+"""Deletes committed offsets of a group (OffsetDelete, KIP-496), which confluent-kafka has no call for."""
 
-One request on a connection of its own to the group's coordinator.
-"""
-
-import socket
-import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from io import BytesIO
 from typing import NamedTuple
 
 from kio.schema.offset_delete.v0.request import (
@@ -17,17 +11,15 @@ from kio.schema.offset_delete.v0.request import (
 )
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
 from kio.schema.types import GroupId, TopicName
-from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
-from ottla.admin.cluster import REQUEST_TIMEOUT_S, Cluster, ClusterError, UnreachableError
+from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import TopicScope, committed_offsets
-from ottla.admin.groups import Coordinator, describe_groups
+from ottla.admin.groups import describe_groups
+from ottla.admin.wire import ask
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
-_CLIENT_ID = b"ottla"
-_CORRELATION_ID = 1
 _REFUSALS = {
     ErrorCode.group_subscribed_to_topic: "a member of the group is subscribed to the topic. Stop it first",
     ErrorCode.non_empty_group: "the group has members. Stop its consumers first",
@@ -53,14 +45,10 @@ def delete_offsets(cluster: Cluster, group: str, scopes: Collection[TopicScope])
                 f"Group {group} has no committed offset of {scope}. See: ottla groups offsets {group}"
             )
     chosen = [partition for partition in committed if any(scope.covers(partition) for scope in scopes)]
-    try:
-        response = _ask(described.coordinator, _request(group, chosen))
-    except OSError as error:
-        raise UnreachableError(
-            f"Offsets of group {group}: its coordinator {described.coordinator} does not answer ({error})"
-        ) from None
+    what = f"Offsets of group {group} were not deleted"
+    response = ask(described.coordinator, _request(group, chosen), OffsetDeleteResponse, what)
     if response.error_code is not ErrorCode.none:
-        raise ClusterError(f"Offsets of group {group} were not deleted: {_reason(response.error_code)}")
+        raise ClusterError(f"{what}: {_reason(response.error_code)}")
     return sorted(
         DeletedOffset(
             topic.name,
@@ -85,24 +73,3 @@ def _request(group: str, partitions: Iterable[TopicPartition]) -> OffsetDeleteRe
 
 def _reason(code: ErrorCode) -> str:
     return _REFUSALS.get(code, f"the coordinator answered {code.name.upper()}. Try again")
-
-
-def _ask(coordinator: Coordinator, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    body = BytesIO()
-    entity_writer(OffsetDeleteRequest)(body, request)
-    header = struct.pack(">hhih", request.__api_key__, request.__version__, _CORRELATION_ID, len(_CLIENT_ID))
-    payload = header + _CLIENT_ID + body.getvalue()
-    address = (coordinator.host, coordinator.port)
-    with socket.create_connection(address, timeout=REQUEST_TIMEOUT_S) as connection:
-        connection.sendall(struct.pack(">i", len(payload)) + payload)
-        with connection.makefile("rb") as stream:
-            (length,) = struct.unpack(">i", _read(stream.read(4), 4))
-            answer = _read(stream.read(length), length)
-    response, _ = entity_reader(OffsetDeleteResponse)(memoryview(answer), 4)
-    return response
-
-
-def _read(data: bytes, count: int) -> bytes:
-    if len(data) < count:
-        raise ConnectionError("it closed the connection")
-    return data

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, groups, perf, topics
+from ottla.cli import configs, groups, perf, topics, transactions
 from ottla.cli.consume import consume
 from ottla.cli.dump_log import dump_log
 from ottla.cli.options import AsJson
@@ -35,6 +35,7 @@ app.command(
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(perf.app, name="perf")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, each_of
 from ottla.cli.output import print_error, print_json, print_table
 from ottla.cli.reset_offsets import reset_offsets, scopes
 
@@ -41,8 +41,8 @@ def list_command(
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import DEAD, STATES, TYPES, list_groups
 
-    states = _chosen("--state", state, [name for name in STATES.values() if name != DEAD])
-    types = _chosen("--type", type, TYPES.values())
+    states = each_of("--state", state, [name for name in STATES.values() if name != DEAD])
+    types = each_of("--type", type, TYPES.values())
     lines = list_groups(Cluster(bootstrap), states=states, types=types)
     if as_json:
         print_json(*(line._asdict() for line in lines))
@@ -50,16 +50,6 @@ def list_command(
         print_table(["GROUP", "TYPE", "STATE", ">MEMBERS"], lines)
     else:
         print("No groups." if not state and not type else "No such groups.", file=sys.stderr)
-
-
-def _chosen(option: str, given: list[str] | None, allowed: Iterable[str]) -> list[str]:
-    by_lower = {name.lower(): name for name in allowed}
-    for name in given or []:
-        if name.lower() not in by_lower:
-            raise typer.BadParameter(
-                f"{name!r} is not one of {', '.join(by_lower.values())}", param_hint=option
-            )
-    return [by_lower[name.lower()] for name in given or []]
 
 
 @app.command()

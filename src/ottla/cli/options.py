@@ -1,8 +1,11 @@
 """Options that many commands share."""
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, TypeVar
 
 import typer
+
+T = TypeVar("T")
 
 Bootstrap = Annotated[
     str,
@@ -41,3 +44,21 @@ def pairs(option: str, items: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{item!r}: expected NAME=VALUE", param_hint=option)
         result[name] = value
     return result
+
+
+def each_of(option: str, given: list[str] | None, allowed: Iterable[str]) -> list[str]:
+    """What was given, in the spelling of `allowed`; upper and lower case are the same."""
+    by_lower = {name.lower(): name for name in allowed}
+    for name in given or []:
+        if name.lower() not in by_lower:
+            raise typer.BadParameter(
+                f"{name!r} is not one of {', '.join(by_lower.values())}", param_hint=option
+            )
+    return [by_lower[name.lower()] for name in given or []]
+
+
+def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None

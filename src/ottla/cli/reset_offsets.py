@@ -2,22 +2,18 @@
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parsed
 from ottla.cli.output import CommandError, print_json, print_table
 
 if TYPE_CHECKING:
     from ottla.admin.group_offsets import TopicScope
     from ottla.admin.reset_plan import PlannedReset, Target
     from ottla.model.ids import TopicPartition
-
-T = TypeVar("T")
-
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it may have no members.")]
 Topics = Annotated[
@@ -102,14 +98,7 @@ def scopes(topics: list[str] | None) -> "list[TopicScope]":
     """What --topic NAME[:PARTITIONS] means."""
     from ottla.admin.group_offsets import parse_scope
 
-    return [_parsed("--topic", parse_scope, text) for text in topics or []]
-
-
-def _parsed(option: str, parse: Callable[[str], T], text: str) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+    return [parsed("--topic", parse_scope, text) for text in topics or []]
 
 
 def _target(group: str, option: str, value: object) -> "Target":
@@ -128,9 +117,9 @@ def _target(group: str, option: str, value: object) -> "Target":
         case "--shift-by", int(count):
             return reset_plan.ShiftBy(count)
         case "--to-datetime", str(text):
-            return reset_plan.ToTime(_parsed(option, parse_datetime_ms, text))
+            return reset_plan.ToTime(parsed(option, parse_datetime_ms, text))
         case "--by-duration", str(text):
-            return reset_plan.ToTime(int(time.time() * 1000) - _parsed(option, parse_duration_ms, text))
+            return reset_plan.ToTime(int(time.time() * 1000) - parsed(option, parse_duration_ms, text))
         case _, Path() as file:
             return reset_plan.ToGiven(_read(file, group))
     raise ValueError(f"{option} has no target for {value!r}")

@@ -10,9 +10,10 @@ import pytest
 
 from ottla.admin import cluster, group_offsets, groups, offset_delete, reset_offsets
 from ottla.admin.cluster import ClusterError
-from ottla.admin.groups import Coordinator, GroupDescription, GroupLine, MemberLine, OffsetLine
+from ottla.admin.groups import GroupDescription, GroupLine, MemberLine, OffsetLine
 from ottla.admin.offset_delete import DeletedOffset
 from ottla.admin.reset_plan import PartitionOffsets, PlannedReset, Target, plan_reset
+from ottla.admin.wire import Node
 from ottla.cli.main import main
 from ottla.model.ids import TopicPartition
 
@@ -20,7 +21,7 @@ MEMBER = MemberLine(
     "a-1", None, "a", "10.0.0.1", [TopicPartition("orders", 0), TopicPartition("orders", 1)], None
 )
 TARGETED = MemberLine("b-2", "i2", "b", "10.0.0.2", [], [TopicPartition("orders", 2)])
-COORDINATOR = Coordinator(1, "10.0.0.9", 9092)
+COORDINATOR = Node(1, "10.0.0.9", 9092)
 DESCRIBED = GroupDescription("billing", "classic", "Stable", COORDINATOR, "range", [MEMBER, TARGETED])
 EMPTY = GroupDescription("idle", "consumer", "Empty", COORDINATOR, "", [])
 LAG = [

@@ -1,0 +1,159 @@
+"""Transactions of a cluster as their coordinators know them: list and describe (KIP-664)."""
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.list_transactions import v0, v1, v2
+from kio.schema.types import ProducerId, TransactionalId
+from kio.static.primitive import i8, i64
+
+from ottla.admin.cluster import REQUEST_TIMEOUT_S, Cluster, ClusterError
+from ottla.admin.wire import Node, ask
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+)
+_TRANSACTION = i8(1)  # the type of a coordinator's key
+_NOT_YET = (
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator,
+)
+_RETRY_S = 0.1
+
+
+class TransactionLine(NamedTuple):
+    transactional_id: str
+    state: str
+    producer_id: int
+    coordinator: int
+
+
+class TransactionDescription(NamedTuple):
+    transactional_id: str
+    state: str
+    coordinator: Node
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    # None where no transaction has begun.
+    start_ms: int | None
+    # Those that are written to; once the outcome is decided, those that do not have it yet.
+    partitions: list[TopicPartition]
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Collection[str] = (),
+    longer_than_ms: int | None = None,
+    pattern: str | None = None,
+    producer_ids: Iterable[int] = (),
+) -> list[TransactionLine]:
+    """Sorted by transactional id; only those that all filters let pass."""
+    asked = _list_request(states, longer_than_ms, pattern, producer_ids)
+    return sorted(
+        TransactionLine(line.transactional_id, line.transaction_state, line.producer_id, node.id)
+        for node in nodes(cluster)
+        for line in _listed(node, *asked).transaction_states
+    )
+
+
+def _listed(node: Node, request: Any, response_type: Any) -> Any:
+    what = "Transactions cannot be listed"
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        response = ask(node, request, response_type, what)
+        if response.error_code is ErrorCode.none:
+            return response
+        if response.error_code is ErrorCode.invalid_regular_expression:
+            raise ClusterError(
+                f"{what}: {request.transactional_id_pattern!r} is no regular expression of RE2"
+            )
+        if response.error_code not in _NOT_YET or time.monotonic() > deadline:
+            raise ClusterError(
+                f"{what}: broker {node} answered {response.error_code.name.upper()}. Try again"
+            )
+        time.sleep(_RETRY_S)
+
+
+def _list_request(
+    states: Collection[str], longer_than_ms: int | None, pattern: str | None, producer_ids: Iterable[int]
+) -> tuple[Any, Any]:
+    """In the oldest version that can say it, so that older brokers understand (KIP-994, KIP-1152)."""
+    filters: dict[str, Any] = {
+        "state_filters": tuple(states),
+        "producer_id_filters": tuple(map(ProducerId, producer_ids)),
+    }
+    if longer_than_ms is not None:
+        filters["duration_filter"] = i64(longer_than_ms)
+    if pattern is not None:
+        filters["transactional_id_pattern"] = pattern
+        return v2.request.ListTransactionsRequest(**filters), v2.response.ListTransactionsResponse
+    if longer_than_ms is not None:
+        return v1.request.ListTransactionsRequest(**filters), v1.response.ListTransactionsResponse
+    return v0.request.ListTransactionsRequest(**filters), v0.response.ListTransactionsResponse
+
+
+def describe_transactions(cluster: Cluster, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
+    """Raises ClusterError where a coordinator does not know one of them."""
+    return [_describe(cluster, transactional_id) for transactional_id in dict.fromkeys(transactional_ids)]
+
+
+def _describe(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    what = f"Transactional id {transactional_id}"
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    request = DescribeTransactionsRequest(transactional_ids=(TransactionalId(transactional_id),))
+    while True:
+        coordinator, error = _find_coordinator(cluster, transactional_id)
+        if coordinator is not None:
+            (found,) = ask(coordinator, request, DescribeTransactionsResponse, what).transaction_states
+            if found.error_code is ErrorCode.none:
+                return _description(found, coordinator)
+            error = found.error_code
+        if error is ErrorCode.transactional_id_not_found:
+            raise ClusterError(f"{what}: its coordinator does not know it. See: ottla transactions list")
+        if error not in _NOT_YET or time.monotonic() > deadline:
+            raise ClusterError(f"{what}: the cluster answered {error.name.upper()}. Try again")
+        time.sleep(_RETRY_S)
+
+
+def _find_coordinator(cluster: Cluster, transactional_id: str) -> tuple[Node | None, ErrorCode]:
+    request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=(transactional_id,))
+    what = f"The coordinator of transactional id {transactional_id}"
+    (found,) = ask(nodes(cluster)[0], request, FindCoordinatorResponse, what).coordinators
+    if found.error_code is not ErrorCode.none:
+        return None, found.error_code
+    return Node(found.node_id, found.host, found.port), ErrorCode.none
+
+
+def _description(found: Any, coordinator: Node) -> TransactionDescription:
+    start_ms = round(found.transaction_start_time.timestamp() * 1000)
+    return TransactionDescription(
+        found.transactional_id,
+        found.transaction_state,
+        coordinator,
+        found.producer_id,
+        found.producer_epoch,
+        round(found.transaction_timeout.total_seconds() * 1000),
+        start_ms if start_ms >= 0 else None,
+        sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
+    )
+
+
+def nodes(cluster: Cluster) -> list[Node]:
+    """The brokers of the cluster, by id."""
+    return sorted(Node(broker.id, broker.host, broker.port) for broker in cluster.metadata().brokers.values())

@@ -1,0 +1,180 @@
+"""`ottla transactions`: list, describe, hanging, abort."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, each_of, parsed
+from ottla.cli.output import print_json, print_table
+from ottla.cli.reset_offsets import scopes
+
+if TYPE_CHECKING:
+    from ottla.admin.hanging_transactions import OpenTransaction
+    from ottla.admin.transactions import TransactionDescription
+
+app = typer.Typer(
+    help="Transactions: list, describe, find those that hang in a partition, abort them.",
+    no_args_is_help=True,
+)
+
+LongerThan = Annotated[
+    str | None,
+    typer.Option("--longer-than", metavar="DURATION", help="Only those open for longer, e.g. PT15M."),
+]
+
+
+@app.command("list")
+def list_command(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only those in this state.")
+    ] = None,
+    longer_than: LongerThan = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern", metavar="REGEX", help="Only transactional ids that match as a whole (RE2)."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """List the transactional ids with the state of their newest transaction."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.transactions import STATES, list_transactions
+
+    states = each_of("--state", state, STATES)
+    longer_than_ms = _duration_ms(longer_than)
+    lines = list_transactions(
+        Cluster(bootstrap), states=states, longer_than_ms=longer_than_ms, pattern=pattern
+    )
+    if as_json:
+        print_json(*(line._asdict() for line in lines))
+    elif lines:
+        print_table(["TRANSACTIONAL ID", "STATE", ">PRODUCER ID", ">COORDINATOR"], lines)
+    else:
+        filtered = states or longer_than or pattern
+        print("No such transactions." if filtered else "No transactions.", file=sys.stderr)
+
+
+def _duration_ms(longer_than: str | None) -> int | None:
+    from ottla.admin.moments import parse_duration_ms
+
+    return None if longer_than is None else parsed("--longer-than", parse_duration_ms, longer_than)
+
+
+@app.command()
+def describe(
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The transactional ids.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show state, coordinator, producer, timeout and partitions of transactional ids."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.transactions import describe_transactions
+
+    described = describe_transactions(Cluster(bootstrap), transactional_ids)
+    for number, transaction in enumerate(described):
+        if as_json:
+            print_json(_as_json(transaction))
+        else:
+            print("\n" if number else "", end="")
+            _print_transaction(transaction)
+
+
+def _as_json(transaction: "TransactionDescription") -> dict[str, Any]:
+    partitions = [partition._asdict() for partition in transaction.partitions]
+    return transaction._asdict() | {
+        "coordinator": transaction.coordinator._asdict(),
+        "partitions": partitions,
+    }
+
+
+def _print_transaction(transaction: "TransactionDescription") -> None:
+    from ottla.admin.moments import show_time
+
+    print(f"{transaction.transactional_id}  ({transaction.state})")
+    producer = f"producer id {transaction.producer_id}, epoch {transaction.producer_epoch}"
+    print(f"coordinator {transaction.coordinator}, {producer}, timeout {transaction.timeout_ms} ms")
+    if transaction.start_ms is not None:
+        print(f"newest transaction began {show_time(transaction.start_ms)}")
+    if transaction.partitions:
+        print()
+        print_table(["TOPIC", ">PARTITION"], transaction.partitions)
+
+
+@app.command()
+def hanging(
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="Look only here; may be repeated."),
+    ] = None,
+    longer_than: LongerThan = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Find transactions that are open in a partition, but that no coordinator will end."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.hanging_transactions import hanging_transactions, max_timeout_ms
+
+    wanted, longer_than_ms = scopes(topic), _duration_ms(longer_than)
+    cluster = Cluster(bootstrap)
+    if longer_than_ms is None:
+        longer_than_ms = max_timeout_ms(cluster)
+    now_ms = time.time_ns() // 1_000_000
+    found = hanging_transactions(cluster, wanted, longer_than_ms, now_ms)
+    if as_json:
+        print_json(*(line._asdict() for line in found))
+    elif found:
+        _print_hanging(found)
+    else:
+        print(
+            f"No hanging transactions (open for longer than {longer_than_ms / 1000:g} s, and no coordinator will "
+            "end them).",
+            file=sys.stderr,
+        )
+
+
+def _print_hanging(found: list["OpenTransaction"]) -> None:
+    from ottla.admin.moments import show_time
+
+    columns = [
+        "TOPIC",
+        ">PARTITION",
+        ">START OFFSET",
+        ">PRODUCER ID",
+        ">EPOCH",
+        ">COORDINATOR EPOCH",
+        "LAST RECORD",
+    ]
+    print_table(columns, [(*line[:-1], show_time(line.last_timestamp_ms)) for line in found])
+
+
+@app.command()
+def abort(
+    topic: Annotated[str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition.")],
+    start_offset: Annotated[
+        int,
+        typer.Option("--start-offset", metavar="N", min=0, help="Where the transaction begins in it."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Abort a hanging transaction in one partition. One that a coordinator still has is left to it."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.hanging_transactions import abort_transaction
+    from ottla.model.ids import TopicPartition
+
+    cluster, where = Cluster(bootstrap), TopicPartition(topic, partition)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Abort the transaction at offset {start_offset} of {where}?", abort=True)
+    aborted = abort_transaction(cluster, where, start_offset)
+    if as_json:
+        print_json(aborted._asdict())
+    else:
+        print(
+            f"Aborted the transaction of producer {aborted.producer_id} at offset {start_offset} of {where}"
+        )
