@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.core.transactions.commands import ProducerIdAndEpoch, WriteMarkers
-from ottla.core.transactions.states import COMPLETE, PREPARED, WRITTEN, TransactionState
+from ottla.core.transactions.states import ENDED, PREPARED, WRITTEN, TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, TopicPartition
 from ottla.protocol.transaction_records.records import TransactionLogValue, TransactionPartitions
@@ -88,8 +88,8 @@ def metadata_of(transactional_id: str, record: TransactionLogValue) -> Transacti
 
 
 def _last_producer_epoch(record: TransactionLogValue, state: TransactionState) -> int:
-    """Known from the record where a transaction of version 2 is complete: its end was the step to another epoch."""
-    if state not in COMPLETE or record.client_transaction_version < 2:
+    """Known from the record where a transaction of version 2 has ended: that was the step to another epoch."""
+    if state not in ENDED or record.client_transaction_version < 2:
         return NO_PRODUCER_EPOCH
     return record.producer_epoch - 1 if record.producer_epoch else MAX_PRODUCER_EPOCH - 1
 

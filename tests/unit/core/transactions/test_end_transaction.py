@@ -1,0 +1,327 @@
+"""EndTxn: the older protocol and KIP-890's epoch per transaction, retries and delays of both."""
+
+import pytest
+from tests.unit.core.transactions.transaction_shell import (
+    CLICKS,
+    FIRST_PRODUCER_ID,
+    LAST_USABLE_EPOCH,
+    ORDERS,
+    TransactionShell,
+    add_command,
+)
+
+from ottla.core.transactions.commands import ProducerIdAndEpoch
+from ottla.core.transactions.states import TransactionState
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_PRODUCER_ID
+
+VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
+OUTCOMES = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+
+
+def ended(shell: TransactionShell, commit: bool, version: int = 2) -> ProducerIdAndEpoch:
+    """A transaction that is complete; returns who ended it."""
+    producer = shell.init()
+    shell.add(producer, version=version)
+    shell.end(producer, commit, version=version)
+    shell.acknowledge_all()
+    return producer
+
+
+@VERSIONS
+@OUTCOMES
+def test_the_outcome_is_written_down_before_it_goes_to_the_partitions(commit: bool, version: int) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, ORDERS, CLICKS, version=version)
+    shell.end(producer, commit, version=version)
+    assert shell.state() == ("PrepareCommit" if commit else "PrepareAbort")
+    (markers,) = shell.effects
+    assert markers.commit is commit
+    assert markers.partitions == (ORDERS, CLICKS)
+    assert markers.transaction_version == (2 if version == 2 else 0)
+    shell.acknowledge_all()
+    assert shell.state() == ("CompleteCommit" if commit else "CompleteAbort")
+    assert shell.described().partitions == ()
+
+
+@OUTCOMES
+def test_with_version_0_the_producer_keeps_its_epoch(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, version=0)
+    assert shell.end(producer, commit, version=0) == producer
+    assert shell.effects[0].producer_epoch == producer.producer_epoch
+
+
+@OUTCOMES
+def test_with_version_2_each_transaction_has_an_epoch_of_its_own(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    for epoch in range(3):
+        assert producer.producer_epoch == epoch
+        shell.add(producer)
+        producer = shell.end(producer, commit)
+        assert shell.effects[0].producer_epoch == epoch + 1
+        shell.acknowledge_all()
+
+
+# -- refusals
+
+
+@VERSIONS
+@OUTCOMES
+def test_the_wrong_producer_is_refused(commit: bool, version: int) -> None:
+    shell = TransactionShell()
+    producer_id, epoch = shell.init()
+    shell.refused(shell.end_command((producer_id, epoch), commit, "", version), ErrorCode.invalid_request)
+    unknown = shell.end_command((producer_id, epoch), commit, "unknown", version)
+    shell.refused(unknown, ErrorCode.invalid_producer_id_mapping)
+    shell.init()
+    shell.init()
+    shell.add((producer_id, 2))
+    for wrong, code in (
+        ((producer_id + 1, 2), ErrorCode.invalid_producer_id_mapping),
+        ((producer_id, 0), ErrorCode.producer_fenced),
+        ((producer_id, 1), ErrorCode.producer_fenced),
+        ((producer_id, 3), ErrorCode.producer_fenced),
+        ((producer_id, -1), ErrorCode.producer_fenced),
+    ):
+        shell.refused(shell.end_command(wrong, commit, version=version), code)
+
+
+@VERSIONS
+@OUTCOMES
+def test_while_the_transaction_is_being_ended_the_producer_is_to_try_again(
+    commit: bool, version: int
+) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, version=version)
+    after = shell.end(producer, commit, version=version)
+    for again in (True, False):
+        shell.refused(shell.end_command(producer, again, version=version), ErrorCode.concurrent_transactions)
+        shell.refused(shell.end_command(after, again, version=version), ErrorCode.concurrent_transactions)
+
+
+@OUTCOMES
+def test_with_version_0_nothing_can_be_ended_before_it_began(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.refused(shell.end_command(producer, commit, version=0), ErrorCode.invalid_txn_state)
+
+
+@OUTCOMES
+def test_with_version_0_the_outcome_cannot_be_changed_and_can_be_asked_for_again(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = ended(shell, commit, version=0)
+    shell.refused(shell.end_command(producer, not commit, version=0), ErrorCode.invalid_txn_state)
+    written = len(shell.records)
+    assert shell.end(producer, commit, version=0) == producer
+    assert len(shell.records) == written
+
+
+# -- the table of KIP-890
+
+
+def test_empty_and_commit_is_refused_with_version_2() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.refused(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
+
+
+@OUTCOMES
+def test_empty_and_an_epoch_before_is_fenced_with_version_2(commit: bool) -> None:
+    shell = TransactionShell()
+    before = shell.init()
+    shell.init()
+    shell.refused(shell.end_command(before, commit), ErrorCode.producer_fenced)
+
+
+@OUTCOMES
+def test_once_more_the_same_end_is_answered_the_same_with_version_2(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = ended(shell, commit)
+    written = len(shell.records)
+    assert shell.end(producer, commit) == (producer.producer_id, producer.producer_epoch + 1)
+    shell.restart()
+    assert shell.end(producer, commit) == (producer.producer_id, producer.producer_epoch + 1)
+    assert len(shell.records) == written
+
+
+@OUTCOMES
+def test_once_more_with_another_outcome_is_refused_with_version_2(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = ended(shell, commit)
+    shell.refused(shell.end_command(producer, not commit), ErrorCode.invalid_txn_state)
+
+
+@OUTCOMES
+def test_the_commit_of_a_next_transaction_that_has_not_begun_is_refused(commit: bool) -> None:
+    shell = TransactionShell()
+    producer_id, epoch = ended(shell, commit)
+    shell.refused(shell.end_command((producer_id, epoch + 1), True), ErrorCode.invalid_txn_state)
+
+
+@pytest.mark.parametrize("before", ["Empty", "CompleteCommit", "CompleteAbort"])
+def test_an_abort_where_nothing_began_takes_an_epoch_and_is_complete_at_once(before: str) -> None:
+    """The producer does not know whether its first batch arrived, and with it the partition was added."""
+    shell = TransactionShell()
+    if before == "Empty":
+        producer = shell.init()
+    else:
+        producer_id, epoch = ended(shell, before == "CompleteCommit")
+        producer = ProducerIdAndEpoch(producer_id, epoch + 1)
+    shell.advance(5)
+    assert shell.end(producer, commit=False) == (producer.producer_id, producer.producer_epoch + 1)
+    assert shell.state() == "CompleteAbort"
+    assert shell.described().start_ms == shell.now_ms
+    assert not shell.effects
+    assert shell.end(producer, commit=False) == (producer.producer_id, producer.producer_epoch + 1)
+
+
+def test_a_transaction_without_partitions_is_complete_at_once() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.ask(add_command(producer))
+    shell.end(producer, commit=True)
+    assert shell.state() == "CompleteCommit"
+    assert not shell.effects
+
+
+# -- exhausted epochs
+
+
+def given_last_epoch(shell: TransactionShell, state: TransactionState) -> ProducerIdAndEpoch:
+    shell.given(producer_epoch=LAST_USABLE_EPOCH, transaction_status=state, client_transaction_version=2)
+    return ProducerIdAndEpoch(FIRST_PRODUCER_ID, LAST_USABLE_EPOCH)
+
+
+@OUTCOMES
+def test_where_epochs_are_exhausted_the_producer_goes_on_under_another_id(commit: bool) -> None:
+    shell = TransactionShell()
+    old = given_last_epoch(shell, TransactionState.ONGOING)
+    shell.add(old)
+    new = shell.end(old, commit)
+    assert new.producer_id != old.producer_id
+    assert new.producer_epoch == 0
+    (markers,) = shell.effects
+    assert (markers.producer_id, markers.producer_epoch) == (old.producer_id, LAST_USABLE_EPOCH + 1)
+    # Its markers are not written yet: the new id is not known, but is no wrong one either.
+    shell.refused(add_command(new, ORDERS), ErrorCode.concurrent_transactions)
+    shell.refused(shell.end_command(new, commit), ErrorCode.concurrent_transactions)
+    shell.restart()
+    shell.acknowledge_all()
+    assert shell.end(old, commit) == new
+    shell.refused(shell.end_command(old, not commit), ErrorCode.invalid_txn_state)
+    shell.restart()
+    assert shell.end(old, commit) == new
+    shell.add(new)
+    shell.refused(shell.end_command(old, commit), ErrorCode.invalid_producer_id_mapping)
+
+
+def test_an_abort_where_nothing_began_takes_another_id_where_epochs_are_exhausted() -> None:
+    shell = TransactionShell()
+    old = given_last_epoch(shell, TransactionState.COMPLETE_COMMIT)
+    new = shell.end(old, commit=False)
+    assert new.producer_id != old.producer_id
+    assert new.producer_epoch == 0
+    assert shell.end(old, commit=False) == new
+
+
+def test_a_producer_that_timed_out_with_the_last_usable_epoch_is_not_given_the_epoch_that_fenced_it() -> None:
+    shell = TransactionShell()
+    old = given_last_epoch(shell, TransactionState.ONGOING)
+    shell.advance(60_000)
+    assert shell.described().producer_epoch == LAST_USABLE_EPOCH + 1
+    fencing = (old.producer_id, LAST_USABLE_EPOCH + 1)
+    for version in (0, 2):
+        shell.refused(add_command(fencing, ORDERS, version=version), ErrorCode.producer_fenced)
+        shell.refused(shell.end_command(fencing, False, version=version), ErrorCode.producer_fenced)
+    new = shell.end(old, commit=False)
+    assert new.producer_id != old.producer_id
+    assert new.producer_epoch == 0
+    assert shell.end(old, commit=False) == new
+    shell.restart()
+    assert shell.end(old, commit=False) == new
+
+
+def test_without_a_producer_id_to_give_the_end_is_to_be_tried_again() -> None:
+    shell = TransactionShell()
+    old = given_last_epoch(shell, TransactionState.ONGOING)
+    shell.next_producer_id = NO_PRODUCER_ID
+    command = shell.end_command(old, True)
+    assert shell.machine.needs_producer_id(command)
+    shell.refused(command, ErrorCode.coordinator_load_in_progress)
+
+
+def test_with_version_0_no_epoch_is_taken_and_none_runs_out() -> None:
+    shell = TransactionShell()
+    old = given_last_epoch(shell, TransactionState.ONGOING)
+    assert shell.end(old, commit=True, version=0) == old
+
+
+# -- delays
+
+
+def test_with_version_0_a_delayed_commit_ends_a_later_transaction() -> None:
+    """What Jepsen found in every Kafka of that protocol, and what KIP-890 is about: nothing tells the two apart."""
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, version=0)
+    delayed = shell.end_command(producer, True, version=0)
+    shell.end(producer, commit=True, version=0)
+    shell.acknowledge_all()
+    shell.add(producer, CLICKS, version=0)
+    shell.ask(delayed)
+    assert shell.state() == "PrepareCommit"
+    assert shell.effects[0].partitions == (CLICKS,)
+
+
+@OUTCOMES
+def test_with_version_2_a_delayed_end_does_not_end_a_later_transaction(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer)
+    delayed = shell.end_command(producer, commit)
+    after = shell.end(producer, commit)
+    shell.acknowledge_all()
+    shell.add(after, CLICKS)
+    shell.refused(delayed, ErrorCode.producer_fenced)
+    shell.end(after, commit)
+    shell.refused(delayed, ErrorCode.concurrent_transactions)
+    shell.acknowledge_all()
+    shell.refused(delayed, ErrorCode.producer_fenced)
+
+
+def test_with_version_2_delayed_partitions_do_not_begin_a_transaction() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer)
+    delayed = add_command(producer, CLICKS)
+    shell.end(producer, commit=True)
+    shell.acknowledge_all()
+    shell.refused(delayed, ErrorCode.producer_fenced)
+
+
+@OUTCOMES
+def test_a_fenced_producer_of_version_2_is_not_given_the_epoch_of_one_of_version_0(commit: bool) -> None:
+    """One epoch later, complete, and the same outcome: it looks like its own transaction, and is another's."""
+    shell = TransactionShell()
+    old = shell.init()
+    new = shell.init()
+    assert new.producer_epoch == old.producer_epoch + 1
+    shell.add(new, version=0)
+    shell.end(new, commit, version=0)
+    shell.acknowledge_all()
+    shell.refused(shell.end_command(old, commit), ErrorCode.producer_fenced)
+
+
+def test_a_producer_that_timed_out_is_told_that_its_transaction_is_aborted() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer)
+    shell.advance(60_000)
+    shell.acknowledge_all()
+    shell.refused(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
+    assert shell.end(producer, commit=False) == (producer.producer_id, producer.producer_epoch + 1)

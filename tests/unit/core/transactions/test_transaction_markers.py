@@ -1,0 +1,261 @@
+"""What follows the outcome: markers, in any order and through restarts; timeouts; ids that expire."""
+
+import pytest
+from tests.unit.core.transactions.transaction_shell import (
+    CLICKS,
+    ORDERS,
+    ORDERS_1,
+    TransactionShell,
+    add_command,
+)
+
+from ottla.core.transactions.commands import MarkersWritten
+from ottla.core.transactions.expiry import ExpireTransactionalIds
+from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.states import (
+    IDLE,
+    STATE_NAMES,
+    VALID_PREVIOUS_STATES,
+    WRITTEN,
+    TransactionState,
+)
+from ottla.core.transactions.timeouts import TransactionTimedOut
+from ottla.model.errors import ErrorCode, KafkaError
+
+DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+
+
+def test_the_transaction_is_complete_when_the_last_partition_has_its_marker() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, ORDERS, ORDERS_1, CLICKS)
+    shell.end(producer, commit=True)
+    (markers,) = shell.effects
+    written = len(shell.records)
+    shell.acknowledge(markers, CLICKS)
+    shell.acknowledge(markers, CLICKS)
+    shell.acknowledge(markers, ORDERS)
+    assert shell.described().partitions == (ORDERS_1,)
+    assert len(shell.records) == written
+    shell.acknowledge(markers, ORDERS_1)
+    assert shell.state() == "CompleteCommit"
+    assert len(shell.records) == written + 1
+
+
+def test_markers_that_are_late_do_not_complete_the_next_transaction() -> None:
+    """Of the same producer id, epoch and partitions: version 0 has nothing else."""
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, version=0)
+    shell.end(producer, commit=True, version=0)
+    late = shell.effects.pop()
+    shell.acknowledge(late)
+    shell.add(producer, version=0)
+    shell.end(producer, commit=True, version=0)
+    assert shell.effects == [late]
+    shell.acknowledge(late)
+    assert shell.state() == "PrepareCommit"
+    shell.acknowledge(shell.effects.pop())
+    assert shell.state() == "CompleteCommit"
+
+
+def test_markers_of_an_id_that_is_gone_are_nothing() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer)
+    shell.end(producer, commit=True)
+    markers = shell.effects.pop()
+    other = TransactionShell()
+    other.ask(MarkersWritten(markers=markers, partitions=markers.partitions))
+    assert not other.records
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_coordinator_killed_between_prepare_and_complete_finishes_on_restart(commit: bool) -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    shell.add(producer, ORDERS, CLICKS)
+    shell.end(producer, commit)
+    before = shell.effects[0]
+    shell.acknowledge(before, ORDERS)
+    shell.restart()
+    (markers,) = shell.effects
+    assert markers == before  # which ones were written is not known any more: all again
+    shell.acknowledge(before)
+    assert shell.state().startswith("Prepare")  # what the coordinator before it had under way does not count
+    shell.acknowledge_all()
+    assert shell.state() == ("CompleteCommit" if commit else "CompleteAbort")
+
+
+def test_a_transaction_prepared_without_partitions_is_complete_on_restart() -> None:
+    shell = TransactionShell()
+    shell.given(
+        producer_epoch=4, transaction_status=TransactionState.PREPARE_ABORT, client_transaction_version=2
+    )
+    assert shell.state() == "CompleteAbort"
+    assert not shell.effects
+
+
+@pytest.mark.parametrize("status", [6, 7, 8, -1])
+def test_a_state_that_is_never_written_is_corrupt(status: int) -> None:
+    shell = TransactionShell()
+    with pytest.raises(KafkaError) as refusal:
+        shell.given(transaction_status=status)
+    assert refusal.value.code is ErrorCode.corrupt_message
+
+
+# -- timeouts
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced(version: int) -> None:
+    shell = TransactionShell()
+    producer = shell.init(timeout_ms=1000)
+    shell.add(producer, version=version)
+    shell.advance(500)
+    shell.add(producer, CLICKS, version=version)
+    shell.advance(499)
+    assert shell.state() == "Ongoing"
+    shell.advance(1)
+    assert shell.state() == "PrepareAbort"
+    (markers,) = shell.effects
+    assert (markers.commit, markers.partitions) == (False, (ORDERS, CLICKS))
+    assert markers.producer_epoch == producer.producer_epoch + 1
+    shell.acknowledge_all()
+    assert shell.state() == "CompleteAbort"
+    shell.refused(add_command(producer, ORDERS, version=version), ErrorCode.producer_fenced)
+
+
+def test_the_timeout_counts_from_the_start_also_after_a_restart() -> None:
+    shell = TransactionShell()
+    producer = shell.init(timeout_ms=1000)
+    shell.add(producer)
+    shell.advance(700)
+    shell.restart()
+    shell.advance(299)
+    assert shell.state() == "Ongoing"
+    shell.advance(1)
+    assert shell.state() == "PrepareAbort"
+
+
+def test_a_transaction_whose_time_passed_while_nobody_coordinated_it_is_aborted_at_once() -> None:
+    shell = TransactionShell()
+    producer = shell.init(timeout_ms=1000)
+    shell.add(producer)
+    shell.now_ms += 5000
+    shell.restart()
+    shell.advance(0)
+    assert shell.state() == "PrepareAbort"
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_transaction_that_ended_does_not_time_out(version: int) -> None:
+    shell = TransactionShell()
+    producer = shell.init(timeout_ms=1000)
+    shell.add(producer, version=version)
+    producer = shell.end(producer, commit=True, version=version)
+    assert ("timeout", "id") not in shell.timers
+    shell.acknowledge_all()
+    shell.advance(999)
+    shell.add(producer, version=version)
+    shell.advance(999)
+    assert shell.state() == "Ongoing"
+    shell.advance(1)
+    assert shell.state() == "PrepareAbort"
+
+
+def test_a_timer_that_is_stale_is_harmless() -> None:
+    shell = TransactionShell()
+    timer = TransactionTimedOut(transactional_id="id")
+    shell.decide(timer)
+    producer = shell.init()
+    shell.decide(timer)
+    assert shell.state() == "Empty"
+    shell.add(producer)
+    shell.decide(timer)
+    assert shell.state() == "Ongoing"
+    assert shell.timers["timeout", "id"][0] == shell.now_ms + 60_000
+    shell.end(producer, commit=True)
+    shell.decide(timer)
+    assert shell.state() == "PrepareCommit"
+
+
+# -- expiry
+
+
+def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
+    shell = TransactionShell(transactional_id_expiration_ms=DAY_MS)
+    shell.init("old")
+    shell.advance(DAY_MS - HOUR_MS)
+    shell.init("young")
+    shell.advance(2 * HOUR_MS)
+    assert list(shell.machine.durable()) == ["young"]
+    key, value = shell.records[-1]
+    assert (key.transactional_id, value) == ("old", None)
+    shell.advance(DAY_MS)
+    assert not shell.machine.durable()
+
+
+@pytest.mark.parametrize("state", sorted(WRITTEN))
+def test_only_ids_without_a_transaction_expire(state: TransactionState) -> None:
+    shell = TransactionShell(two_phase_commit_enabled=True)
+    empty = state is TransactionState.EMPTY
+    shell.given(
+        transaction_status=state,
+        transaction_timeout_ms=2**31 - 1,
+        transaction_partitions=None if empty else (),
+        transaction_start_timestamp_ms=-1 if empty else shell.now_ms,
+    )
+    if shell.machine.durable()["id"].transaction_status == state:
+        shell.advance(8 * DAY_MS)
+        assert ("id" in shell.machine.durable()) == (state not in IDLE)
+
+
+def test_expiry_follows_the_settings_as_they_change() -> None:
+    shell = TransactionShell()
+    shell.init()
+    shell.machine.settings = TransactionSettings(
+        transactional_id_expiration_ms=1000, remove_expired_interval_ms=10
+    )
+    shell.decide(ExpireTransactionalIds())
+    shell.advance(999)
+    assert shell.machine.durable()
+    shell.advance(20)
+    assert not shell.machine.durable()
+
+
+# -- states
+
+
+def test_every_state_has_a_name_and_states_before_it() -> None:
+    assert set(STATE_NAMES) == set(VALID_PREVIOUS_STATES) == set(TransactionState)
+
+
+def test_an_outcome_is_followed_by_its_completion_alone() -> None:
+    followers = {
+        state: {after for after, before in VALID_PREVIOUS_STATES.items() if state in before}
+        for state in TransactionState
+    }
+    assert followers[TransactionState.PREPARE_COMMIT] == {TransactionState.COMPLETE_COMMIT}
+    assert followers[TransactionState.PREPARE_ABORT] == {TransactionState.COMPLETE_ABORT}
+    assert followers[TransactionState.DEAD] == set()
+
+
+def test_a_marker_in_the_log_of_the_coordinator_changes_nothing() -> None:
+    shell = TransactionShell()
+    producer = shell.init()
+    before = shell.machine.durable()
+    shell.machine.replay_marker(producer.producer_id, True)
+    assert shell.machine.durable() == before
+
+
+def test_a_shard_rebuilt_from_the_bytes_of_its_log_equals_the_live_one() -> None:
+    shell = TransactionShell()
+    for transactional_id in ("a", "ä", "b"):
+        producer = shell.init(transactional_id)
+        shell.add(producer, ORDERS, CLICKS, ORDERS_1, transactional_id=transactional_id)
+    shell.end((1000, 0), True, "a")
+    rebuilt = shell.rebuilt(TransactionShard(TransactionSettings()))
+    assert rebuilt.durable() == shell.machine.durable()
