@@ -12,6 +12,9 @@ from ottla.workers.lanes import Lanes
 from ottla.workers.offsets import OffsetTracker
 from ottla.workers.record import Record
 
+# How many times in_flight_max records of one partition may be finished or under way behind the committable offset.
+WINDOW_FACTOR = 10
+
 Order: TypeAlias = Literal["key", "partition", "none"]
 
 
@@ -144,18 +147,18 @@ class Backlog:
     def change_pauses(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Which partitions to pause and which to resume now.
 
-        All pause when there is no room. One pauses when so many of its records are finished behind one that is not,
-        since all of them would be handled again after a crash. They resume when half is worked off: each pause makes
-        the client throw away what it has fetched ahead.
+        All pause when there is no room. One pauses when its window is too long: most of that is finished behind a
+        record that is not, and would be handled again after a crash. They resume when half is worked off, for a pause
+        costs much: the client throws away what it has fetched ahead, and asks anew only after its present fetch.
         """
-        half = self._in_flight_max // 2
+        half, window_max = self._in_flight_max // 2, self._in_flight_max * WINDOW_FACTOR
         is_full, is_half_empty = self.room == 0, self.room >= self._in_flight_max - half
         pause, resume = [], []
         for holding in self._holdings.values():
-            if not holding.is_paused and (is_full or len(holding.tracker) >= self._in_flight_max):
+            if not holding.is_paused and (is_full or len(holding.tracker) >= window_max):
                 holding.is_paused = True
                 pause.append(holding.partition)
-            elif holding.is_paused and is_half_empty and len(holding.tracker) <= half:
+            elif holding.is_paused and is_half_empty and len(holding.tracker) <= window_max // 2:
                 holding.is_paused = False
                 resume.append(holding.partition)
         return pause, resume

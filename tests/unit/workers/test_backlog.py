@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.model.ids import TopicPartition
-from ottla.workers.backlog import Backlog, Holding, Order, Task
+from ottla.workers.backlog import WINDOW_FACTOR, Backlog, Holding, Order, Task
 from ottla.workers.record import Record
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -144,15 +144,17 @@ def test_all_partitions_pause_when_there_is_no_room_and_resume_when_half_is_work
 
 
 def test_one_partition_pauses_when_too_much_is_finished_behind_a_record_that_is_not() -> None:
-    backlog = backlog_of(*(record(n) for n in range(3)), in_flight_max=4)
-    tasks = take_all(backlog)
-    for n in (1, 2):
-        backlog.finish(tasks[n])
-    backlog.add(record(3))
-    assert backlog.room == 2
+    backlog = backlog_of(record(0), in_flight_max=4)
+    (stuck,) = take_all(backlog).values()
+    for n in range(1, 4 * WINDOW_FACTOR):
+        assert backlog.change_pauses() == ([], [])
+        backlog.add(record(n))
+        (task,) = take_all(backlog).values()
+        backlog.finish(task)
+    assert backlog.room == 3
     assert backlog.change_pauses() == ([P0], [])
     assert backlog.paused == [P0]
-    backlog.finish(tasks[0])
+    backlog.finish(stuck)
     assert backlog.change_pauses() == ([], [P0])
 
 
