@@ -10,7 +10,7 @@ from ottla.sim.client import SimClient
 from ottla.sim.disk import WRITES
 from ottla.sim.env import World, simulate
 from ottla.sim.network import SimStream
-from ottla.sim.single_broker import HOST, PORT, BrokerNode
+from ottla.sim.node import HOST, PORT, BrokerNode
 
 TWO_DISKS = {"log.dirs": "/one,/two"}
 PARTITIONS = 4

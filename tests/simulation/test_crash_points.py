@@ -7,7 +7,7 @@ from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
 from ottla.sim.env import ProcessKilled, World, simulate
-from ottla.sim.single_broker import HOST, PORT, BrokerNode
+from ottla.sim.node import HOST, PORT, BrokerNode
 
 TOPIC_CONFIG = {"flush.messages": "1"}
 

@@ -5,7 +5,7 @@ import asyncio
 from ottla.records.records import Record, build_batch
 from ottla.sim.client import SimClient
 from ottla.sim.env import World, simulate
-from ottla.sim.single_broker import HOST, PORT, BrokerNode
+from ottla.sim.node import HOST, PORT, BrokerNode
 
 
 def test_with_flush_messages_1_a_consumer_sees_nothing_that_a_power_loss_can_take() -> None:

@@ -8,7 +8,8 @@ import pytest
 from tests.simulation.seeds import SEEDS
 
 from ottla.sim.env import World, simulate
-from ottla.sim.single_broker import PROFILE, single_broker
+from ottla.sim.node import PROFILE
+from ottla.sim.single_broker import single_broker
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -6,7 +6,8 @@ import sys
 import traceback
 
 from ottla.sim.env import World, simulate
-from ottla.sim.single_broker import PROFILE, single_broker
+from ottla.sim.node import PROFILE
+from ottla.sim.single_broker import single_broker
 
 
 class _ToTrace(logging.Handler):

@@ -78,20 +78,21 @@ class SimClient:
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
-    async def request(self, message: Any) -> Any:
+    async def request(self, message: Any, timeout_s: float | None = None) -> Any:
         """Sends one request of kio's and returns kio's response; several may be under way at once."""
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         connection = await self._connected()
         correlation_id = next(self._correlation_ids)
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         connection.waiting[correlation_id] = future
         connection.stream.send([self._frame(message, correlation_id)])
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 frame = await future
         except TimeoutError:
             connection.is_open = False
             connection.stream.close()
-            raise TimeoutError(f"no response to {type(message).__name__} in {self._timeout_s} s") from None
+            raise TimeoutError(f"no response to {type(message).__name__} in {timeout_s} s") from None
         schema = load_response_schema(message.__api_key__, message.__version__)
         _, position = entity_reader(schema.__header_schema__)(frame, 0)
         response, size = entity_reader(schema)(frame, position)

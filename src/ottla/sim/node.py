@@ -1,0 +1,131 @@
+"""The one broker of a simulation, and what breaks it: its process, its power, its connections, the network."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from ottla.broker.node import Broker
+from ottla.env import Env
+from ottla.model.config import BrokerConfig
+from ottla.sim.disk import SimDisk
+from ottla.sim.env import ProcessKilled, SimProcess, World
+from ottla.sim.network import NetworkProfile
+
+HOST, PORT = "broker", 9092
+BROKER_CONFIG = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+    "log.dirs": "/data",
+    "log.index.size.max.bytes": "65536",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
+}
+PROFILE = NetworkProfile(reset_probability=0.002, refuse_probability=0.02)
+
+
+class BrokerNode:
+    """A broker that can be started, stopped, killed and robbed of its power, on one disk."""
+
+    def __init__(self, world: World, config: dict[str, str] | None = None) -> None:
+        self._config = BROKER_CONFIG | (config or {})
+        self.disk: SimDisk = world.new_disk(*self._config["log.dirs"].split(","))
+        self._world = world
+        self.broker: Broker | None = None  # the one that serves now
+        self._process: SimProcess
+        self._running: asyncio.Task[None]
+        self._ready = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def start(self) -> None:
+        self._world.trace.note("broker start")
+        self._process = self._world.process(HOST, self.disk)
+        self._ready, self._stop = asyncio.Event(), asyncio.Event()
+        self._running = asyncio.create_task(self._process.run(self._serve))
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait([self._running, ready], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._running.done():
+            self._running.result()
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        self._world.trace.note("broker stop")
+        self._stop.set()
+        await self._running
+        await self._process.kill()
+        self.broker = None
+        self.disk = self.disk.reopen()
+
+    async def kill(self) -> None:
+        self._world.trace.note("broker kill")
+        await self._process.kill()
+        await self._buried()
+
+    async def lose_power(self) -> None:
+        self._world.trace.note("broker power loss")
+        await self._process.lose_power()
+        await self._buried()
+
+    async def _buried(self) -> None:
+        try:
+            await self._running
+        except ProcessKilled:
+            pass
+        self.broker = None
+        self.disk = self.disk.reopen()
+
+    async def _serve(self, env: Env) -> None:
+        async with Broker(BrokerConfig(self._config), env) as broker:
+            self.broker = broker
+            self._ready.set()
+            await self._stop.wait()
+
+
+class Chaos:
+    """Breaks something every few seconds, and mends it. `clients` are the hosts that the network cuts off."""
+
+    def __init__(self, world: World, node: BrokerNode, clients: Sequence[str], *, flushes: bool) -> None:
+        self._random: Random = world.derive()
+        self._world = world
+        self._node = node
+        self._clients = clients
+        self._flushes = flushes
+        self.is_over = False
+
+    async def run(self) -> None:
+        """Until `is_over` is set; leaves everything mended."""
+        while not self.is_over:
+            await asyncio.sleep(self._random.uniform(0.5, 5.0))
+            await self._act()
+
+    async def _act(self) -> None:
+        match self._random.randrange(8):
+            case 0:
+                await self._node.kill()
+                await self._restart()
+            case 1:
+                await (self._node.lose_power() if self._flushes else self._node.kill())
+                await self._restart()
+            case 2:
+                await (self._die_in_an_operation() if self._flushes else self._node.kill())
+                await self._restart()
+            case 3:
+                await self._node.stop()
+                await self._restart()
+            case 4 | 5:
+                self._world.network.reset_streams(HOST)
+            case _:
+                client = self._clients[self._random.randrange(len(self._clients))]
+                self._world.network.partition(client, HOST)
+                await asyncio.sleep(self._random.uniform(0.1, 20.0))
+                self._world.network.heal()
+
+    async def _restart(self) -> None:
+        await asyncio.sleep(self._random.uniform(0.0, 3.0))
+        await self._node.start()
+
+    async def _die_in_an_operation(self) -> None:
+        """The power goes at some operation of the disk, in whatever the broker does then."""
+        self._node.disk.crash_after(self._random.randrange(60))
+        await asyncio.sleep(5.0)
+        await self._node.lose_power()
