@@ -147,7 +147,7 @@ async def ask_at_random(world: World, seed: int, topic_id: uuid.UUID) -> None:
 
 
 def shards_of(bench: Bench) -> dict[int, Any]:
-    return dict(bench.broker.groups._shards)
+    return {shard.hosted.topic_partition.partition: shard for shard in bench.broker.groups.shards}
 
 
 def durable(shards: dict[int, Any]) -> dict[int, Any]:

@@ -1,20 +1,24 @@
 """One partition of this broker: the leader's rules in front of the log's files."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, PartitionLeader
+from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, Marker, PartitionLeader
+from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.topics import is_internal
+from ottla.records.control import EndTransaction, build_control_batch
 from ottla.records.header import (
+    FORBIDDEN_IN_TRANSACTIONS,
     BatchHeader,
     Bytes,
     check_client_batch,
     planned_parts,
+    read_header,
     rewrite_header,
     scan_batches,
 )
@@ -85,11 +89,35 @@ class HostedPartition:
         plan = self.leader.append(headers, now_ms, required_acks=required_acks)
         return self._write(plan, records, now_ms)
 
-    def append_internally(self, records: Bytes, now_ms: int) -> AppendPlan:
-        """Appends what a coordinator of this broker wrote."""
-        plan = self.leader.append(
-            scan_batches(records), now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR
+    def append_in_transaction(
+        self, records: Bytes, now_ms: int, *, required_acks: int, verification: Verification | None
+    ) -> AppendPlan:
+        """Appends what a client sent under a transactional id; its batch may also be outside of any transaction."""
+        headers = scan_batches(records)
+        for header in headers:
+            check_client_batch(header, FORBIDDEN_IN_TRANSACTIONS)
+        if self._looks_into_records:
+            records, headers = self._examine(records, headers, now_ms)
+        plan = self.leader.append(headers, now_ms, required_acks=required_acks, verification=verification)
+        return self._write(plan, records, now_ms)
+
+    def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
+        """Appends the end of a transaction."""
+        records = build_control_batch(
+            (EndTransaction(marker.commit, marker.coordinator_epoch),),
+            base_offset=0,
+            timestamp=now_ms,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
         )
+        plan = self.leader.append_marker(read_header(records), marker, now_ms)
+        return self._write(plan, records, now_ms)
+
+    def append_internally(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:
+        """Appends what a coordinator of this broker wrote, and need not be scanned."""
+        headers = [header for header, _ in batches]
+        plan = self.leader.append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
+        records = batches[0][1] if len(batches) == 1 else b"".join([batch for _, batch in batches])
         return self._write(plan, records, now_ms)
 
     def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
@@ -153,7 +181,9 @@ class HostedPartition:
                 found = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one)
             aborted = None
             if isolation_level == 1 and not is_follower:
-                aborted = self.log.aborted_transactions(offset, limit) if found is not None else []
+                aborted = []
+                if found is not None and found.region.length:
+                    aborted = self.log.aborted_transactions(offset, found.end_offset)
         except OSError as error:
             raise self.storage_failed(error) from error
         return FetchResult(

@@ -15,7 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
+from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.partition_host import PartitionHost
@@ -56,6 +56,7 @@ from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
+    from ottla.broker.coordinators.transactions import TransactionCoordinator
     from ottla.core.fetch_session import FetchSessionCache
 
 logger = logging.getLogger("ottla.broker")
@@ -77,6 +78,7 @@ class Broker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._broker_epoch = -1
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -250,6 +252,16 @@ class Broker:
         return self._groups
 
     @property
+    def transactions(self) -> "TransactionCoordinator":
+        """The transaction coordinator: made when it is first asked for, or has partitions to serve."""
+        if self._transactions is None:
+            from ottla.broker.coordinators.transactions import TransactionCoordinator
+
+            self._transactions = TransactionCoordinator(self)
+            self._transactions.image_changed(changes_since(MetadataImage(), self.image), self.image)
+        return self._transactions
+
+    @property
     def fetch_max_bytes(self) -> int:
         return self.config.get_int("fetch.max.bytes")
 
@@ -356,6 +368,10 @@ class Broker:
             if types & {ResourceType.BROKER, ResourceType.GROUP}:
                 self.groups.reconfigure()
             self.groups.image_changed(changes, new)
+        if self._transactions is not None or TRANSACTION_STATE in new.topics:
+            if ResourceType.BROKER in types:
+                self.transactions.reconfigure()
+            self.transactions.image_changed(changes, new)
 
     def _apply_broker_configs(self, image: MetadataImage) -> None:
         own = image.config(ResourceType.BROKER, str(self.config.node_id))

@@ -24,6 +24,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -36,6 +41,8 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
@@ -71,6 +78,11 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.DELETE_RECORDS: ApiSpec(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 6, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ApiSpec(0, 5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: ApiSpec(0, 4, 3),
+    ApiKey.END_TXN: ApiSpec(0, 5, 3),
+    ApiKey.WRITE_TXN_MARKERS: ApiSpec(1, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: ApiSpec(0, 5, 3),
     ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, 4),
     ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, 2),
@@ -83,6 +95,8 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, 0),
     ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: ApiSpec(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: ApiSpec(0, 2, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, 0),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, 0),

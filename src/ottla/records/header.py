@@ -27,7 +27,8 @@ TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
-FORBIDDEN_FOR_CLIENTS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+FORBIDDEN_FOR_CLIENTS = CONTROL_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
+FORBIDDEN_IN_TRANSACTIONS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 MAX_COMPRESSION = 4
 
 
@@ -149,12 +150,15 @@ def _wrong_magic(magic: int) -> KafkaError:
     )
 
 
-def check_client_batch(header: BatchHeader) -> None:
-    """What Kafka refuses in a client's batch on the header's word alone; raises KafkaError."""
+def check_client_batch(header: BatchHeader, forbidden: int = FORBIDDEN_FOR_CLIENTS) -> None:
+    """What Kafka refuses in a client's batch on the header's word alone; raises KafkaError.
+
+    `forbidden` are attributes; without a transactional id in the request, being transactional is one.
+    """
     attributes = header.attributes
     if (
         header.last_offset_delta + 1 == header.records_count > 0
-        and not attributes & FORBIDDEN_FOR_CLIENTS
+        and not attributes & forbidden
         and attributes & COMPRESSION_MASK <= MAX_COMPRESSION
         and (
             (header.producer_epoch >= 0 and header.base_sequence >= 0)
@@ -189,6 +193,11 @@ def _refusal(header: BatchHeader) -> KafkaError:
         )
     if header.producer_id < 0:
         return KafkaError(ErrorCode.invalid_record, "a transactional batch must carry a producer id")
+    if header.producer_epoch >= 0 and header.base_sequence >= 0:
+        return KafkaError(
+            ErrorCode.transactional_id_authorization_failed,
+            "a transactional batch was sent without a transactional id",
+        )
     return KafkaError(
         ErrorCode.invalid_record,
         f"a batch of producer id {header.producer_id} has epoch {header.producer_epoch} and "

@@ -12,6 +12,7 @@ from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
 
+from ottla.core.partition.producers import NOT_REQUIRED
 from ottla.model.errors import ErrorCode
 from ottla.records.header import scan_batches
 
@@ -200,7 +201,8 @@ async def test_a_read_committed_reader_stops_before_an_open_transaction(bench: B
     await bench.produce("journal", b"before")
     hosted = bench.broker.partitions.find("journal", None, 0)
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    hosted.append(batch, bench.world.clock.now_ms(), required_acks=-1)
+    now_ms = bench.world.clock.now_ms()
+    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NOT_REQUIRED)
     await bench.produce("journal", b"after")
     (committed,) = await fetch(bench, topic_id, fetched(), isolation_level=1)
     assert values_in(committed.records) == [b"before"]

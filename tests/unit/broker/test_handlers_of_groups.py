@@ -55,7 +55,6 @@ def test_find_coordinator_says_where_there_is_none(version: int, answer: Any) ->
 @pytest.mark.parametrize(
     ("version", "key_type", "key", "expected"),
     [
-        (3, 1, "t", ErrorCode.coordinator_not_available),
         (6, 2, SHARE_KEY, ErrorCode.coordinator_not_available),
         (6, 2, "g:no-id:0", ErrorCode.invalid_request),
         (6, 2, "g", ErrorCode.invalid_request),

@@ -23,6 +23,7 @@ from kio.schema.produce.v13.request import PartitionProduceData, TopicProduceDat
 from kio.schema.produce.v13.request import ProduceRequest as ProduceRequestV13
 from tests.unit.broker.bench import Bench, on_broker, produce_request, until
 
+from ottla.core.partition.producers import NOT_REQUIRED
 from ottla.model.errors import ErrorCode
 from ottla.records.compression import GZIP, ZSTD
 from ottla.records.records import Record, build_batch
@@ -296,7 +297,8 @@ async def test_latest_is_the_last_stable_offset_for_who_reads_committed_records(
     await bench.produce("journal", b"a")
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     hosted = bench.broker.partitions.find("journal", None, 0)
-    hosted.append(batch, bench.world.clock.now_ms(), required_acks=-1)
+    now_ms = bench.world.clock.now_ms()
+    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NOT_REQUIRED)
     assert (await listed(bench, list_offsets(LATEST))).offset == 2
     assert (await listed(bench, list_offsets(LATEST, isolation_level=1))).offset == 1
 
@@ -401,7 +403,7 @@ def test_init_producer_id_gives_a_new_id_with_epoch_0(version: int) -> None:
         refused = await bench.ask(request(""), version)
         assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
         refused = await bench.ask(request("tx"), version)
-        assert refused.error_code is ErrorCode.coordinator_not_available
+        assert refused.error_code is ErrorCode.not_coordinator
 
     run()
 

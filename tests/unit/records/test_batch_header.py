@@ -8,6 +8,7 @@ from tests.unit.records.batch_strategies import batches
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import (
     CONTROL_MASK,
+    FORBIDDEN_IN_TRANSACTIONS,
     HEADER_SIZE,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -84,7 +85,7 @@ def test_any_bytes_are_batches_or_a_kafka_error(raw: bytes) -> None:
 
 def test_a_proper_batch_of_a_client_is_accepted() -> None:
     check_client_batch(HEADER)
-    check_client_batch(HEADER._replace(attributes=TRANSACTIONAL_MASK))
+    check_client_batch(HEADER._replace(attributes=TRANSACTIONAL_MASK), FORBIDDEN_IN_TRANSACTIONS)
     check_client_batch(HEADER._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1))
 
 
@@ -101,6 +102,11 @@ def test_a_proper_batch_of_a_client_is_accepted() -> None:
         ({"base_sequence": -1}, ErrorCode.invalid_record, "base sequence -1"),
         ({"producer_epoch": -1}, ErrorCode.invalid_record, "epoch -1"),
         ({"attributes": TRANSACTIONAL_MASK, "producer_id": -1}, ErrorCode.invalid_record, "producer id"),
+        (
+            {"attributes": TRANSACTIONAL_MASK},
+            ErrorCode.transactional_id_authorization_failed,
+            "without a transactional id",
+        ),
     ],
 )
 def test_what_no_client_may_send_is_refused_by_name(

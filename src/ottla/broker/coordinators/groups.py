@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import ottla.protocol.group_records.codec as group_codec
 from ottla.broker.coordinators.held_heartbeats import held_until_news, tell_held_heartbeats
 from ottla.broker.coordinators.image_topics import ImageTopics
-from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS, consumer_offsets, ensure_topic
-from ottla.broker.coordinators.key_hash import partition_for
+from ottla.broker.coordinators.internal_topics import consumer_offsets
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
+from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed, gather
 from ottla.core.controller.changes import MetadataChanges
@@ -36,10 +36,9 @@ _MS_PER_MINUTE = 60_000
 class GroupCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._shards: dict[int, CoordinatorShard[GroupShard]] = {}
+        self.shards: ShardSet[GroupShard] = ShardSet(broker, consumer_offsets(broker.config), self._new_shard)
         self._topics = ImageTopics(MetadataImage())
         self._settings = GroupSettings()
-        self._num_partitions = 0
         self.reconfigure()
 
     # -- requests
@@ -49,8 +48,7 @@ class GroupCoordinator:
 
         The answer to a heartbeat that brings no news waits a while for some to come (see core/groups/holding).
         """
-        index = partition_for(group_id, self._num_partitions) if self._num_partitions else -1
-        shard = self._shards.get(index)
+        shard = self.shards.shard_of(group_id)
         if shard is None:
             return completed(
                 KafkaError(
@@ -76,28 +74,18 @@ class GroupCoordinator:
                 merged += result
             return tuple(merged)
 
-        return gather([shard.submit(command) for shard in self._shards.values()]).then(merge)
+        return gather([shard.submit(command) for shard in self.shards]).then(merge)
 
     async def find(self, group_id: str) -> int | KafkaError:
         """The id of the node that coordinates the group. Makes `__consumer_offsets` where it is not there."""
-        try:
-            await ensure_topic(self._broker, consumer_offsets(self._broker.config))
-        except KafkaError as error:
-            return error
-        topic = self._broker.image.topics[CONSUMER_OFFSETS]
-        partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
-        if not partition.has_leader:
-            return KafkaError(
-                ErrorCode.coordinator_not_available, f"the partition of group {group_id!r} has no leader"
-            )
-        return partition.leader
+        return await self.shards.find(group_id)
 
     # -- what happens around
 
     def reconfigure(self) -> None:
         """Configs of the broker or of groups have changed."""
         self._settings = group_settings(self._broker.config, self._overrides)
-        for shard in self._shards.values():
+        for shard in self.shards:
             shard.machine.state.settings = self._settings
 
     def _overrides(self, group_id: str) -> GroupOverrides:
@@ -109,32 +97,14 @@ class GroupCoordinator:
         if not (changes.created or changes.deleted or changes.changed or changes.brokers):
             return
         self._topics = ImageTopics(image)
-        self._open_and_close(image)
+        self.shards.follow(image)
         deleted = frozenset(topic.name for topic in changes.deleted)
-        for shard in self._shards.values():
+        for shard in self.shards:
             shard.machine.state.topics = self._topics
             if shard.state is ShardState.ACTIVE:
                 shard.run(shard.machine.topics_changed)
                 if deleted:
                     shard.submit(DeletePartitionOffsets(topics=deleted))
-
-    def _open_and_close(self, image: MetadataImage) -> None:
-        topic = image.topics.get(CONSUMER_OFFSETS)
-        self._num_partitions = len(topic.partitions) if topic is not None else 0
-        led_here = {}
-        for index in topic.partitions if topic is not None else ():
-            try:
-                led_here[index] = self._broker.partitions.find(CONSUMER_OFFSETS, None, index)
-            except KafkaError:
-                continue  # led elsewhere, or its disk has failed
-        for index, shard in list(self._shards.items()):
-            if led_here.get(index) is not shard.hosted:
-                shard.close()
-                del self._shards[index]
-        for index, hosted in led_here.items():
-            if index not in self._shards:
-                self._shards[index] = shard = self._new_shard(hosted)
-                shard.start()
 
     def _new_shard(self, hosted: HostedPartition) -> CoordinatorShard[GroupShard]:
         broker = self._broker

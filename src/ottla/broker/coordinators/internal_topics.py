@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 
 
 class InternalTopic(NamedTuple):
@@ -29,6 +30,21 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+        },
+    )
+
+
+def transaction_state(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        TRANSACTION_STATE,
+        config.get_int("transaction.state.log.num.partitions"),
+        config.get_int("transaction.state.log.replication.factor"),
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
         },
     )
 

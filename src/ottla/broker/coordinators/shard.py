@@ -27,11 +27,12 @@ from ottla.core.coordination import (
     Timing,
     ValueT,
 )
+from ottla.core.partition.leader import AppendPlan, Marker
 from ottla.core.purgatory import Operation
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.records.records import Record, build_batch
+from ottla.records.records import build_keyed_batch
 
 logger = logging.getLogger("ottla.coordinator")
 
@@ -213,6 +214,17 @@ class CoordinatorShard(Generic[MachineT]):
         if self._decided is not None:
             self._decided(command, decision)
 
+    def append_marker(self, marker: Marker) -> AppendPlan:
+        """Ends a producer's transaction in this partition, which the machine sees at once.
+
+        Raises KafkaError, and then nothing has changed.
+        """
+        if self.state is not ShardState.ACTIVE:
+            raise self._not_active()
+        plan = self.hosted.append_marker(marker, self._env.clock.now_ms())
+        self.machine.replay_marker(marker.producer_id, marker.commit)
+        return plan
+
     def _not_active(self) -> KafkaError:
         if self.state is ShardState.LOADING:
             return KafkaError(
@@ -226,38 +238,38 @@ class CoordinatorShard(Generic[MachineT]):
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batches = [
-            build_batch(
+            build_keyed_batch(
                 records,
-                base_offset=0,
+                now_ms,
                 codec=self.settings.compression,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 transactional=decision.producer is not None,
             )
-            for records in self._batches(decision.records, now_ms)
+            for records in self._encoded(decision.records)
         ]
         hosted = self.hosted
-        hosted.append_internally(batches[0] if len(batches) == 1 else b"".join(batches), now_ms)
+        hosted.append_internally(batches, now_ms)
         self._waiting_room.check(hosted.topic_partition)
         if hosted.needs_flush:
             self._spawn(self._flush())
 
-    def _batches(self, records: list[tuple[Any, Any]], now_ms: int) -> list[list[Record]]:
-        """One batch, or several where one would be larger than the topic allows."""
-        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
+    def _encoded(self, records: list[tuple[Any, Any]]) -> list[list[tuple[bytes, bytes | None]]]:
+        """The records of one batch, or of several where one would be larger than the topic allows."""
         encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
-        batch: list[Record] = []
-        batches = [batch]
-        size = 0
-        for key, value in records:
-            key_bytes = encode_key(key)
-            value_bytes = None if value is None else encode_value(value)
-            record_size = len(key_bytes) + len(value_bytes or b"") + _RECORD_OVERHEAD
-            if batch and size + record_size > limit:
-                batch, size = [], 0
-                batches.append(batch)
-            batch.append(Record(len(batch), now_ms, key_bytes, value_bytes, ()))
-            size += record_size
+        pairs = [(encode_key(key), None if value is None else encode_value(value)) for key, value in records]
+        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
+        sizes = [len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in pairs]
+        if sum(sizes) <= limit:
+            return [pairs]
+        batches: list[list[tuple[bytes, bytes | None]]] = []
+        left = 0
+        for pair, size in zip(pairs, sizes, strict=True):
+            if size > left:
+                batches.append([])
+                left = limit
+            batches[-1].append(pair)
+            left -= size
         return batches
 
     async def _flush(self) -> None:
@@ -268,9 +280,13 @@ class CoordinatorShard(Generic[MachineT]):
         leader = self.hosted.leader
         if leader.high_watermark >= leader.log_end_offset:
             self.send(replies, effects)
-            return
+        else:
+            self.await_commit(leader.log_end_offset, replies, effects)
+
+    def await_commit(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
+        """Sends and performs when all before `offset` is committed. What is performed waits as long as it takes."""
         self._waiting_room.wait(
-            AwaitCommit(self, leader.log_end_offset, replies, effects),
+            AwaitCommit(self, offset, replies, effects),
             (self.hosted.topic_partition,),
             self.settings.commit_timeout_ms,
         )
@@ -280,7 +296,12 @@ class CoordinatorShard(Generic[MachineT]):
             waiter, response = cast(Pending[Any], reply.waiter), reply.response
             self._waiting.pop(waiter, None)
             if not waiter.done:
-                waiter.complete(response)
+                try:
+                    waiter.complete(response)
+                except (
+                    Exception
+                ):  # a bug of whoever makes a response of it, which the other waiters must not feel
+                    logger.exception("an answer of %s cannot be given", self.hosted.topic_partition)
         if self._perform is not None:
             for effect in effects:
                 self._perform(effect)
@@ -350,3 +371,5 @@ class AwaitCommit(Operation):
             f"{self._shard.hosted.topic_partition} was not replicated to offset {self._required_offset} in time",
         )
         self._shard.send([Reply(reply.waiter, error) for reply in self._replies])
+        if self._effects and self._shard.state is ShardState.ACTIVE:
+            self._shard.await_commit(self._required_offset, [], self._effects)

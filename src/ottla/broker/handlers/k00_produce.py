@@ -4,6 +4,7 @@ v9 flexible; v10 tells the new leader (KIP-951); v12 no longer needs partitions 
 v13 names topics by id (KIP-516). acks: 0 no response at all, 1 the leader has it, -1 every in-sync replica has it.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
@@ -28,6 +29,7 @@ from ottla.records.validate import InvalidRecords
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
+    from ottla.broker.transactional_produce import Admission
 
 _ACKS = (-1, 0, 1)
 _NO_RECORD_ERRORS: list[tuple[int, str]] = []
@@ -41,12 +43,23 @@ _ADMIN_CLIENT_ID = "__admin_client"
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
     version = context.header.api_version
     request = decode_produce_request(body, version)
+    if request.transactional_id is not None:
+        from ottla.broker.transactional_produce import admit
+
+        return admit(broker, request, version, partial(_append_all, broker, context, request))
+    return _append_all(broker, context, request, None)
+
+
+def _append_all(
+    broker: "Broker", context: RequestContext, request: ProduceRequest, admission: "Admission | None"
+) -> Answer | Pending[Answer]:
+    """`admission` is what the coordinator of the producer's transactional id says, where it has one."""
     appended: list[tuple[HostedPartition, int]] = []
     topics = []
     for topic in request.topics:
         results = []
         for data in topic.partitions:
-            results.append(_append(broker, context, request, topic, data, appended))  # noqa: PERF401
+            results.append(_append(broker, context, request, topic, data, admission, appended))  # noqa: PERF401
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
     response = ProduceResponse(topics)
     is_waiting = False
@@ -79,15 +92,19 @@ def _append(
     request: ProduceRequest,
     topic: ProduceTopic,
     data: ProducePartition,
+    admission: "Admission | None",
     appended: list[tuple[HostedPartition, int]],
 ) -> ProducePartitionResponse:
     try:
         hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
-        if request.acks not in _ACKS or hosted.is_internal or request.transactional_id is not None:
+        if request.acks not in _ACKS or hosted.is_internal:
             _check_request(context, request, hosted)
         if data.records is None:
             raise KafkaError(ErrorCode.invalid_record, f"no records were sent for {hosted.topic_partition}")
-        plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
+        if admission is None:
+            plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
+        else:
+            plan = admission.append(hosted, data.records, broker.env.clock.now_ms(), request.acks)
     except KafkaError as error:
         record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
         return ProducePartitionResponse(
@@ -110,8 +127,6 @@ def _check_request(context: RequestContext, request: ProduceRequest, hosted: Hos
             ErrorCode.invalid_topic_exception,
             f"clients may not write to the internal topic {hosted.topic_partition.topic}",
         )
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not served by this version of Ottla")
 
 
 def _wait(

@@ -78,7 +78,7 @@ async def _find(broker: "Broker", version: int, key_type: int, key: str) -> int 
         case KeyType.GROUP:
             return await broker.groups.find(key)
         case KeyType.TRANSACTION:
-            return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no transactions")
+            return await broker.transactions.find(key)
         case KeyType.SHARE if version >= FIRST_WITH_SHARE_GROUPS and _is_share_partition(key):
             return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no share groups")
         case KeyType.SHARE:

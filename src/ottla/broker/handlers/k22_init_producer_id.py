@@ -1,38 +1,79 @@
 """InitProducerId, versions 0 to 6.
 
-v3 a producer may name its present id and epoch (KIP-360); v5 transactions version 2 (KIP-890); v6 two-phase commit
-(KIP-939). Here: ids for idempotent producers. A transactional id needs a transaction coordinator.
+v2 flexible; v3 a producer may name its present id and epoch (KIP-360); v4 PRODUCER_FENCED (KIP-588); v5
+TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit (KIP-939), which is refused.
 """
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kio.schema.init_producer_id.v6.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE, milliseconds
+from ottla.broker.pending import Pending, completed
+from ottla.broker.transaction_requests import told_by_version
+from ottla.core.transactions.commands import InitProducerId, ProducerIdAndEpoch
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
+FIRST_WITH_FENCED = 4
 
-async def handle(
+
+def handle(
     broker: "Broker", context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        known = ErrorCode.coordinator_not_available if request.transactional_id else ErrorCode.invalid_request
-        return _refused(known)
-    try:
-        producer_id = await broker.producer_ids.next()
-    except KafkaError as error:
-        return _refused(error.code)
+) -> Pending[InitProducerIdResponse]:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return completed(_refused(ErrorCode.invalid_request))
+    if request.transactional_id is None:
+        return _new_producer_id(broker)
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    command = InitProducerId(
+        transactional_id=request.transactional_id,
+        timeout_ms=milliseconds(request.transaction_timeout),
+        new_producer_id=NO_PRODUCER_ID,
+        expected=expected,
+        enable_two_phase_commit=request.enable2_pc,
+        keep_prepared=request.keep_prepared_txn,
+    )
+
+    def answer(given: ProducerIdAndEpoch | KafkaError) -> InitProducerIdResponse:
+        if isinstance(given, KafkaError):
+            return _refused(told_by_version(given, context.version, FIRST_WITH_FENCED))
+        return _response(*given)
+
+    return broker.transactions.submit_with_producer_id(command).then(answer)
+
+
+def _new_producer_id(broker: "Broker") -> Pending[InitProducerIdResponse]:
+    """For a producer that is idempotent and no more."""
+    pending: Pending[InitProducerIdResponse] = Pending()
+
+    async def run() -> None:
+        try:
+            pending.complete(_response(await broker.producer_ids.next(), 0))
+        except KafkaError as error:
+            pending.complete(_refused(error.code))
+
+    broker.spawn(run())
+    return pending
+
+
+def _response(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        throttle_time=timedelta(), error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        throttle_time=timedelta(), error_code=code, producer_id=-1, producer_epoch=-1
+        throttle_time=NO_THROTTLE, error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1
     )

@@ -11,10 +11,10 @@ from typing import NamedTuple, NoReturn
 
 from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.in_sync_replicas import InSyncReplicas
-from ottla.core.partition.producers import NO_COORDINATOR_EPOCH, Duplicate, ProducerStateTable
+from ottla.core.partition.producers import Duplicate, ProducerStateTable, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
-from ottla.records.header import CONTROL_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
+from ottla.records.header import LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
 
 ACKS_ALL = -1
 _new_tuple = (
@@ -30,6 +30,19 @@ class AppendOrigin(Enum):
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in a partition, as the transaction coordinator has it written.
+
+    `coordinator_epoch` is the leader epoch of the coordinator's own partition: it fences a coordinator of yesterday.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +129,11 @@ class PartitionLeader:
         *,
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        verification: Verification | None = None,
     ) -> AppendPlan:
         """Where these batches go, or KafkaError. Nothing changes before `appended`."""
         if required_acks == ACKS_ALL and self.is_under_min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"only the replicas {list(self.isr)} are in sync where min.insync.replicas asks for "
-                f"{self._effective_min_isr()}; nothing was written",
-            )
+            raise self._not_enough_replicas()
         if origin is AppendOrigin.CLIENT and len(headers) != 1:
             raise KafkaError(
                 ErrorCode.invalid_record,
@@ -134,7 +143,7 @@ class PartitionLeader:
         for header in headers:
             self._check_batch(header, now_ms)
             if header.producer_id >= 0:
-                duplicate = self._check_producer(header, origin, coordinator_epoch)
+                duplicate = self._check_producer(header, origin, verification)
                 if duplicate is not None:
                     return AppendPlan([], *duplicate, duplicate=True)
             position += header.batch_length + LOG_OVERHEAD
@@ -145,6 +154,28 @@ class PartitionLeader:
                 f"(segment.bytes={self.settings.segment_bytes})",
             )
         return self._plan(headers, now_ms)
+
+    def append_marker(self, header: BatchHeader, marker: Marker, now_ms: int) -> AppendPlan:
+        """Where the control batch of `marker` goes, or KafkaError."""
+        if self.is_under_min_isr:
+            raise self._not_enough_replicas()
+        self._producers.check_marker(header, marker.coordinator_epoch, marker.transaction_version)
+        return self._plan((header,), now_ms)
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, epoch_per_transaction: bool
+    ) -> Verification | None:
+        """What is to be shown with the first batch of a transaction; None where the transaction is open here already.
+
+        KafkaError for an old epoch: the coordinator need not be asked.
+        """
+        return self._producers.start_verification(
+            producer_id, epoch, sequence, now_ms, epoch_per_transaction=epoch_per_transaction
+        )
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """Whether the transaction that was asked about has not ended here since."""
+        return self._producers.is_verified(producer_id, verification)
 
     def _plan(self, headers: Sequence[BatchHeader], now_ms: int) -> AppendPlan:
         log_append_time = self.settings.log_append_time
@@ -231,15 +262,19 @@ class PartitionLeader:
             )
 
     def _check_producer(
-        self, header: BatchHeader, origin: AppendOrigin, coordinator_epoch: int
+        self, header: BatchHeader, origin: AppendOrigin, verification: Verification | None
     ) -> Duplicate | None:
         if origin is AppendOrigin.CLIENT:
-            return self._producers.check(header)
-        if header.attributes & CONTROL_MASK:
-            self._producers.check_marker(header, coordinator_epoch)
-        else:
-            self._producers.check_from_coordinator(header)
+            return self._producers.check(header, verification)
+        self._producers.check_from_coordinator(header)
         return None
+
+    def _not_enough_replicas(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.not_enough_replicas,
+            f"only the replicas {list(self.isr)} are in sync where min.insync.replicas asks for "
+            f"{self._effective_min_isr()}; nothing was written",
+        )
 
     # -- replication
 

@@ -13,6 +13,8 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
 from ottla.records.header import TRANSACTIONAL_MASK, BatchHeader
 
+# From this transaction.version on, each transaction has an epoch of its own, and its marker the next (KIP-890).
+EPOCH_PER_TRANSACTION = 2
 # A producer has at most five requests in flight, so no retry can reach further back.
 BATCHES_TO_RETAIN = 5
 SEQUENCE_MASK = 0x7FFFFFFF
@@ -34,6 +36,33 @@ class CompletedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
+
+
+class Verification:
+    """A transaction that the coordinator is asked about, before its first batch in this partition (KIP-890).
+
+    It is a thing of its own, not a name: where the transaction ends before the answer comes, and the producer's next
+    one begins, the batch still waits with the old one in hand, and is refused.
+    """
+
+    __slots__ = ("epoch", "epoch_per_transaction", "lowest_sequence", "started_ms")
+
+    def __init__(self, epoch: int, sequence: int, started_ms: int, *, epoch_per_transaction: bool) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.started_ms = started_ms
+        self.epoch_per_transaction = epoch_per_transaction
+
+    def asked_again(self, epoch: int, sequence: int) -> None:
+        """Another batch waits for the answer. None may overtake the one with the lowest sequence, should it fail."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+# Given with a batch where transaction.partition.verification.enable is off.
+NOT_REQUIRED = Verification(-1, SEQUENCE_MASK, 0, epoch_per_transaction=False)
 
 
 class ProducerEntry(NamedTuple):
@@ -94,18 +123,50 @@ class ProducerStateTable:
         self._ongoing: dict[int, int] = {}
         # First offset -> offset of the marker, for those whose marker is not yet below the high watermark.
         self._unreplicated: dict[int, int] = {}
+        # By producer id. Not kept on disk: the producer asks again.
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader) -> Duplicate | None:
-        """Whether a client's batch may be appended; the original's place where it has been already."""
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, epoch_per_transaction: bool
+    ) -> Verification | None:
+        """Whether the coordinator is to be asked before this batch of a transaction is appended; None where it is open
+        here already. KafkaError for an old epoch.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            _check_producer_epoch(producer, producer_id, epoch)
+            if producer.txn_first_offset >= 0 and producer.epoch == epoch:
+                return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = Verification(epoch, sequence, now_ms, epoch_per_transaction=epoch_per_transaction)
+            self._verifications[producer_id] = verification
+        else:
+            verification.asked_again(epoch, sequence)
+        return verification
+
+    def is_verified(self, producer_id: int, verification: Verification | None) -> bool:
+        """Whether what was asked about under `verification` has not ended since."""
+        if verification is NOT_REQUIRED:
+            return True
+        return verification is not None and self._verifications.get(producer_id) is verification
+
+    def check(self, header: BatchHeader, verification: Verification | None = None) -> Duplicate | None:
+        """Whether a client's batch may be appended; the original's place where it has been already.
+
+        The first batch of a transaction needs what `start_verification` gave.
+        """
         producer = self._producers.get(header.producer_id)
         if producer is None:
             # The producer is new, or expiry has removed all that was known of it: any sequence is good.
+            if header.attributes & TRANSACTIONAL_MASK:
+                self._check_transaction(None, header, verification)
             return None
         if header.producer_epoch != producer.epoch:
-            _check_producer_epoch(producer, header)
+            _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
             if header.base_sequence != 0:
                 raise KafkaError(
                     ErrorCode.out_of_order_sequence_number,
@@ -114,22 +175,53 @@ class ProducerStateTable:
                 )
         elif header.base_sequence != producer.next_sequence:
             return _find_duplicate(producer, header)
-        _check_within_transaction(producer, header)
+        if header.attributes & TRANSACTIONAL_MASK or producer.txn_first_offset >= 0:
+            self._check_transaction(producer, header, verification)
         return None
+
+    def _check_transaction(
+        self, producer: _Producer | None, header: BatchHeader, verification: Verification | None
+    ) -> None:
+        if producer is not None and producer.txn_first_offset >= 0:
+            _check_within_transaction(producer, header)
+            if producer.epoch == header.producer_epoch:
+                return
+        if not self.is_verified(header.producer_id, verification) or verification is None:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"the batch of producer {header.producer_id} (epoch {header.producer_epoch}) is not part of an "
+                "ongoing transaction that this partition was added to",
+            )
+        first = header.base_sequence
+        if first > verification.lowest_sequence or (
+            first and producer is None and verification.epoch_per_transaction
+        ):
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {header.producer_id} (epoch {header.producer_epoch}) begins its transaction here with "
+                f"sequence {first} where {0 if producer is None else verification.lowest_sequence} was expected",
+            )
 
     def check_from_coordinator(self, header: BatchHeader) -> None:
         """A coordinator's data (offsets of a transaction) has no sequence: only the epoch counts."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
-            _check_producer_epoch(producer, header)
+            _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
             _check_within_transaction(producer, header)
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Whether an end-transaction marker is of no old producer epoch and from no zombie coordinator."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
-        _check_producer_epoch(producer, header)
+        _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
+        if header.producer_epoch == producer.epoch and transaction_version >= EPOCH_PER_TRANSACTION:
+            # KIP-1228: this epoch belongs to the next transaction, which a late marker must not end.
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"the end marker of producer {header.producer_id} has the epoch {header.producer_epoch}, which has "
+                "been seen here: the transaction that it ends has ended",
+            )
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -155,6 +247,7 @@ class ProducerStateTable:
         if header.attributes & TRANSACTIONAL_MASK and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
+            self._verifications.pop(producer_id, None)
 
     def complete(self, header: BatchHeader, *, commit: bool, coordinator_epoch: int) -> CompletedTxn | None:
         """Takes in an end-transaction marker that is in the log; None where it ends nothing here."""
@@ -162,6 +255,12 @@ class ProducerStateTable:
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
         producer.move_to_epoch(header.producer_epoch)
+        verification = self._verifications.get(header.producer_id)
+        if verification is not None and not (
+            # Asked about the transaction after this one, whose epoch its marker has.
+            verification.epoch_per_transaction and verification.epoch == header.producer_epoch
+        ):
+            del self._verifications[header.producer_id]
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp = header.max_timestamp
         first_offset, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
@@ -207,6 +306,11 @@ class ProducerStateTable:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.started_ms < expiration_ms
+        }
         return len(expired)
 
     def entries(self) -> list[ProducerEntry]:
@@ -251,14 +355,15 @@ class ProducerStateTable:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
 
 
-def _check_producer_epoch(producer: _Producer, header: BatchHeader) -> None:
+def _check_producer_epoch(producer: _Producer, producer_id: int, epoch: int) -> None:
     # INVALID_PRODUCER_EPOCH and not PRODUCER_FENCED: the client may abort and go on (KIP-588).
-    if header.producer_epoch < producer.epoch:
+    if epoch < producer.epoch:
         raise KafkaError(
             ErrorCode.invalid_producer_epoch,
-            f"epoch {header.producer_epoch} of producer {header.producer_id} is older than the last seen "
+            f"epoch {epoch} of producer {producer_id} is older than the last seen "
             f"epoch {producer.epoch}: a newer instance of this producer has taken over",
         )
 

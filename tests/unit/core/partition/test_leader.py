@@ -4,8 +4,8 @@ import pytest
 from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.epochs import LeaderEpochCache
-from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, PartitionLeader
-from ottla.core.partition.producers import ProducerStateTable
+from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, Marker, PartitionLeader
+from ottla.core.partition.producers import NOT_REQUIRED, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import TIMESTAMP_TYPE_MASK, BatchHeader
 
@@ -33,7 +33,14 @@ class LeaderAndLog:
         )
 
     def append(self, *headers: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendPlan:
-        plan = self.leader.append(headers, NOW, required_acks=-1, origin=origin)
+        plan = self.leader.append(headers, NOW, required_acks=-1, origin=origin, verification=NOT_REQUIRED)
+        return self._written(plan)
+
+    def end_transaction(self, producer_id: int) -> AppendPlan:
+        header = marker(offset=0, producer_id=producer_id)
+        return self._written(self.leader.append_marker(header, Marker(producer_id, 0, True, 0), NOW))
+
+    def _written(self, plan: AppendPlan) -> AppendPlan:
         for planned in plan.batches:
             self.epochs.assign(planned.header.partition_leader_epoch, planned.header.base_offset)
             if planned.header.is_control:
@@ -185,13 +192,7 @@ def test_a_marker_from_a_zombie_coordinator_is_refused() -> None:
     log = LeaderAndLog()
     log.producers.complete(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
     with pytest.raises(KafkaError) as caught:
-        log.leader.append(
-            [marker(offset=0, producer_id=7)],
-            NOW,
-            required_acks=-1,
-            origin=AppendOrigin.COORDINATOR,
-            coordinator_epoch=4,
-        )
+        log.leader.append_marker(marker(offset=0, producer_id=7), Marker(7, 0, True, 4), NOW)
     assert caught.value.code is ErrorCode.transaction_coordinator_fenced
 
 
@@ -203,7 +204,7 @@ def test_a_read_committed_fetch_ends_before_the_first_open_transaction() -> None
     assert log.leader.last_stable_offset == 5
     assert log.leader.fetch_limit(1, is_follower=False) == 5
     assert log.leader.fetch_limit(0, is_follower=False) == 10
-    log.append(marker(offset=0, producer_id=7), origin=AppendOrigin.COORDINATOR)
+    log.end_transaction(7)
     assert log.leader.last_stable_offset == 11
 
 

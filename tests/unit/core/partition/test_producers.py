@@ -3,7 +3,13 @@
 import pytest
 from tests.unit.core.partition.batches import batch, marker
 
-from ottla.core.partition.producers import CompletedTxn, Duplicate, ProducerEntry, ProducerStateTable
+from ottla.core.partition.producers import (
+    NOT_REQUIRED,
+    CompletedTxn,
+    Duplicate,
+    ProducerEntry,
+    ProducerStateTable,
+)
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
 
@@ -11,7 +17,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 def append(table: ProducerStateTable, header: BatchHeader) -> None:
-    assert table.check(header) is None
+    assert table.check(header, NOT_REQUIRED) is None
     table.update(header)
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.core.partition.batches import batch, marker
 
-from ottla.core.partition.producers import Duplicate, ProducerStateTable
+from ottla.core.partition.producers import NOT_REQUIRED, Duplicate, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
 
@@ -127,7 +127,7 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
         expected = self.oracle.expected(header)
         answer: Duplicate | ErrorCode | None
         try:
-            answer = self.table.check(header)
+            answer = self.table.check(header, NOT_REQUIRED)
         except KafkaError as error:
             answer = error.code
         assert answer == expected

@@ -1,0 +1,86 @@
+"""Asks the transaction coordinator whether partitions are in a producer's ongoing transaction, or has it add them.
+
+KIP-890: records outside of what the coordinator knows would never be ended, and nobody could read beyond them.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ottla.broker.pending import Pending
+from ottla.core.partition.producers import EPOCH_PER_TRANSACTION
+from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+class Entry(IntEnum):
+    """How a partition comes into a transaction, by the version of the request that brings records for it."""
+
+    VERIFIED = 0  # the client has added it before
+    VERIFIED_OR_ABORTABLE = 1  # the same, and the client knows TRANSACTION_ABORTABLE
+    ADDED = 2  # with its first records
+
+    @property
+    def epoch_per_transaction(self) -> bool:
+        return self is Entry.ADDED
+
+
+def verification_is_on(broker: "Broker", entry: Entry) -> bool:
+    return entry is Entry.ADDED or broker.config.get_bool("transaction.partition.verification.enable")
+
+
+def ask_coordinator(
+    broker: "Broker",
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Sequence[TopicPartition],
+    entry: Entry,
+) -> Pending[Mapping[TopicPartition, KafkaError]]:
+    """The refusals; nothing for partitions that are in the transaction now."""
+    if entry is Entry.ADDED:
+        command = AddPartitions(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=tuple(partitions),
+            transaction_version=EPOCH_PER_TRANSACTION,
+        )
+        added = broker.transactions.submit(transactional_id, command)
+        return added.then(
+            lambda error: {} if error is None else {each: _told(error, entry) for each in partitions}
+        )
+
+    def refusals(
+        verified: tuple[PartitionVerified, ...] | KafkaError,
+    ) -> Mapping[TopicPartition, KafkaError]:
+        if isinstance(verified, KafkaError):
+            return {each: _told(verified, entry) for each in partitions}
+        return {
+            partition: _told(KafkaError(code, f"{partition} is not in the transaction"), entry)
+            for partition, code in verified
+            if code is not ErrorCode.none
+        }
+
+    return broker.transactions.submit(
+        transactional_id,
+        VerifyPartitions(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=tuple(partitions),
+        ),
+    ).then(refusals)
+
+
+def _told(error: KafkaError, entry: Entry) -> KafkaError:
+    if error.code is ErrorCode.producer_fenced:
+        # What producers expect where they send records (KIP-588).
+        return KafkaError(ErrorCode.invalid_producer_epoch, error.message)
+    if error.code is ErrorCode.transaction_abortable and entry is Entry.VERIFIED:
+        return KafkaError(ErrorCode.invalid_txn_state, error.message)
+    return error

@@ -1,0 +1,61 @@
+"""AddOffsetsToTxn, versions 0 to 4: the partition of a group's offsets comes into a transaction.
+
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE (KIP-890). Clients of transactions version 2 do not
+send it.
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+
+from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending
+from ottla.broker.transaction_requests import told_by_version
+from ottla.core.transactions.commands import AddPartitions
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+FIRST_WITH_FENCED = 2
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: AddOffsetsToTxnRequest
+) -> Pending[AddOffsetsToTxnResponse]:
+    pending: Pending[AddOffsetsToTxnResponse] = Pending()
+
+    def answer(error: KafkaError | None) -> None:
+        code = ErrorCode.none
+        if error is not None:
+            code = told_by_version(error, context.version, FIRST_WITH_FENCED)
+        pending.complete(AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code))
+
+    def add(index: int) -> None:
+        command = AddPartitions(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=(TopicPartition(CONSUMER_OFFSETS, index),),
+        )
+        broker.transactions.submit(request.transactional_id, command).subscribe(answer)
+
+    async def make_topic_and_add() -> None:
+        # The producer asks for the coordinator of the group only after this.
+        found = await broker.groups.find(request.group_id)
+        index = broker.groups.shards.index_of(request.group_id)
+        if isinstance(found, KafkaError) or index is None:
+            answer(KafkaError(ErrorCode.coordinator_not_available, f"there is no {CONSUMER_OFFSETS}"))
+        else:
+            add(index)
+
+    index = broker.groups.shards.index_of(request.group_id)
+    if index is None:
+        broker.spawn(make_topic_and_add())
+    else:
+        add(index)
+    return pending

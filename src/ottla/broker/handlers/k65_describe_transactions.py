@@ -1,0 +1,63 @@
+"""DescribeTransactions, version 0 (KIP-664)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending, gather
+from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
+) -> Pending[DescribeTransactionsResponse]:
+    described = [
+        broker.transactions.submit(each, DescribeTransaction(transactional_id=each))
+        for each in request.transactional_ids
+    ]
+
+    def answer(results: list[DescribedTransaction | KafkaError]) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            throttle_time=NO_THROTTLE,
+            transaction_states=tuple(
+                _state(transactional_id, result)
+                for transactional_id, result in zip(request.transactional_ids, results, strict=True)
+            ),
+        )
+
+    return gather(described).then(answer)
+
+
+def _state(transactional_id: str, described: DescribedTransaction | KafkaError) -> TransactionState:
+    code = ErrorCode.none
+    if isinstance(described, KafkaError):
+        code, described = described.code, DescribedTransaction(transactional_id, "", 0, 0, 0, 0, ())
+    topics: dict[str, list[int]] = {}
+    for topic, partition in described.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return TransactionState(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state=described.state,
+        transaction_timeout=timedelta(milliseconds=described.timeout_ms),
+        transaction_start_time=_EPOCH + timedelta(milliseconds=described.start_ms),
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        topics=tuple(
+            TopicData(topic=topic, partitions=tuple(partitions)) for topic, partitions in topics.items()
+        ),
+    )

@@ -1,0 +1,50 @@
+"""ListTransactions, versions 0 to 2 (KIP-664). v1 by how long they are open (KIP-994); v2 by a pattern (KIP-1152)."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending
+from ottla.core.transactions import commands
+from ottla.core.transactions.states import STATE_NAMES
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: ListTransactionsRequest
+) -> Pending[ListTransactionsResponse]:
+    command = commands.ListTransactions(
+        producer_ids=frozenset(request.producer_id_filters),
+        states=frozenset(request.state_filters),
+        duration_ms=request.duration_filter,
+        transactional_id_pattern=request.transactional_id_pattern,
+    )
+    known = set(STATE_NAMES.values())
+    unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in known)
+
+    def answer(listed: tuple[commands.ListedTransaction, ...] | KafkaError) -> ListTransactionsResponse:
+        if isinstance(listed, KafkaError):
+            return ListTransactionsResponse(
+                throttle_time=NO_THROTTLE, error_code=listed.code, transaction_states=()
+            )
+        return ListTransactionsResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=ErrorCode.none,
+            unknown_state_filters=unknown,
+            transaction_states=tuple(
+                TransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state,
+                )
+                for each in listed
+            ),
+        )
+
+    return broker.transactions.list_transactions(command).then(answer)
