@@ -233,9 +233,14 @@ class Members:
 
 
 def wait_for_owners(
-    members: Iterable[AnyMember], wanted: Owned, each: int | None = None, timeout_s: float = TIMEOUT_S
+    members: Iterable[AnyMember],
+    wanted: Owned,
+    each: int | None = None,
+    *,
+    at_least: int = 0,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Waits until the members own `wanted` together, nobody owns what another does, and each has `each` of them."""
+    """Waits until the members own `wanted` together and nobody owns what another does, each with its share."""
     members = list(members)
 
     def is_divided() -> bool:
@@ -243,7 +248,7 @@ def wait_for_owners(
         return (
             sum(map(len, owned)) == len(wanted)
             and set().union(*owned) == wanted
-            and (each is None or all(len(part) == each for part in owned))
+            and all(len(part) >= at_least if each is None else len(part) == each for part in owned)
         )
 
     try:

@@ -120,8 +120,7 @@ def test_the_coordinator_assigns_as_the_member_asks(
         for _ in range(2)
     ]
     wanted = partitions_of(topic_name, 3) | partitions_of(other, 3)
-    wait_until(lambda: all(member.owned for member in both), "both have partitions")
-    wait_for_owners(both, wanted, each=3 if shares is None else None)
+    wait_for_owners(both, wanted, each=3 if shares is None else None, at_least=1)
     if shares is not None:
         owned = [
             sorted(sorted(p for t, p in m.owned if t == name) for m in both) for name in (topic_name, other)
@@ -193,6 +192,10 @@ def test_a_second_member_with_the_same_instance_id_is_refused_while_the_first_li
 def test_a_group_moves_member_by_member_to_the_consumer_protocol_and_back_and_loses_no_record(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, classic: str
 ) -> None:
+    if (group_broker.name, classic) == ("kafka", "cooperative"):
+        pytest.skip(
+            "Kafka refuses where librdkafka's sticky assignor has left data of its own in the assignment"
+        )
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, PARTITIONS)
     create_topic(bootstrap, topic_name, partitions=PARTITIONS)
     everybody: list[MemberProcess] = []
@@ -214,8 +217,7 @@ def test_a_group_moves_member_by_member_to_the_consumer_protocol_and_back_and_lo
         ):
             for _ in range(2):
                 now.append(start(protocol))
-                wait_until(lambda: bool(now[-1].owned), "the new member has partitions")
-                wait_for_owners(now, wanted)
+                wait_for_owners(now, wanted, at_least=1)
                 assert group_type() == while_mixed
                 now.pop(0).close()
                 wait_for_owners(now, wanted)

@@ -144,6 +144,40 @@ def test_java_and_librdkafka_live_in_one_group(
     assert all_records([java, other]) == [(topic_name, p, n) for p in range(4) for n in range(75)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("classic", ["eager", "cooperative"])
+def test_a_group_of_java_members_moves_to_the_consumer_protocol_and_back_and_loses_no_record(
+    kafka_libs: Path,
+    group_broker: RunningBroker,
+    members: Members,
+    topic_name: str,
+    group_id: str,
+    classic: str,
+) -> None:
+    bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
+    create_topic(bootstrap, topic_name, partitions=4)
+
+    def start(protocol: str) -> JavaMember:
+        arguments = (*JAVA_PROTOCOLS[protocol], *SESSION[protocol])
+        return members.start_java(kafka_libs, bootstrap, group_id, topic_name, *arguments)
+
+    everybody = [start(classic)]
+    wait_for_owners(everybody, wanted)
+    for protocol, kind in (("consumer", "CONSUMER"), (classic, "CLASSIC")):
+        old, new = everybody[-1], start(protocol)
+        everybody.append(new)
+        wait_for_owners([old, new], wanted, each=2)
+        assert wait_for_state(bootstrap, group_id, "STABLE").type.name == "CONSUMER"
+        produce_to_each(bootstrap, topic_name, 4, 10)
+        wait_for_records(everybody, 40 * (len(everybody) - 1))
+        old.close()
+        wait_for_owners([new], wanted)
+        assert wait_for_state(bootstrap, group_id, "STABLE").type.name == kind
+    produce_to_each(bootstrap, topic_name, 4, 10)
+    wait_for_records(everybody, 120)
+    assert all_records(everybody) == [(topic_name, p, n) for p in range(4) for n in range(30)]
+
+
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
 def test_a_static_java_member_that_comes_back_gets_its_partitions_without_a_rebalance(
     kafka_libs: Path,
