@@ -14,6 +14,7 @@ from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
 from tests.interop.foreign_members import ForeignMembers
 from tests.interop.group_clients import GROUP_BROKER, Members
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
+from tests.interop.transaction_clients import TRANSACTION_BROKER
 
 BrokerStarter = Callable[..., contextlib.AbstractContextManager[RunningBroker]]
 
@@ -77,6 +78,17 @@ def broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> Ru
 def group_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
     """The shared broker for groups: it waits for nobody and has short sessions. A test makes a group of its own."""
     return shared_brokers(broker_kind, "groups", set=GROUP_BROKER)
+
+
+@pytest.fixture
+def transaction_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
+    """The shared broker for transactions. A test makes transactional ids of its own."""
+    return shared_brokers(broker_kind, "transactions", set=TRANSACTION_BROKER)
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    return f"txn-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from tests.interop.wire import WireClient, request
+
+from ottla.protocol.decoder import entity_reader
 
 
 class KioClient:
@@ -21,10 +23,17 @@ class KioClient:
         self._wire = WireClient(bootstrap)
 
     def ask(self, api_key: int, version: int, **values: Any) -> Any:
+        self.send(api_key, version, **values)
+        return self.receive(api_key, version)
+
+    def send(self, api_key: int, version: int, **values: Any) -> None:
         schema: Any = load_request_schema(api_key, version)
         body = BytesIO()
         entity_writer(schema)(body, build(schema, values))
-        answer = self._wire.ask(request(api_key, version, body.getvalue(), flexible=schema.__flexible__))
+        self._wire.send(request(api_key, version, body.getvalue(), flexible=schema.__flexible__))
+
+    def receive(self, api_key: int, version: int) -> Any:
+        answer = self._wire.receive()
         response: Any = load_response_schema(api_key, version)
         header = 5 if response.__header_schema__.__flexible__ else 4
         return read(response, answer[header:])
@@ -48,7 +57,8 @@ def build(schema: Any, values: dict[str, Any]) -> Any:
 
 
 def read(schema: Any, data: bytes) -> Any:
-    value, _ = entity_reader(schema)(data, 0)
+    """With Ottla's reader: kio's refuses the time -1, which stands for none."""
+    value, _ = entity_reader(schema)(memoryview(data), 0)
     return value
 
 

@@ -141,7 +141,7 @@ def _find_coordinator(cluster: Cluster, transactional_id: str) -> tuple[Node | N
 
 
 def _description(found: Any, coordinator: Node) -> TransactionDescription:
-    start_ms = round(found.transaction_start_time.timestamp() * 1000)
+    began = found.transaction_start_time
     return TransactionDescription(
         found.transactional_id,
         found.transaction_state,
@@ -149,7 +149,7 @@ def _description(found: Any, coordinator: Node) -> TransactionDescription:
         found.producer_id,
         found.producer_epoch,
         round(found.transaction_timeout.total_seconds() * 1000),
-        start_ms if start_ms >= 0 else None,
+        None if began is None else round(began.timestamp() * 1000),
         sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
     )
 

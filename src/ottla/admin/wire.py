@@ -5,9 +5,11 @@ import struct
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 
-from ottla.admin.cluster import REQUEST_TIMEOUT_S, UnreachableError
+from ottla.admin.cluster import REQUEST_TIMEOUT_S, ClusterError, UnreachableError
+from ottla.protocol.decoder import entity_reader
+from ottla.protocol.errors import MalformedRequest
 
 ResponseT = TypeVar("ResponseT")
 _CLIENT_ID = b"ottla"
@@ -38,7 +40,10 @@ def ask(node: Node, request: Any, response_type: type[ResponseT], what: str) -> 
         raise UnreachableError(f"{what}: broker {node} does not answer ({error})") from None
     schema: Any = response_type
     begin = 4 + (len(_NO_TAGS) if schema.__header_schema__.__flexible__ else 0)
-    response: ResponseT = entity_reader(schema)(memoryview(answer), begin)[0]
+    try:
+        response: ResponseT = entity_reader(schema)(memoryview(answer), begin)[0]
+    except MalformedRequest as error:
+        raise ClusterError(f"{what}: the answer of broker {node} cannot be read ({error})") from None
     return response
 
 
