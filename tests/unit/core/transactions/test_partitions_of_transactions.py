@@ -1,5 +1,8 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, and a leader that asks whether a batch is in a transaction (KIP-890)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
     CLICKS,
@@ -14,6 +17,7 @@ from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
+MakeCommand = Callable[..., Command[Any]]
 QUESTIONS = pytest.mark.parametrize("command", [add_command, verify_command])
 
 
@@ -63,7 +67,7 @@ def test_a_transaction_follows_a_complete_one(commit: bool, version: int) -> Non
 
 
 @QUESTIONS
-def test_the_wrong_producer_is_refused_its_partitions(command: type[Command[None]]) -> None:
+def test_the_wrong_producer_is_refused_its_partitions(command: MakeCommand) -> None:
     shell = TransactionShell()
     producer_id, epoch = shell.init()
     shell.refused(command((producer_id, epoch), ORDERS, transactional_id=""), ErrorCode.invalid_request)
@@ -80,7 +84,7 @@ def test_the_wrong_producer_is_refused_its_partitions(command: type[Command[None
 @QUESTIONS
 @pytest.mark.parametrize("commit", [True, False])
 def test_while_the_last_transaction_is_being_ended_partitions_are_to_wait(
-    command: type[Command[None]], commit: bool
+    command: MakeCommand, commit: bool
 ) -> None:
     shell = TransactionShell()
     producer = shell.init()

@@ -1,0 +1,308 @@
+"""One shard under everything at once: producers of both protocols with the same ids and others, requests that are lost,
+repeated and late, fencing, timeouts, expiry, exhausted epochs, markers acknowledged in any order, and restarts.
+
+After every step the shard equals the one that its log gives, read as bytes.
+"""
+
+from dataclasses import dataclass, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.core.transactions.transaction_shell import (
+    CLICKS,
+    LAST_USABLE_EPOCH,
+    ORDERS,
+    ORDERS_1,
+    TransactionShell,
+    add_command,
+    replay_as_bytes,
+    verify_command,
+)
+
+from ottla.core.transactions.commands import (
+    AddPartitions,
+    EndTransaction,
+    InitProducerId,
+    MarkersWritten,
+    ProducerIdAndEpoch,
+    VerifyPartitions,
+    WriteMarkers,
+)
+from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.states import ENDED, IDLE, PREPARED, TransactionState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.transaction_records.records import TransactionLogValue
+
+IDS = ("a", "b")
+TIMEOUT_MS = 10_000
+EXPIRATION_MS = 120_000
+REFUSALS = {
+    ErrorCode.concurrent_transactions,
+    ErrorCode.invalid_producer_id_mapping,
+    ErrorCode.producer_fenced,
+    ErrorCode.invalid_txn_state,
+}
+COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
+
+Request = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction
+
+picks = st.integers(0, 1000)
+some_partitions = st.sets(st.sampled_from([ORDERS, ORDERS_1, CLICKS]), min_size=1).map(sorted)
+
+
+@dataclass
+class ProducerClient:
+    """What one producer believes of itself."""
+
+    transactional_id: str
+    version: int
+    me: ProducerIdAndEpoch | None = None
+
+
+class Ledger:
+    """What was promised to producers of one transactional id, to be held against what follows."""
+
+    def __init__(self) -> None:
+        self.given: set[ProducerIdAndEpoch] = set()  # to the producer that has the id now
+        self.fenced: set[ProducerIdAndEpoch] = set()  # to those before it
+        self.told: dict[ProducerIdAndEpoch, bool] = {}  # outcomes of transactions of version 2
+        self.outcome: bool | None = None  # of the transaction that is being ended
+
+    def give(self, producer: ProducerIdAndEpoch, starts: bool) -> None:
+        if starts:
+            self.fenced |= self.given
+            self.given = set()
+        assert producer not in self.fenced, "a fenced producer is back"
+        assert producer.producer_epoch <= LAST_USABLE_EPOCH
+        self.given.add(producer)
+
+    def tell(self, producer: ProducerIdAndEpoch, committed: bool) -> None:
+        assert self.told.setdefault(producer, committed) is committed, "two outcomes for one transaction"
+
+
+class TransactionModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: list[ProducerClient] = []
+        self.sent: list[Request] = []
+        self.asked: list[WriteMarkers] = []  # also before restarts
+        self.acknowledged: dict[int, set[TopicPartition]] = {}
+        self.epochs: dict[int, tuple[str, int]] = {}
+        self.num_checked = 0
+
+    @initialize(
+        server_version=st.sampled_from([2, 2, 0]),
+        epochs=st.dictionaries(st.sampled_from(IDS), st.integers(LAST_USABLE_EPOCH - 3, LAST_USABLE_EPOCH)),
+        kinds=st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from([0, 2])), min_size=1, max_size=3),
+    )
+    def begin(self, server_version: int, epochs: dict[str, int], kinds: list[tuple[str, int]]) -> None:
+        """Some ids have used up nearly all of their epochs."""
+        self.shell = TransactionShell(
+            transaction_version=server_version,
+            transactional_id_expiration_ms=EXPIRATION_MS,
+            remove_expired_interval_ms=30_000,
+        )
+        for transactional_id, epoch in sorted(epochs.items()):
+            producer_id = self.shell.new_producer_id()
+            self.shell.given(
+                transactional_id,
+                producer_id=producer_id,
+                previous_producer_id=producer_id,
+                producer_epoch=epoch,
+                transaction_status=TransactionState.COMPLETE_COMMIT,
+            )
+        self.ledgers = {transactional_id: Ledger() for transactional_id in IDS}
+        self.rebuilt = TransactionShard(self.shell.machine.settings)
+        for transactional_id, version in kinds:
+            self.start(transactional_id, version)
+
+    # -- producers
+
+    @precondition(lambda self: len(self.clients) < 5)
+    @rule(transactional_id=st.sampled_from(IDS), version=st.sampled_from([0, 2]))
+    def start(self, transactional_id: str, version: int) -> None:
+        client = ProducerClient(transactional_id, version)
+        self.clients.append(client)
+        client.me = self.send(self.shell.init_command(transactional_id, timeout_ms=TIMEOUT_MS))
+
+    @rule(pick=picks, lost=st.booleans(), starts_over=st.booleans())
+    def init(self, pick: int, lost: bool, starts_over: bool) -> None:
+        client = self.client(pick)
+        expected = client.me if starts_over else None
+        self.learn(
+            client, self.send(self.shell.init_command(client.transactional_id, expected, TIMEOUT_MS)), lost
+        )
+
+    @rule(pick=picks, partitions=some_partitions)
+    def add(self, pick: int, partitions: list[TopicPartition]) -> None:
+        client = self.client(pick)
+        if client.me is not None:
+            self.send(
+                add_command(
+                    client.me,
+                    *partitions,
+                    transactional_id=client.transactional_id,
+                    version=client.version,
+                )
+            )
+
+    @rule(pick=picks, partition=st.sampled_from([ORDERS, CLICKS]))
+    def verify(self, pick: int, partition: TopicPartition) -> None:
+        client = self.client(pick)
+        if client.me is not None:
+            self.send(verify_command(client.me, partition, transactional_id=client.transactional_id))
+
+    @rule(pick=picks, commit=st.booleans(), lost=st.booleans(), other_version=st.booleans())
+    def end(self, pick: int, commit: bool, lost: bool, other_version: bool) -> None:
+        client = self.client(pick)
+        if client.me is not None:
+            version = 2 - client.version if other_version and lost else client.version
+            command = self.shell.end_command(client.me, commit, client.transactional_id, version)
+            self.learn(client, self.send(command), lost)
+
+    @rule(pick=picks, partitions=some_partitions, commit=st.booleans(), acknowledges=st.booleans())
+    def whole_transaction(
+        self, pick: int, partitions: list[TopicPartition], commit: bool, acknowledges: bool
+    ) -> None:
+        self.add(pick, partitions)
+        self.end(pick, commit, False, False)
+        if acknowledges:
+            for markers in list(self.shell.effects):
+                self.acknowledge_one(markers, list(markers.partitions))
+
+    @precondition(lambda self: self.sent)
+    @rule(pick=picks)
+    def late_duplicate(self, pick: int) -> None:
+        """Any request of the past arrives once more; nobody hears the answer."""
+        command = self.sent[-1 - pick % len(self.sent)]
+        if isinstance(command, InitProducerId | EndTransaction):
+            command = replace(command, new_producer_id=self.shell.new_producer_id())
+        self.send(command)
+
+    def client(self, pick: int) -> ProducerClient:
+        return self.clients[pick % len(self.clients)]
+
+    def learn(self, client: ProducerClient, response: ProducerIdAndEpoch | None, lost: bool) -> None:
+        if response is not None and not lost:
+            client.me = response
+
+    # -- the coordinator's own
+
+    @precondition(lambda self: self.asked)
+    @rule(pick=picks, some=some_partitions)
+    def acknowledge(self, pick: int, some: list[TopicPartition]) -> None:
+        """Some of what was asked for, perhaps long ago, perhaps not of this transaction at all."""
+        self.acknowledge_one(self.asked[-1 - pick % len(self.asked)], some)
+
+    def acknowledge_one(self, markers: WriteMarkers, partitions: list[TopicPartition]) -> None:
+        self.acknowledged.setdefault(id(markers), set()).update(partitions)
+        self.shell.ask(MarkersWritten(markers=markers, partitions=tuple(partitions)))
+        self.after_event()
+        record = self.shell.machine.durable().get(markers.transactional_id)
+        if self.is_asked(markers) and set(markers.partitions) > self.acknowledged[id(markers)]:
+            assert record is not None
+            assert record.transaction_status in PREPARED, "complete, but some partition has no marker"
+
+    def is_asked(self, markers: WriteMarkers) -> bool:
+        """Whether it is the last one of its id."""
+        of_id = [each for each in self.shell.effects if each.transactional_id == markers.transactional_id]
+        return bool(of_id) and of_id[-1] is markers
+
+    @rule(ms=st.sampled_from([1, 4000, TIMEOUT_MS, EXPIRATION_MS + 30_000]))
+    def time_passes(self, ms: int) -> None:
+        self.shell.advance(ms)
+        self.after_event()
+
+    @rule()
+    def restart(self) -> None:
+        self.shell.restart()
+        self.after_event()
+
+    # -- what must hold
+
+    def send(self, command: Request) -> ProducerIdAndEpoch | None:
+        """Returns as whom the producer may go on, where the answer says that."""
+        self.sent.append(command)
+        ledger = self.ledgers[command.transactional_id]
+        fenced = claimed(command) in ledger.fenced
+        before, written = self.shell.machine.durable(), len(self.shell.records)
+        response = self.shell.replies[self.shell.decide(command)]
+        if isinstance(response, KafkaError):
+            assert response.code in REFUSALS
+            fences = isinstance(command, InitProducerId) and len(self.shell.records) > written
+            assert fences or self.shell.machine.durable() == before
+        assert not fenced or (isinstance(response, KafkaError) and len(self.shell.records) == written)
+        self.after_event()
+        if not isinstance(response, ProducerIdAndEpoch):
+            return None
+        ledger.give(response, starts=isinstance(command, InitProducerId) and command.expected is None)
+        if isinstance(command, EndTransaction):
+            state = self.shell.machine.durable()[command.transactional_id].transaction_status
+            assert state in ENDED
+            assert (state in COMMITTED) == command.commit
+            if command.transaction_version == 2:
+                ledger.tell(ProducerIdAndEpoch(command.producer_id, command.producer_epoch), command.commit)
+        return response
+
+    def after_event(self) -> None:
+        for key, value in self.shell.records[self.num_checked :]:
+            self.check_record(key.transactional_id, value)
+            replay_as_bytes(key, value, self.rebuilt)
+        self.num_checked = len(self.shell.records)
+        known = {id(markers) for markers in self.asked}
+        for markers in self.shell.effects:
+            if id(markers) not in known:
+                assert markers.commit is self.ledgers[markers.transactional_id].outcome
+                self.asked.append(markers)
+
+    def check_record(self, transactional_id: str, value: TransactionLogValue | None) -> None:
+        ledger = self.ledgers[transactional_id]
+        if value is None:
+            # Who it belonged to is forgotten, and any producer may say that it was that one.
+            assert ledger.outcome is None
+            self.ledgers[transactional_id] = Ledger()
+            return
+        owner, epoch = self.epochs.get(value.producer_id, (transactional_id, -1))
+        assert owner == transactional_id, "two transactional ids share a producer id"
+        assert value.producer_epoch >= epoch, "an epoch went back"
+        self.epochs[value.producer_id] = (transactional_id, value.producer_epoch)
+        committed = value.transaction_status in COMMITTED
+        if value.transaction_status in PREPARED:
+            assert ledger.outcome is None, "two outcomes for one transaction"
+            ledger.outcome = committed
+            if value.client_transaction_version == 2:
+                ended = ProducerIdAndEpoch(value.producer_id, value.producer_epoch - 1)
+                if ended in ledger.given:
+                    ledger.tell(ended, committed)
+        elif ledger.outcome is not None:
+            assert value.transaction_status in ENDED, "an outcome was given up"
+            assert ledger.outcome is committed, "complete with the other outcome"
+            ledger.outcome = None
+
+    @invariant()
+    def rebuilt_equals_live(self) -> None:
+        assert self.rebuilt.durable() == self.shell.machine.durable()
+
+    def teardown(self) -> None:
+        """Whatever happened, everything ends, and every id can be used again."""
+        if not hasattr(self, "shell"):
+            return
+        self.shell.advance(TIMEOUT_MS)
+        self.shell.acknowledge_all()
+        assert all(record.transaction_status in IDLE for record in self.shell.machine.durable().values())
+        for transactional_id in IDS:
+            producer = self.shell.init(transactional_id)
+            self.shell.add(producer, transactional_id=transactional_id)
+
+
+def claimed(command: Request) -> ProducerIdAndEpoch | None:
+    """As whom the request is sent."""
+    if isinstance(command, InitProducerId):
+        return command.expected
+    return ProducerIdAndEpoch(command.producer_id, command.producer_epoch)
+
+
+TestTransactionModel = TransactionModel.TestCase
+TestTransactionModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
