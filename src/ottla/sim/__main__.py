@@ -1,4 +1,4 @@
-"""`python -m ottla.sim --seed N`: runs one seed of the simulation, and on failure shows its last events."""
+"""`python -m ottla.sim --seed N --workload NAME`: runs one seed of a simulation; on failure, its last events."""
 
 import argparse
 import logging
@@ -6,8 +6,11 @@ import sys
 import traceback
 
 from ottla.sim.env import World, simulate
+from ottla.sim.group_workload import groups
 from ottla.sim.node import PROFILE
 from ottla.sim.single_broker import single_broker
+
+WORKLOADS = {"produce": single_broker, "groups": groups}
 
 
 class _ToTrace(logging.Handler):
@@ -21,7 +24,7 @@ class _ToTrace(logging.Handler):
         self._world.trace.remark(f"{record.levelname} {record.name}: {record.getMessage()}")
 
 
-def replay(seed: int, lines: int) -> int:
+def replay(workload: str, seed: int, lines: int) -> int:
     """The exit code: 0 where the run keeps every promise."""
     worlds: list[World] = []
 
@@ -31,7 +34,7 @@ def replay(seed: int, lines: int) -> int:
         logger.addHandler(_ToTrace(world))
         logger.setLevel(logging.INFO)
         logger.propagate = False
-        await single_broker(world)
+        await WORKLOADS[workload](world)
 
     try:
         simulate(main, seed, profile=PROFILE)
@@ -39,7 +42,7 @@ def replay(seed: int, lines: int) -> int:
         for line in worlds[0].trace.tail(lines):
             print(line)
         traceback.print_exc(file=sys.stdout)
-        print(f"seed {seed} failed: replay with `python -m ottla.sim --seed {seed}`")
+        print(f"seed {seed} failed: replay with `python -m ottla.sim --workload {workload} --seed {seed}`")
         return 1
     trace = worlds[0].trace
     print(f"seed {seed}: every promise kept, {trace.lines} events, trace {trace.digest()}")
@@ -50,10 +53,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m ottla.sim", description="Replay a simulation.")
     parser.add_argument("--seed", type=int, required=True, metavar="N", help="the seed to run")
     parser.add_argument(
+        "--workload", choices=WORKLOADS, default="produce", help="what runs (default: produce)"
+    )
+    parser.add_argument(
         "--lines", type=int, default=100, help="events to show of a run that fails (default: 100)"
     )
     options = parser.parse_args(arguments)
-    return replay(options.seed, options.lines)
+    return replay(options.workload, options.seed, options.lines)
 
 
 if __name__ == "__main__":

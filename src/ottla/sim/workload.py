@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
+from kio.schema.fetch.v17.response import PartitionData
+
 from ottla.model.errors import ErrorCode
 from ottla.records.header import HEADER_SIZE, read_header
 from ottla.records.records import Record, build_batch, read_batches
@@ -203,13 +205,18 @@ class Reader:
         self._history.see_high_watermark(answer.high_watermark)
         records = [
             (record.offset, Value.decode(record.key or b""))
-            for batch in read_batches(_whole_batches(answer.records or b""))
-            for record in batch.records
+            for record in records_of(answer)
             if record.offset >= offset
         ]
         for found, value in records:
             self._history.see(found, value)
         return records, records[-1][0] + 1 if records else offset, answer.high_watermark
+
+
+def records_of(answer: PartitionData) -> list[Record]:
+    return [
+        record for batch in read_batches(_whole_batches(answer.records or b"")) for record in batch.records
+    ]
 
 
 def _whole_batches(data: bytes) -> bytes:

@@ -1,0 +1,219 @@
+"""What members of groups say to their coordinator: kio's messages over a `SimClient`.
+
+An answer that does not come counts as REQUEST_TIMED_OUT: whether the coordinator did it, nobody knows.
+"""
+
+from datetime import timedelta
+from io import BytesIO
+from struct import Struct
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+from kio.schema.consumer_protocol_assignment.v3.data import ConsumerProtocolAssignment
+from kio.schema.consumer_protocol_assignment.v3.data import TopicPartition as AssignedPartitions
+from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSubscription
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponse
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.offset_commit.v9.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_fetch.v9.request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.serial import entity_reader, entity_writer
+
+from ottla.model.errors import ErrorCode
+from ottla.sim.client import SimClient
+
+PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
+_INT16 = Struct(">h")
+_VERSION = 3
+
+
+class Topic(NamedTuple):
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+class Timeouts(NamedTuple):
+    """In seconds. With a rebalance timeout below the session's a member could lose what it still believes in."""
+
+    session: float
+    rebalance: float
+    heartbeat: float
+
+
+class Identity(NamedTuple):
+    """Who commits: the generation of a classic member, the epoch of the others."""
+
+    member_id: str = ""
+    generation: int = -1
+
+
+class Committed(NamedTuple):
+    partition: int
+    offset: int
+    metadata: str
+    error_code: ErrorCode
+
+
+class GroupClient:
+    def __init__(self, client: SimClient, group_id: str, topic: Topic) -> None:
+        self._client = client
+        self.group_id = group_id
+        self._topic = topic
+
+    async def find_coordinator(self) -> ErrorCode:
+        """Makes the topic of the coordinator where it is not there; there is but one broker."""
+        response = await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group_id,)))
+        return _code_of(response.coordinators[0] if response is not None else None)
+
+    # -- the classic protocol
+
+    async def join(self, member_id: str, timeouts: Timeouts) -> tuple[ErrorCode, JoinGroupResponse | None]:
+        subscription = ConsumerProtocolSubscription(topics=(self._topic.name,), owned_partitions=())
+        request = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout=timedelta(seconds=timeouts.session),
+            rebalance_timeout=timedelta(seconds=timeouts.rebalance),
+            member_id=member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=_embed(subscription)),),
+        )
+        response = await self._ask(request, timeouts.rebalance + 5)
+        return _code_of(response), response
+
+    async def sync(
+        self, who: Identity, assignments: dict[str, list[int]]
+    ) -> tuple[ErrorCode, tuple[int, ...]]:
+        """Returns the partitions that the leader has assigned."""
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=who.generation,
+            member_id=who.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
+            assignments=tuple(
+                SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))
+                for member_id, partitions in assignments.items()
+            ),
+        )
+        response = await self._ask(request)
+        if response is None or response.error_code != ErrorCode.none or not response.assignment:
+            return _code_of(response), ()
+        assignment = entity_reader(ConsumerProtocolAssignment)(response.assignment, _INT16.size)[0]
+        return ErrorCode.none, tuple(
+            index for topic in assignment.assigned_partitions for index in topic.partitions
+        )
+
+    async def heartbeat(self, who: Identity) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=self.group_id, generation_id=who.generation, member_id=who.member_id
+        )
+        return _code_of(await self._ask(request))
+
+    async def leave(self, member_id: str) -> None:
+        await self._ask(
+            LeaveGroupRequest(group_id=self.group_id, members=(MemberIdentity(member_id=member_id),))
+        )
+
+    def _assignment(self, partitions: list[int]) -> bytes:
+        assigned = AssignedPartitions(topic=self._topic.name, partitions=tuple(partitions))
+        return _embed(ConsumerProtocolAssignment(assigned_partitions=(assigned,) if partitions else ()))
+
+    # -- the consumer protocol
+
+    async def consumer_heartbeat(
+        self, who: Identity, timeouts: Timeouts | None, owned: list[int] | None
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """None without an answer. With `timeouts` it tells everything, as the first one does and one after an error."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=who.member_id,
+            member_epoch=who.generation,
+            rebalance_timeout=timedelta(milliseconds=-1 if timeouts is None else timeouts.rebalance * 1000),
+            subscribed_topic_names=None if timeouts is None else (self._topic.name,),
+            topic_partitions=None
+            if owned is None
+            else (TopicPartitions(topic_id=self._topic.topic_id, partitions=tuple(owned)),)
+            if owned
+            else (),
+        )
+        response: ConsumerGroupHeartbeatResponse | None = await self._ask(request)
+        return response
+
+    # -- offsets
+
+    async def commit(self, who: Identity, partition: int, offset: int, metadata: str) -> ErrorCode:
+        committed = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+        )
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=who.generation,
+            member_id=who.member_id,
+            topics=(OffsetCommitRequestTopic(name=self._topic.name, partitions=(committed,)),),
+        )
+        response = await self._ask(request)
+        return _code_of(response.topics[0].partitions[0] if response is not None else None)
+
+    async def committed(
+        self, partitions: list[int], who: Identity | None = None
+    ) -> tuple[ErrorCode, list[Committed]]:
+        group = OffsetFetchRequestGroup(
+            group_id=self.group_id,
+            member_id=None if who is None else who.member_id,
+            member_epoch=-1 if who is None else who.generation,
+            topics=(OffsetFetchRequestTopics(name=self._topic.name, partition_indexes=tuple(partitions)),),
+        )
+        response = await self._ask(OffsetFetchRequest(groups=(group,), require_stable=True))
+        if response is None or response.groups[0].error_code != ErrorCode.none:
+            return _code_of(response.groups[0] if response is not None else None), []
+        return ErrorCode.none, [
+            Committed(found.partition_index, found.committed_offset, found.metadata or "", found.error_code)
+            for found in response.groups[0].topics[0].partitions
+        ]
+
+    # -- what is told of groups
+
+    async def describe(self) -> tuple[str, int]:
+        """The state and the number of members, whichever protocol the group is of; "" where it is not there."""
+        for request in (
+            ConsumerGroupDescribeRequest(group_ids=(self.group_id,), include_authorized_operations=False),
+            DescribeGroupsRequest(groups=(self.group_id,), include_authorized_operations=False),
+        ):
+            response = await self._ask(request)
+            if response is not None and response.groups[0].error_code == ErrorCode.none:
+                return response.groups[0].group_state, len(response.groups[0].members)
+        return "", 0
+
+    async def _ask(self, request: Any, timeout_s: float | None = None) -> Any:
+        try:
+            return await self._client.request(request, timeout_s)
+        except OSError:
+            return None
+
+
+def _code_of(answer: Any) -> ErrorCode:
+    code: ErrorCode = ErrorCode.request_timed_out if answer is None else answer.error_code
+    return code
+
+
+def _embed(message: Any) -> bytes:
+    buffer = BytesIO(_INT16.pack(_VERSION))
+    buffer.seek(0, 2)
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()

@@ -1,0 +1,338 @@
+"""Members of groups that read, commit and rebalance as Kafka's consumers do, in either protocol.
+
+They keep their lease: a member that has not been answered for its session timeout gives up what it owns by itself, as
+the coordinator may do the same from then on. What it believes and does goes into a `GroupHistory`.
+"""
+
+import asyncio
+from random import Random
+from uuid import UUID
+
+from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+
+from ottla.model.errors import ErrorCode
+from ottla.sim.client import SimClient
+from ottla.sim.env import World
+from ottla.sim.group_client import Committed, GroupClient, Identity, Timeouts, Topic
+from ottla.sim.group_history import GroupHistory, Lease, Tenure
+from ottla.sim.history import Violation
+from ottla.sim.node import HOST, PORT
+from ottla.sim.workload import RETRIABLE, RETRY_PAUSE_S, records_of
+
+TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
+# Time runs in whole milliseconds for the broker: a lease ends a little earlier than its session.
+LEASE_S = TIMEOUTS.session - 0.01
+CLIENT_TIMEOUT_S = 5.0
+COMMIT_PROBABILITY = 0.5
+POLL_MS = 200
+IDLE_S = 0.1
+
+AGAIN = RETRIABLE | {ErrorCode.not_coordinator}
+REFUSED_COMMITS = frozenset(
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.stale_member_epoch,
+    }
+)
+
+
+class GroupMember:
+    """What members of both protocols have in common: they fetch, process and commit what they own."""
+
+    def __init__(
+        self, world: World, history: GroupHistory, topic: Topic, host: str, *, fences_generations: bool
+    ) -> None:
+        """`fences_generations`: all members are of the classic protocol, where an old generation cannot commit."""
+        self.host = host
+        door = world.network.host(host)
+        self._fetcher = SimClient(door, (HOST, PORT), f"{host}-fetcher", CLIENT_TIMEOUT_S)
+        self._connection = SimClient(door, (HOST, PORT), host, CLIENT_TIMEOUT_S)
+        self.client = GroupClient(self._connection, history.group_id, topic)
+        self._fences_generations = fences_generations
+        self._history = history
+        self._topic = topic
+        self._note = world.trace.note
+        self.random: Random = world.derive()
+        self._now_s = asyncio.get_running_loop().time
+        self.who = Identity()
+        self.lease = Lease()
+        self.tenures: dict[int, Tenure] = {}
+        self._positions: dict[int, int] = {}
+        self._committed: dict[int, int] = {}  # as acknowledged to this member
+        self._leaving = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is cancelled, or has left the group."""
+        async with asyncio.TaskGroup() as tasks:
+            working = [tasks.create_task(self._coordinate()), tasks.create_task(self._poll())]
+            await self._leaving.wait()
+            for task in working:
+                task.cancel()
+        await self._revoke(list(self.tenures))
+        await self._leave()
+        self.close()
+
+    def leave(self) -> None:
+        self._leaving.set()
+
+    def die(self) -> None:
+        """Nothing more is said or done; the coordinator is not told."""
+        self.abandon()
+        self.close()
+
+    def close(self) -> None:
+        self._fetcher.close()
+        self._connection.close()
+
+    async def _coordinate(self) -> None:
+        raise NotImplementedError
+
+    async def _leave(self) -> None:
+        raise NotImplementedError
+
+    # -- what it owns
+
+    @property
+    def has_lease(self) -> bool:
+        return self._now_s() < self.lease.until_s
+
+    def _extend_lease(self, sent_s: float) -> bool:
+        """The coordinator has answered what was sent at `sent_s`. False where that is too long ago to count."""
+        self.lease.until_s = max(self.lease.until_s, sent_s + LEASE_S)
+        return self.has_lease
+
+    def _assign(self, partitions: list[int]) -> None:
+        owner = self.who.member_id
+        if self._fences_generations:
+            owner += f" of generation {self.who.generation}"
+        for partition in partitions:
+            self._note(
+                f"member {self.host} of {self.client.group_id} takes {partition} as {self.who.generation}"
+            )
+            self.tenures[partition] = self._history[partition].assign(owner, self.lease, self._now_s())
+
+    async def _revoke(self, partitions: list[int]) -> None:
+        """Gives partitions up, with a last commit."""
+        revoked = {index: (self.tenures.pop(index), self._positions.pop(index, None)) for index in partitions}
+        for index, (tenure, position) in revoked.items():
+            if position is not None and not tenure.is_over(self._now_s()):
+                await self._commit(index, tenure, position)
+            tenure.has_ended = True
+            self._note(f"member {self.host} of {self.client.group_id} gives up {index}")
+
+    def abandon(self) -> None:
+        """It is out of the group, or has to assume so."""
+        for tenure in self.tenures.values():
+            tenure.has_ended = True
+        self.tenures.clear()
+        self._positions.clear()
+        self.lease = Lease()
+
+    def _owns(self, partition: int, tenure: Tenure) -> bool:
+        return self.tenures.get(partition) is tenure and self.has_lease
+
+    # -- what it does with it
+
+    async def _poll(self) -> None:
+        while True:
+            for partition, tenure in list(self.tenures.items()):
+                if self._owns(partition, tenure):
+                    await self._poll_partition(partition, tenure)
+            await asyncio.sleep(IDLE_S)
+
+    async def _poll_partition(self, partition: int, tenure: Tenure) -> None:
+        if partition not in self._positions:
+            committed = await self._fetch_committed(partition)
+            if committed is not None and self._owns(partition, tenure):
+                self._positions[partition] = self._committed[partition] = max(committed.offset, 0)
+            return
+        position = self._positions[partition]
+        try:
+            answer = await self._fetcher.fetch(self._topic.topic_id, partition, position, POLL_MS)
+        except OSError:
+            return
+        if answer.error_code not in AGAIN and answer.error_code != ErrorCode.none:
+            raise Violation(f"a fetch from offset {position} was answered with {answer.error_code.name}")
+        if not self._owns(partition, tenure):
+            return
+        records = [record for record in records_of(answer) if record.offset >= position]
+        for record in records:
+            self._history[partition].process(tenure, record.offset)
+            self._positions[partition] = position = record.offset + 1
+        if self._committed.get(partition) != position and (
+            not records or self.random.random() < COMMIT_PROBABILITY
+        ):
+            await self._commit(partition, tenure, position)
+
+    async def _fetch_committed(self, partition: int) -> Committed | None:
+        start_s = self._now_s()
+        error, found = await self.client.committed([partition], self._as_reader())
+        if error in AGAIN or error in REFUSED_COMMITS:
+            return None
+        if error != ErrorCode.none:
+            raise Violation(f"{self.who} was told {error.name} when it asked for its offsets")
+        self._history[partition].read(found[0].offset, found[0].metadata, start_s, self._now_s())
+        return found[0]
+
+    def _as_reader(self) -> Identity | None:
+        return None
+
+    async def _commit(self, partition: int, tenure: Tenure, offset: int) -> None:
+        history = self._history[partition]
+        commit = history.commit(tenure, offset, self._now_s())
+        error = await self.client.commit(self.who, partition, offset, commit.name)
+        if error == ErrorCode.none:
+            history.acknowledge(commit, self._now_s())
+            self._committed[partition] = offset
+        elif error in REFUSED_COMMITS:
+            history.refuse(commit)
+        elif error not in AGAIN:
+            raise Violation(f"{self.who} was told {error.name} for its commit of {offset}")
+
+    async def _find_coordinator(self) -> None:
+        while (error := await self.client.find_coordinator()) != ErrorCode.none:
+            if error not in AGAIN:
+                raise Violation(f"FindCoordinator was answered with {error.name}")
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+
+class ClassicMember(GroupMember):
+    """Eager: it gives up everything before it joins again."""
+
+    async def _coordinate(self) -> None:
+        await self._find_coordinator()
+        while True:
+            if await self._join():
+                await self._beat()
+            else:
+                await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _join(self) -> bool:
+        error, joined = await self.client.join(self.who.member_id, TIMEOUTS)
+        if joined is not None and error in (ErrorCode.none, ErrorCode.member_id_required):
+            self.who = Identity(joined.member_id, joined.generation_id)
+        if error != ErrorCode.none or joined is None:
+            self._judge(error)
+            return error == ErrorCode.member_id_required and await self._join()
+        leads = joined.leader == joined.member_id and not joined.skip_assignment
+        members = [member.member_id for member in joined.members] if leads else []
+        sent_s = self._now_s()
+        error, assigned = await self.client.sync(self.who, _range(members, self._topic.partitions))
+        if error != ErrorCode.none:
+            self._judge(error)
+            return False
+        if not self._extend_lease(sent_s):
+            return False
+        self._assign(list(assigned))
+        return True
+
+    async def _beat(self) -> None:
+        """Until it has to join again."""
+        while True:
+            sent_s = self._now_s()
+            error = await self.client.heartbeat(self.who)
+            if not self.has_lease:
+                self.abandon()
+                return
+            if error == ErrorCode.none:
+                self._extend_lease(sent_s)
+                await asyncio.sleep(TIMEOUTS.heartbeat)
+            elif error == ErrorCode.rebalance_in_progress:
+                await self._revoke(list(self.tenures))
+                return
+            elif error in AGAIN:
+                await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                self.abandon()
+                self._judge(error)
+                return
+
+    def _judge(self, error: ErrorCode) -> None:
+        if error == ErrorCode.unknown_member_id:
+            self.who = Identity()
+        elif error not in AGAIN | {
+            ErrorCode.rebalance_in_progress,
+            ErrorCode.illegal_generation,
+            ErrorCode.member_id_required,
+        }:
+            raise Violation(f"{self.who} of {self.client.group_id} was told {error.name}")
+
+    async def _leave(self) -> None:
+        if self.who.member_id:
+            await self.client.leave(self.who.member_id)
+
+
+class ConsumerMember(GroupMember):
+    """KIP-848: the coordinator assigns; it gives up what it is not assigned any more, and says so."""
+
+    async def _coordinate(self) -> None:
+        await self._find_coordinator()
+        self.who = Identity(str(UUID(int=self.random.getrandbits(128))), 0)
+        tells_all = True
+        told: list[int] | None = None
+        while True:
+            sent_s = self._now_s()
+            owned = sorted(self.tenures)
+            news = owned if tells_all or owned != told else None
+            answer = await self.client.consumer_heartbeat(self.who, TIMEOUTS if tells_all else None, news)
+            if self.who.generation > 0 and not self.has_lease:
+                self._start_over()
+                tells_all = True
+                continue
+            error = ErrorCode.request_timed_out if answer is None else answer.error_code
+            tells_all = error != ErrorCode.none
+            if answer is not None and not tells_all and self._extend_lease(sent_s):
+                told = owned
+                self.who = self.who._replace(generation=answer.member_epoch)
+                assigned = _assigned(answer)
+                if assigned is None or not await self._reconcile(assigned):
+                    await asyncio.sleep(answer.heartbeat_interval.total_seconds())
+            elif error in (
+                ErrorCode.fenced_member_epoch,
+                ErrorCode.unknown_member_id,
+                ErrorCode.group_id_not_found,
+            ):
+                self._start_over()
+            elif error == ErrorCode.none or error in AGAIN:
+                tells_all = True
+                await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                raise Violation(f"{self.who} of {self.client.group_id} was told {error.name}")
+
+    def _start_over(self) -> None:
+        self.abandon()
+        self.who = self.who._replace(generation=0)
+
+    async def _reconcile(self, assigned: list[int]) -> bool:
+        """Whether there is something to tell the coordinator at once."""
+        gone = [index for index in self.tenures if index not in assigned]
+        new = [index for index in assigned if index not in self.tenures]
+        await self._revoke(gone)
+        if not self.has_lease:
+            return True
+        self._assign(new)
+        return bool(gone or new)
+
+    def _as_reader(self) -> Identity | None:
+        return self.who
+
+    async def _leave(self) -> None:
+        if self.who.generation > 0:
+            await self.client.consumer_heartbeat(self.who._replace(generation=-1), None, None)
+
+
+def _assigned(answer: ConsumerGroupHeartbeatResponse) -> list[int] | None:
+    if answer.assignment is None:
+        return None
+    return [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
+
+
+def _range(members: list[str], partitions: int) -> dict[str, list[int]]:
+    """Consecutive partitions to each member, in the order of their ids."""
+    members = sorted(members)
+    return {
+        member: list(range(index * partitions // len(members), (index + 1) * partitions // len(members)))
+        for index, member in enumerate(members)
+    }

@@ -1,0 +1,221 @@
+"""Groups of either protocol, and one of both, on one real broker, while it and its clients fail.
+
+Members come, leave and die. In half of the runs everything is flushed before it is acknowledged, and the power may go.
+When all is mended each group comes to rest: every partition has an owner, and everything was processed and committed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+
+from ottla.model.errors import ErrorCode
+from ottla.sim.client import SimClient
+from ottla.sim.coordinator_audit import check_shards_against_their_logs, validate_shards
+from ottla.sim.env import World
+from ottla.sim.group_client import GroupClient, Topic
+from ottla.sim.group_history import GroupHistory
+from ottla.sim.group_members import AGAIN, ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.history import History, Violation
+from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
+from ottla.sim.single_broker import TOPIC_CONFIG, first_of
+from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_it_works
+
+TOPIC = "journal"
+PARTITIONS = 4
+BATCHES_PER_PARTITION = 25
+MEMBERS_MAX = 3
+HOSTS = [f"consumer-{index}" for index in range(MEMBERS_MAX)]
+TIME_LIMIT_S = 3600.0
+# A member that died is missed after its session; then the others take one or two rebalances.
+CONVERGED_AFTER_S_MAX = 90.0
+AUDIT_INTERVAL_S = 0.5
+BROKER_CONFIG = {
+    "offsets.topic.num.partitions": "2",
+    "log.roll.ms": "4000",
+    "group.initial.rebalance.delay.ms": "500",
+    "group.consumer.min.session.timeout.ms": "8000",
+    "group.consumer.session.timeout.ms": "8000",
+    "group.consumer.min.heartbeat.interval.ms": "2000",
+    "group.consumer.heartbeat.interval.ms": "2000",
+}
+FLUSHED = {"log.flush.interval.messages": "1"}
+KINDS: dict[str, tuple[type[GroupMember], ...]] = {
+    "classic": (ClassicMember,),
+    "consumer": (ConsumerMember,),
+    "both": (ClassicMember, ConsumerMember),
+}
+
+
+class GroupUnderTest:
+    """A group whose members change; their hosts are shared with other groups."""
+
+    def __init__(self, world: World, kind: str, topic: Topic) -> None:
+        self._world = world
+        self._kinds = KINDS[kind]
+        self._topic = topic
+        self._random: Random = world.derive()
+        self.history = GroupHistory(kind, topic.partitions)
+        self.members: dict[GroupMember, asyncio.Task[None]] = {}
+
+    def start_member(self, tasks: asyncio.TaskGroup) -> None:
+        kind = self._random.choice(self._kinds)
+        member = kind(
+            self._world,
+            self.history,
+            self._topic,
+            self._random.choice(HOSTS),
+            fences_generations=self._kinds == (ClassicMember,),
+        )
+        self.members[member] = tasks.create_task(member.run())
+
+    async def churn(self, tasks: asyncio.TaskGroup) -> None:
+        """Members come and go, until cancelled."""
+        while True:
+            if len(self.members) < self._random.randint(1, MEMBERS_MAX):
+                self.start_member(tasks)
+            elif self._random.random() < 0.5:
+                member = self._random.choice(list(self.members))
+                task = self.members.pop(member)
+                if self._random.random() < 0.5:
+                    member.leave()
+                else:
+                    task.cancel()
+                    member.die()
+            await asyncio.sleep(self._random.uniform(1.0, 12.0))
+
+    async def leave(self) -> None:
+        for member in self.members:
+            member.leave()
+        await asyncio.wait(list(self.members.values()))
+        self.members.clear()
+
+
+class Auditor:
+    """Asks for the committed offsets of a group as a stranger, and has the coordinator check itself."""
+
+    def __init__(self, world: World, node: BrokerNode, group: GroupUnderTest, topic: Topic) -> None:
+        self._node = node
+        self.group = group
+        client = SimClient(world.network.host("auditor"), (HOST, PORT), "auditor")
+        self.client = GroupClient(client, group.history.group_id, topic)
+        self._partitions = list(range(topic.partitions))
+        self._now_s = asyncio.get_running_loop().time
+
+    async def watch(self) -> None:
+        while True:
+            await self.committed()
+            await asyncio.sleep(AUDIT_INTERVAL_S)
+
+    async def committed(self) -> list[int] | None:
+        """None where the coordinator could not say."""
+        if self._node.broker is not None:
+            validate_shards(self._node.broker)
+        start_s = self._now_s()
+        error, found = await self.client.committed(self._partitions)
+        if error != ErrorCode.none:
+            if error not in AGAIN:
+                raise Violation(f"asked for offsets, the coordinator said {error.name}")
+            return None
+        for partition, offset, metadata, _ in found:
+            self.group.history[partition].read(offset, metadata, start_s, self._now_s())
+        return [committed.offset for committed in found]
+
+    async def has_converged(self, ends: list[int]) -> bool:
+        members = len(self.group.members)
+        return (
+            self.group.history.is_owned(self._now_s())
+            and await self.client.describe() == ("Stable", members)
+            and await self.committed() == ends
+        )
+
+    async def is_empty(self) -> bool:
+        return await self.client.describe() == ("Empty", 0)
+
+
+async def groups(world: World) -> None:
+    """Raises Violation where the broker broke a promise."""
+    try:
+        async with asyncio.timeout(TIME_LIMIT_S):
+            await _run(world)
+    except TimeoutError:
+        raise Violation(f"not done after {TIME_LIMIT_S:.0f} s of virtual time: no progress") from None
+
+
+async def _run(world: World) -> None:
+    random = world.derive()
+    flushes = random.random() < 0.5
+    world.trace.note(f"seed {world.seed}, flushed {flushes}")
+    node = BrokerNode(world, BROKER_CONFIG | (FLUSHED if flushes else {}))
+    await node.start()
+    client = SimClient(world.network.host("producer"), (HOST, PORT), "producer")
+    topic = Topic(TOPIC, await until_it_works(client, TOPIC, PARTITIONS, TOPIC_CONFIG), PARTITIONS)
+    history = History()
+    producers = [
+        IdempotentProducer(client, world.derive(), world.clock.now_ms, history, "p", topic.topic_id, index)
+        for index in range(PARTITIONS)
+    ]
+    auditors = [Auditor(world, node, GroupUnderTest(world, kind, topic), topic) for kind in KINDS]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await _until_all_is_written(
+                Chaos(world, node, HOSTS, flushes=flushes), producers, auditors, tasks
+            )
+            readers = [Reader(client, history, topic.topic_id, index) for index in range(PARTITIONS)]
+            ends = [len(await reader.read_all()) for reader in readers]
+            await _converge(node, auditors, ends)
+            for restart in (node.stop, node.lose_power if flushes else node.kill):
+                await restart()
+                await node.start()
+                await _converge(node, auditors, ends)
+            for auditor in auditors:
+                await auditor.group.leave()
+                if not await _comes_true(auditor.is_empty):
+                    raise Violation(
+                        f"all members of {auditor.group.history.group_id} left, and it is not empty"
+                    )
+    except BaseExceptionGroup as error:
+        raise first_of(error) from None
+    await node.stop()
+
+
+async def _until_all_is_written(
+    chaos: Chaos, producers: list[IdempotentProducer], auditors: list[Auditor], tasks: asyncio.TaskGroup
+) -> None:
+    breaking = tasks.create_task(chaos.run())
+    around = [tasks.create_task(auditor.watch()) for auditor in auditors]
+    around += [tasks.create_task(auditor.group.churn(tasks)) for auditor in auditors]
+    async with asyncio.TaskGroup() as writing:
+        for producer in producers:
+            writing.create_task(producer.run(BATCHES_PER_PARTITION))
+    chaos.is_over = True
+    await breaking
+    for task in around:
+        task.cancel()
+    for auditor in auditors:
+        auditor.group.start_member(tasks)
+
+
+async def _converge(node: BrokerNode, auditors: list[Auditor], ends: list[int]) -> None:
+    for auditor in auditors:
+        group = auditor.group
+        if not await _comes_true(partial(auditor.has_converged, ends)):
+            raise Violation(
+                f"group {group.history.group_id} is {await auditor.client.describe()} with offsets "
+                f"{await auditor.committed()} of {ends} and {len(group.members)} members after "
+                f"{CONVERGED_AFTER_S_MAX:.0f} s without a fault"
+            )
+        for partition, end_offset in enumerate(ends):
+            group.history.check_processed(partition, end_offset)
+    assert node.broker is not None
+    check_shards_against_their_logs(node.broker)
+
+
+async def _comes_true(condition: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it does soon enough after the last fault."""
+    give_up_s = asyncio.get_running_loop().time() + CONVERGED_AFTER_S_MAX
+    while not await condition():
+        if asyncio.get_running_loop().time() > give_up_s:
+            return False
+        await asyncio.sleep(RETRY_PAUSE_S)
+    return True
