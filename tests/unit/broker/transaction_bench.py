@@ -43,10 +43,10 @@ class TransactionalProducer:
         }
         return await self.bench.ask(message(key, version, **(defaults | values)))
 
-    async def init(self, timeout: timedelta = MINUTE, **values: Any) -> ErrorCode:
+    async def init(self, transaction_timeout: timedelta = MINUTE, **values: Any) -> ErrorCode:
         """As a producer that starts."""
         await self.bench.broker.transactions.find(self.transactional_id)
-        defaults = {"transaction_timeout": timeout, "producer_id": -1, "producer_epoch": -1}
+        defaults = {"transaction_timeout": transaction_timeout, "producer_id": -1, "producer_epoch": -1}
         response = await self.ask(ApiKey.INIT_PRODUCER_ID, **(defaults | values))
         if response.error_code is ErrorCode.none:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
