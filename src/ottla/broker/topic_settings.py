@@ -24,7 +24,7 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
     return TopicSettings(
         log=LogConfig(
             segment_bytes=configs["segment.bytes"],
-            segment_ms=configs["segment.ms"],
+            segment_ms=_segment_ms(configs, policy),
             segment_jitter_ms=configs["segment.jitter.ms"],
             index_interval_bytes=configs["index.interval.bytes"],
             max_index_bytes=configs["segment.index.bytes"],
@@ -34,6 +34,10 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
             file_delete_delay_ms=configs["file.delete.delay.ms"],
             flush_messages=configs["flush.messages"],
             flush_ms=configs["flush.ms"],
+            min_cleanable_dirty_ratio=configs["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=configs["min.compaction.lag.ms"],
+            max_compaction_lag_ms=configs["max.compaction.lag.ms"],
+            delete_retention_ms=configs["delete.retention.ms"],
         ),
         leader=LeaderSettings(
             max_message_bytes=configs["max.message.bytes"],
@@ -46,6 +50,12 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
         ),
         records=_record_settings(configs, policy, log_append_time),
     )
+
+
+def _segment_ms(configs: dict[str, Any], policy: frozenset[str]) -> int:
+    """Only closed segments are compacted, so max.compaction.lag.ms bounds how long one stays open (KIP-354)."""
+    segment_ms: int = configs["segment.ms"]
+    return min(segment_ms, configs["max.compaction.lag.ms"]) if "compact" in policy else segment_ms
 
 
 def _record_settings(

@@ -15,10 +15,15 @@ from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
 from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import (
+    CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
     marked_dir_name,
+    segment_file,
 )
 from ottla.storage.flush import FlushWork
 from ottla.storage.log_config import LogConfig
@@ -57,6 +62,7 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
+        self.clean_up_to: int | None = None  # below it compaction has been; None: nowhere yet
         self.deletions: list[Deletion] = []
         self._disk = disk
         self._snapshots = loaded.snapshots
@@ -391,6 +397,41 @@ class Log:
             self.deletions = [deletion for deletion in self.deletions if deletion.due_ms > now_ms]
         return due
 
+    # Compaction
+
+    def replace_segments(self, base_offset: int, replaced: Sequence[Segment], size: int, now_ms: int) -> None:
+        """Puts a cleaned segment, whose files are synced and end with `.cleaned`, in the place of `replaced`.
+
+        A crash leaves the old ones or the new one: `.swap` says that the new one is whole and wanted, and it is on
+        disk before an old name goes; no old name is there any more when the new one takes its own (see `recovery`).
+        """
+        disk, directory = self._disk, self.directory
+        files = [segment_file(directory, base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+        present = [path for path in files if disk.exists(path + CLEANED_SUFFIX)]
+        for path in present:
+            disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        disk.sync_dir(directory)
+        paths = [path for segment in replaced for path in segment.mark_deleted()]
+        disk.sync_dir(directory)
+        for path in present:
+            disk.rename(path + SWAP_SUFFIX, path)
+        self.segments.replace(
+            replaced,
+            Segment(
+                disk,
+                directory,
+                base_offset,
+                self.config,
+                size=size,
+                has_txn_index=segment_file(directory, base_offset, TXN_INDEX_SUFFIX) in present,
+                now_ms=now_ms,
+            ),
+        )
+        paths += self._snapshots.mark_deleted(segment.base_offset for segment in replaced[1:])
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        self.deletions += [Deletion(due_ms, path) for path in paths]
+        self._note_names_changed()
+
     # Truncating
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
@@ -432,6 +473,8 @@ class Log:
         # The cut itself is not on disk yet: the next flush must come by this segment again.
         self.recovery_point = min(self.recovery_point, self.segments.active.base_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        if self.clean_up_to is not None:
+            self.clean_up_to = min(self.clean_up_to, offset)
 
     # Ending
 

@@ -25,6 +25,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 class LogDir:
@@ -43,6 +44,7 @@ class LogDir:
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
             self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+            self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
             self.partitions: set[TopicPartition] = set()
             self.deleted_directories: list[str] = []
             self.future_directories: list[str] = []  # names
@@ -124,6 +126,7 @@ class LogDir:
             RECOVERY_POINTS: self.recovery_points,
             LOG_START_OFFSETS: self.log_start_offsets,
             HIGH_WATERMARKS: self.high_watermarks,
+            CLEANER_OFFSETS: self.cleaner_offsets,
         }[name]
 
 

@@ -15,7 +15,14 @@ from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, Checkpoint, LogDir
+from ottla.storage.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    Checkpoint,
+    LogDir,
+)
 from ottla.storage.meta_properties import MetaProperties, RefusedDirectoryError
 from ottla.storage.replica_move import ReplicaMove
 
@@ -192,6 +199,7 @@ class LogDirs:
             )
         except OSError as error:
             raise self._failed_in(log_dir, partition, error) from error
+        log.clean_up_to = log_dir.cleaner_offsets.get(partition)
         log_dir.partitions.add(partition)
         self._places[partition] = log_dir
         self.logs[partition] = log
@@ -214,8 +222,8 @@ class LogDirs:
         """Removes an open log; its files go after file.delete.delay.ms."""
         log = self.logs.pop(partition)
         log_dir = self._places.pop(partition)
-        for known in (log_dir.recovery_points, log_dir.log_start_offsets, log_dir.high_watermarks):
-            known.pop(partition, None)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            log_dir.checkpointed(name).pop(partition, None)
         log_dir.partitions.discard(partition)
         try:
             self._deletions.append(log.delete_log(unique_id, now_ms))
@@ -249,6 +257,7 @@ class LogDirs:
         del self.moves[partition]
         try:
             self.logs[partition] = move.replace(topic_id, now_ms)
+            self.logs[partition].clean_up_to = log.clean_up_to
         except OSError as error:
             raise self._failed_in(target, partition, error) from error
         return self.logs[partition]
@@ -317,6 +326,20 @@ class LogDirs:
 
     def high_watermark_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Checkpoint]:
         return self._checkpoints(HIGH_WATERMARKS, high_watermarks)
+
+    def cleaner_offset_checkpoints(self) -> list[Checkpoint]:
+        found = []
+        for log_dir in self._dirs:
+            known = log_dir.cleaner_offsets
+            present = {}
+            for partition in log_dir.partitions:
+                log = self.logs.get(partition)
+                offset = known.get(partition) if log is None else log.clean_up_to
+                if offset is not None:
+                    present[partition] = offset
+            if present != known:
+                found.append(log_dir.plan_checkpoint(CLEANER_OFFSETS, present))
+        return found
 
     def _checkpoints(self, name: str, offsets: Mapping[TopicPartition, int]) -> list[Checkpoint]:
         found = []

@@ -74,7 +74,9 @@ def replay_batch(
     if not header.is_control:
         producers.update(header)
         return
-    marker = read_control_record(next(iter_records(data)))
+    record = next(iter_records(data), None)
+    # Compaction leaves a batch without record where a transaction is gone and the producer is to be remembered.
+    marker = None if record is None else read_control_record(record)
     if not isinstance(marker, EndTransaction):
         return
     completed = producers.complete(header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)

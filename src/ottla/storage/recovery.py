@@ -112,35 +112,46 @@ class LogLoader:
 
     def _finish_interrupted_work(self, names: list[str]) -> None:
         """Deletions are completed, compaction that had not finished is forgotten, one that had is put in place."""
-        swapped: dict[int, list[str]] = {}
+        found: dict[str, list[tuple[int, str]]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
         for name in names:
             stem, _, ending = name.rpartition(".")
             parsed = parse_segment_file(stem)
-            if parsed is None:
-                continue
-            if "." + ending in (DELETED_SUFFIX, CLEANED_SUFFIX):
-                self._disk.remove(f"{self._directory}/{name}")
-            elif "." + ending == SWAP_SUFFIX:
-                swapped.setdefault(parsed[0], []).append(name)
-        if swapped:
-            self._complete_swap(names, swapped)
+            if parsed is not None and "." + ending in found:
+                found["." + ending].append((parsed[0], name))
+        # As long as one file of a segment is called so, none of the old ones has been touched.
+        unfinished = {base_offset for base_offset, _ in found[CLEANED_SUFFIX]}
+        forgotten = [swap for swap in found[SWAP_SUFFIX] if swap[0] in unfinished]
+        for _, name in [*found[DELETED_SUFFIX], *found[CLEANED_SUFFIX], *forgotten]:
+            self._disk.remove(f"{self._directory}/{name}")
+        for base_offset in sorted({swap[0] for swap in found[SWAP_SUFFIX]} - unfinished):
+            self._complete_swap(
+                base_offset, names, [name for swapped, name in found[SWAP_SUFFIX] if swapped == base_offset]
+            )
 
-    def _complete_swap(self, names: list[str], swapped: dict[int, list[str]]) -> None:
-        """The cleaned segments replace all that lie between the first offset and the last that they cover."""
-        last = max(swapped)
-        path = segment_file(self._directory, last, LOG_SUFFIX) + SWAP_SUFFIX
-        end_offset = last + 1
+    def _complete_swap(self, base_offset: int, names: list[str], swapped: list[str]) -> None:
+        """The cleaned segment replaces all segments that begin in the span of its offsets.
+
+        Where its log has got its name already, the others are gone, and only the names of its indexes are missing.
+        """
+        path = segment_file(self._directory, base_offset, LOG_SUFFIX) + SWAP_SUFFIX
+        end_offset = base_offset
         if self._disk.exists(path):
             for _, header in iter_headers(self._disk.open(path), 0, self._disk.file_size(path)):
                 end_offset = header.next_offset
         for name in names:
             parsed = parse_segment_file(name)
-            if parsed is not None and parsed[1] != SNAPSHOT_SUFFIX and min(swapped) <= parsed[0] < end_offset:
+            if parsed is not None and parsed[1] != SNAPSHOT_SUFFIX and base_offset < parsed[0] < end_offset:
                 self._disk.remove(f"{self._directory}/{name}")
-        for name in (name for names_of_one in swapped.values() for name in names_of_one):
+        # They must not come back beside the new one, should the power go.
+        self._disk.sync_dir(self._directory)
+        for name in swapped:
             target = f"{self._directory}/{name.removesuffix(SWAP_SUFFIX)}"
             self._disk.rename(f"{self._directory}/{name}", target)
-        logger.info("%s: finished the compaction that a stop had interrupted", self._directory)
+        logger.info(
+            "%s: finished the compaction that a stop had interrupted, from offset %d",
+            self._directory,
+            base_offset,
+        )
 
     def _open_segments(self, files: set[tuple[int, str]]) -> Segments:
         base_offsets = sorted(offset for offset, suffix in files if suffix == LOG_SUFFIX)

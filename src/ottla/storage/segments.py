@@ -74,6 +74,13 @@ class Segments:
         self._bases = [segment.base_offset for segment in self._segments]
         self._known.clear()
 
+    def replace(self, replaced: Iterable[Segment], segment: Segment) -> None:
+        """Puts `segment` in the place of neighbours, the first of which has its base offset."""
+        self.remove(replaced)
+        index = bisect_right(self._bases, segment.base_offset)
+        self._segments.insert(index, segment)
+        self._bases.insert(index, segment.base_offset)
+
     def from_offset(self, offset: int) -> list[Segment]:
         """The segment that holds `offset` and all later ones."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]

@@ -1,0 +1,73 @@
+"""How much of a log is dirty, and whether it is time to clean it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.storage.batch_scan import iter_headers
+from ottla.storage.log import Log
+from ottla.storage.log_config import INT64_MAX
+from ottla.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableLog:
+    """Clean: what compaction has been over. Cleanable: what it would go over now. The rest is not for it yet."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int  # a segment begins there
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool  # max.compaction.lag.ms
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_due(self, min_cleanable_dirty_ratio: float) -> bool:
+        return bool(self.cleanable_bytes) and (
+            self.is_overdue or self.dirty_ratio > min_cleanable_dirty_ratio
+        )
+
+
+def cleanable_log(log: Log, last_stable_offset: int, now_ms: int) -> CleanableLog:
+    """Nothing beyond `last_stable_offset`: nobody knows yet what becomes of it."""
+    first_dirty = log.clean_up_to
+    if first_dirty is None or not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        first_dirty = log.log_start_offset  # never cleaned; or the log was cut, or begins later now
+    closed = list(log.segments)[:-1]
+    limit = min(last_stable_offset, log.segments.active.base_offset)
+    dirty = [segment for segment in log.segments.from_offset(first_dirty) if segment in closed]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        young = (segment for segment in dirty if segment.largest_timestamp > now_ms - lag_ms)
+        limit = min(limit, next((segment.base_offset for segment in young), limit))
+    first_uncleanable = max(_segment_start(log, limit), first_dirty)
+    clean_bytes = sum(segment.size for segment in closed if segment not in dirty)
+    cleanable = [segment for segment in dirty if segment.base_offset < first_uncleanable]
+    return CleanableLog(
+        first_dirty,
+        first_uncleanable,
+        clean_bytes,
+        sum(segment.size for segment in cleanable),
+        _is_overdue(dirty, log.config.max_compaction_lag_ms, now_ms),
+    )
+
+
+def _segment_start(log: Log, offset: int) -> int:
+    """Segments are cleaned as a whole."""
+    return log.segments.from_offset(offset)[0].base_offset
+
+
+def _is_overdue(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> bool:
+    """Whether the first record of a dirty segment has waited longer than it may (KIP-354)."""
+    if max_lag_ms == INT64_MAX:
+        return False
+    for segment in dirty:
+        for _, header in iter_headers(segment.file, 0, segment.size):
+            # The time of the first record: a batch that compaction has been at has its delete horizon there.
+            timestamp = header.max_timestamp if header.has_delete_horizon else header.base_timestamp
+            if 0 <= timestamp < now_ms - max_lag_ms:
+                return True
+            break
+    return False

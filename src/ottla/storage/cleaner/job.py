@@ -1,0 +1,58 @@
+"""What a cleaning is told and what it tells: plain data, since it happens in another process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.model.ids import TopicPartition
+from ottla.storage.cleaner.cleaning import LastRecord
+from ottla.storage.log_config import LogConfig
+from ottla.storage.txn_index import AbortedTxn
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentToClean:
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningJob:
+    """The closed segments below `first_uncleanable_offset`, of which those from `first_dirty_offset` on are dirty."""
+
+    topic_partition: TopicPartition
+    directory: str
+    segments: tuple[SegmentToClean, ...]
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    aborted: tuple[AbortedTxn, ...]
+    last_records: Mapping[int, LastRecord]  # by producer id
+    config: LogConfig
+    now_ms: int
+    dedupe_bytes: int
+    load_factor: float
+    io_bytes: int
+    hash_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """A cleaned segment, on disk and synced under its name with `.cleaned`, and what it is to replace."""
+
+    base_offset: int
+    replaced: tuple[int, ...]  # base offsets
+    size: int
+    bytes_before: int
+    is_changed: bool  # else it is what is there already, and was not kept
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningResult:
+    """The last word of a cleaning. `clean_up_to`: below it no key has two records, once all groups are in place."""
+
+    clean_up_to: int
+    keys: int
+    map_is_full: bool
+    records_read: int
+    records_kept: int
+    bytes_read: int
+    bytes_written: int

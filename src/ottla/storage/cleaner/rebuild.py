@@ -1,0 +1,82 @@
+"""Batches with fewer records than they had. Offsets, sequences and the span of offsets stay as they were.
+
+So a producer's retry is still known by its sequence, and a reader finds every record where it was.
+"""
+
+from collections.abc import Sequence
+
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.records.compression import NONE, compress
+from ottla.records.header import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Bytes,
+    sealed_parts,
+)
+from ottla.records.varint import encode_varint, read_varint
+
+Span = tuple[int, int]
+
+
+def empty_batch(header: BatchHeader) -> tuple[BatchHeader, list[Bytes]]:
+    """What is kept of a batch for its header's sake."""
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
+    return _sealed(
+        header._replace(attributes=attributes | NONE, base_timestamp=NO_TIMESTAMP, records_count=0), b""
+    )
+
+
+def batch_of_records(
+    header: BatchHeader, data: Bytes, spans: Sequence[Span], count: int, max_timestamp: int
+) -> tuple[BatchHeader, list[Bytes]]:
+    """The records that lie in `spans` of `data`, byte for byte; only the header is made anew."""
+    view = memoryview(data)
+    payload: Bytes = b"".join([view[start:end] for start, end in spans])
+    if header.compression != NONE:
+        payload = compress(header.compression, payload)
+    if not header.is_log_append_time:
+        header = header._replace(max_timestamp=max_timestamp)
+    return _sealed(header._replace(records_count=count), payload)
+
+
+def batch_with_horizon(
+    header: BatchHeader, data: Bytes, bodies: Sequence[Span], max_timestamp: int, horizon_ms: int
+) -> tuple[BatchHeader, list[Bytes]]:
+    """The same with the time until which its tombstones, or its marker, are kept (KIP-534).
+
+    It stands in the place of the base timestamp, so every record's distance from that changes. `bodies` are the
+    records without their length.
+    """
+    shift = header.base_timestamp - horizon_ms
+    view = memoryview(data)
+    pieces: list[Bytes] = []
+    for start, end in bodies:
+        delta, behind = read_varint(data, start + 1)
+        timestamp = encode_varint(delta + shift)
+        pieces += (
+            encode_varint(1 + len(timestamp) + end - behind),
+            view[start : start + 1],
+            timestamp,
+            view[behind:end],
+        )
+    payload: Bytes = b"".join(pieces)
+    if header.compression != NONE:
+        payload = compress(header.compression, payload)
+    if not header.is_log_append_time:
+        header = header._replace(max_timestamp=max_timestamp)
+    return _sealed(
+        header._replace(
+            attributes=header.attributes | DELETE_HORIZON_MASK,
+            base_timestamp=horizon_ms,
+            records_count=len(bodies),
+        ),
+        payload,
+    )
+
+
+def _sealed(header: BatchHeader, payload: Bytes) -> tuple[BatchHeader, list[Bytes]]:
+    header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
+    return header, sealed_parts(header, payload)

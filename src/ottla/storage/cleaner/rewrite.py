@@ -1,0 +1,174 @@
+"""A cleaning from the first batch to the last: the map of the dirty part, then one cleaned segment after the other.
+
+It reads closed segments and writes files whose names end with `.cleaned`; nothing of the log is touched.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ottla.env.disk import Disk
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.storage.cleaner.chunks import CHUNK_BYTES, Pace, iter_chunks
+from ottla.storage.cleaner.cleaning import BatchCleaner, CleaningRules, map_offsets
+from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, SegmentToClean
+from ottla.storage.cleaner.offset_map import OffsetMap
+from ottla.storage.cleaner.transactions import CleanedTransactions
+from ottla.storage.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    segment_file,
+)
+from ottla.storage.mapped_index import INT32_MAX
+from ottla.storage.segment import Segment
+from ottla.storage.txn_index import AbortedTxn
+
+
+def clean_log(job: CleaningJob, disk: Disk, pace: Pace) -> Iterator[CleanedGroup | CleaningResult]:
+    """The groups in the order of the log, each to be swapped in before the next counts; at the end the result.
+
+    KafkaError where the log cannot be cleaned as it is, OSError where the disk fails.
+    """
+    yield from _Cleaning(job, disk, pace).run()
+
+
+class _Cleaning:
+    def __init__(self, job: CleaningJob, disk: Disk, pace: Pace) -> None:
+        self._job = job
+        self._disk = disk
+        self._pace = pace
+        self._chunk_bytes = max(job.io_bytes, CHUNK_BYTES)
+        self._bytes_read = self._bytes_written = self._records_read = self._records_kept = 0
+        self._map = OffsetMap(
+            job.dedupe_bytes, job.load_factor, job.first_uncleanable_offset - job.first_dirty_offset
+        )
+
+    def run(self) -> Iterator[CleanedGroup | CleaningResult]:
+        job = self._job
+        is_full = not self._fill_map()
+        end_offset = self._map.latest_offset + 1
+        if end_offset <= job.first_dirty_offset:
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{job.topic_partition}: the keys of one batch at offset {job.first_dirty_offset} do not fit into the "
+                f"{self._map.entries_max} entries of the cleaner's map. Raise log.cleaner.dedupe.buffer.size or "
+                "lower log.cleaner.threads",
+            )
+        segments = [segment for segment in job.segments if segment.base_offset < end_offset]
+        transactions = CleanedTransactions(_touching(job, segments[0].base_offset))
+        rules = CleaningRules(job.now_ms, job.config.delete_retention_ms, job.hash_seed, job.last_records)
+        cleaner = BatchCleaner(self._map, transactions, rules)
+        for group in group_segments(job, self._disk, segments):
+            yield self._rewrite(group, cleaner, transactions)
+        yield CleaningResult(
+            clean_up_to=end_offset,
+            keys=self._map.entries,
+            map_is_full=is_full,
+            records_read=self._records_read,
+            records_kept=self._records_kept,
+            bytes_read=self._bytes_read,
+            bytes_written=self._bytes_written,
+        )
+
+    def _fill_map(self) -> bool:
+        """False where it is full before the end."""
+        job = self._job
+        dirty = [
+            segment
+            for segment, following in zip(job.segments, [*job.segments[1:], None], strict=True)
+            if following is None or following.base_offset > job.first_dirty_offset
+        ]
+        transactions = CleanedTransactions(_touching(job, dirty[0].base_offset))
+        for segment in dirty:
+            file = self._disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
+            for chunk in iter_chunks(file, 0, segment.size, self._chunk_bytes, self._pace):
+                if not map_offsets(self._map, chunk, job.first_dirty_offset, transactions, job.hash_seed):
+                    return False
+            file.close()
+        self._map.latest_offset = max(self._map.latest_offset, job.first_uncleanable_offset - 1)
+        return True
+
+    def _rewrite(
+        self, group: Sequence[SegmentToClean], cleaner: BatchCleaner, transactions: CleanedTransactions
+    ) -> CleanedGroup:
+        job, disk = self._job, self._disk
+        base_offset = group[0].base_offset
+        written = max((segment for segment in group if segment.size), key=lambda segment: segment.base_offset,
+                      default=group[0])  # fmt: skip
+        cleaned = Segment.create(
+            disk, job.directory, base_offset, job.config, job.now_ms, suffix=CLEANED_SUFFIX
+        )
+        is_changed = len(group) > 1
+        for segment in group:
+            file = disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
+            for chunk in iter_chunks(file, 0, segment.size, self._chunk_bytes, self._pace):
+                output = cleaner.clean(chunk, is_end=chunk.is_last and segment is written)
+                self._pace(output.size)
+                if output.size:
+                    cleaned.append(output.headers, output.buffers, output.size)
+                is_changed |= output.is_changed
+                self._records_read += output.records_read
+                self._records_kept += output.records_kept
+            self._bytes_read += segment.size
+            file.close()
+        for txn in transactions.kept:
+            cleaned.txn_index.append(txn)
+        transactions.kept.clear()
+        self._bytes_written += cleaned.size
+        self._finish(cleaned, is_changed)
+        return CleanedGroup(
+            base_offset,
+            tuple(segment.base_offset for segment in group),
+            cleaned.size,
+            sum(segment.size for segment in group),
+            is_changed,
+        )
+
+    def _finish(self, cleaned: Segment, is_changed: bool) -> None:
+        cleaned.seal()
+        paths = cleaned.paths()
+        cleaned.close()
+        for path in paths:
+            if is_changed:
+                self._disk.open(path).sync()
+            else:
+                self._disk.remove(path)
+        if is_changed:
+            self._disk.sync_dir(self._job.directory)
+
+
+def _touching(job: CleaningJob, from_offset: int) -> Iterator[AbortedTxn]:
+    return (txn for txn in job.aborted if txn.last_offset >= from_offset)
+
+
+def group_segments(
+    job: CleaningJob, disk: Disk, segments: Sequence[SegmentToClean]
+) -> list[list[SegmentToClean]]:
+    """Neighbours that together fit into one segment, by size, indexes and offsets, become one."""
+    groups: list[list[SegmentToClean]] = []
+    size = index_bytes = time_index_bytes = 0
+    ends = [*(segment.base_offset for segment in segments[1:]), job.first_uncleanable_offset]
+    for segment, end_offset in zip(segments, ends, strict=True):
+        own_index = _file_size(disk, job.directory, segment, OFFSET_INDEX_SUFFIX)
+        own_time_index = _file_size(disk, job.directory, segment, TIME_INDEX_SUFFIX)
+        if (
+            groups
+            and size + segment.size <= job.config.segment_bytes
+            and index_bytes + own_index <= job.config.max_index_bytes
+            and time_index_bytes + own_time_index <= job.config.max_index_bytes
+            and end_offset - 1 - groups[-1][0].base_offset <= INT32_MAX
+        ):
+            groups[-1].append(segment)
+            size, index_bytes = size + segment.size, index_bytes + own_index
+            time_index_bytes += own_time_index
+        else:
+            groups.append([segment])
+            size, index_bytes, time_index_bytes = segment.size, own_index, own_time_index
+    return groups
+
+
+def _file_size(disk: Disk, directory: str, segment: SegmentToClean, suffix: str) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return disk.file_size(segment_file(directory, segment.base_offset, suffix))
+    return 0
