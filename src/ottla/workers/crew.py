@@ -161,8 +161,10 @@ class Crew:
             if delay_s is not None:
                 logger.warning("attempt %d at record %s failed: %r", task.failed_attempts, task.record, error)
                 self._backlog.put_off(task, time.monotonic() + delay_s)
-                # Those who wait for nothing in particular must now wait for this.
+                # Those who wait for nothing in particular must now wait for this; and a pool that has failed does not
+                # try it again, so to that this was the end of the task.
                 self._task_is_there.notify_all()
+                self._task_is_done.notify_all()
                 return
         self._bury(task, error)
 

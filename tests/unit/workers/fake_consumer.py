@@ -168,6 +168,14 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None
         time.sleep(0.002)
 
 
+def wait_until_not_polled(consumer: FakeConsumer) -> None:
+    """Until the pool has stopped reading: while it reads, it polls many times in this while."""
+    last = -1
+    while consumer.polls != last:
+        last = consumer.polls
+        time.sleep(0.6)
+
+
 def the_only(made: list[FakeConsumer]) -> FakeConsumer:
     wait_until(lambda: made)
     return made[0]

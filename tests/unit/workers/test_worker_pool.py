@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.workers.fake_consumer import CONFIG, FakeConsumer, FakeProducer, running, the_only, wait_until
+from tests.unit.workers.fake_consumer import (
+    CONFIG,
+    FakeConsumer,
+    FakeProducer,
+    running,
+    the_only,
+    wait_until,
+    wait_until_not_polled,
+)
 
 from ottla.model.ids import TopicPartition
 from ottla.workers import (
@@ -240,6 +248,26 @@ def test_without_a_dead_letter_topic_the_last_failure_ends_the_pool_and_is_raise
         assert told in str(run.error)
     assert consumers[0].last_committed() == {P0: 1}, "what came before the record is committed, and no more"
     assert consumers[0].is_closed
+
+
+def test_a_pool_that_has_failed_does_not_wait_for_retries(consumers: list[FakeConsumer]) -> None:
+    gate = Gate()
+
+    def handle(record: Record) -> None:
+        if record.offset == 1:
+            raise ValueError("no such customer")
+        gate(record)
+        raise OSError("not yet")
+
+    with running(pool_of(handle, retry=Retry(2, backoff_s=0.0), drain_timeout_s=100)) as run:
+        the_only(consumers).deliver(0, 1)
+        wait_until(lambda: gate.begun == [0])
+        # The pool waits for the record that is with its handler.
+        wait_until_not_polled(consumers[0])
+        gate.let(0)
+        run.join()
+    assert isinstance(run.error, HandlerError)
+    assert consumers[0].last_committed() == {}
 
 
 def test_the_last_failure_puts_the_record_on_the_dead_letter_topic_with_its_origin_and_reason(
