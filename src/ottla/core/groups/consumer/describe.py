@@ -41,10 +41,19 @@ def _described_member(
         client=Client(metadata.client_id, metadata.client_host),
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=metadata.subscribed_topic_regex,
-        assignment=_named(member.assigned, topics),
+        assignment=_named(_held(member), topics),
         target_assignment=_named(group.target(member.member_id), topics),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
+
+
+def _held(member: ConsumerGroupMember) -> dict[UUID, list[int]]:
+    """What it has been told to give up is its own as long as it has not."""
+    held: dict[UUID, list[int]] = {}
+    for part in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in part.items():
+            held.setdefault(topic_id, []).extend(partitions)
+    return held
 
 
 def _named(assignment: Mapping[UUID, Iterable[int]], topics: ClusterTopics) -> tuple[ConsumerAssignment, ...]:

@@ -45,7 +45,7 @@ NO_METADATA = ConsumerGroupMemberMetadataValue(
     client_id="",
     client_host="",
     subscribed_topic_names=(),
-    subscribed_topic_regex=None,
+    subscribed_topic_regex="",  # as Kafka writes that there is none
     server_assignor=None,
 )
 

@@ -88,7 +88,7 @@ def _upgraded(
                 client_id=member.client.client_id,
                 client_host=member.client.client_host,
                 subscribed_topic_names=subscribed_names(subscription),
-                subscribed_topic_regex=None,
+                subscribed_topic_regex="",
                 rebalance_timeout_ms=i32(member.rebalance_timeout_ms),
                 server_assignor=None,
                 classic_member_metadata=classic_metadata(member.session_timeout_ms, member.protocols),

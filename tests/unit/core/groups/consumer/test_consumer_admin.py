@@ -75,7 +75,9 @@ def test_a_described_group_tells_epochs_members_and_both_assignments(groups: Gro
     orders = groups.topics.id("orders")
     assert (a.member_id, a.rack_id, a.member_type) == ("a", "r1", 1)
     assert a.subscribed_topic_names == ("orders",)
-    assert a.assignment == a.target_assignment
+    # As Kafka shows it: what is still to be revoked is there.
+    assert a.assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2, 3)),)
+    assert a.target_assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2)),)
     assert b.assignment == ()
     assert sorted(
         p
