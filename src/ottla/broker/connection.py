@@ -74,8 +74,6 @@ class ClientConnection:
         if frames:
             self._frames.extend(frames)
             self._process()
-            if self._frames and self._awaited is not None:
-                self._awaited.press()
         else:
             self.last_active_ms = self._now_ms()
 
@@ -127,6 +125,8 @@ class ClientConnection:
         finally:
             self._processing = False
         self.last_active_ms = self._now_ms()
+        if self._frames and self._awaited is not None:
+            self._awaited.press()  # another request waits behind it
         if self.is_closed:
             return
         if self._frames:
