@@ -1,11 +1,13 @@
 """Groups of the classic protocol as librdkafka lives in them: the commit race, static members, offsets by hand."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.interop.brokers import RunningBroker
 from tests.interop.group_clients import (
+    GROUP_BROKER,
     PROTOCOLS,
     Members,
     committed,
@@ -95,6 +97,19 @@ def test_eager_members_give_up_everything_when_one_joins(
     second = members.start(bootstrap, group_id, topic_name, "eager")
     wait_for_owners([first, second], wanted, each=3)
     assert [len(event["partitions"]) for event in first.named("revoked")] == [6]
+
+
+def test_a_new_group_waits_for_more_members_before_its_first_rebalance(
+    own_broker: Callable[..., RunningBroker], members: Members, topic_name: str, group_id: str
+) -> None:
+    """group.initial.rebalance.delay.ms: those that come together get their share at once, and nobody is disturbed."""
+    broker = own_broker(set=GROUP_BROKER | {"group.initial.rebalance.delay.ms": "3000"})
+    bootstrap = broker.bootstrap
+    create_topic(bootstrap, topic_name, partitions=4)
+    together = [members.start(bootstrap, group_id, topic_name, "eager") for _ in range(4)]
+    wait_for_owners(together, partitions_of(topic_name, 4), each=1)
+    assert [len(member.named("assigned")) for member in together] == [1] * 4
+    assert [member.named("revoked") for member in together] == [[]] * 4
 
 
 def test_a_static_member_that_comes_back_in_its_session_keeps_its_partitions_without_a_rebalance(

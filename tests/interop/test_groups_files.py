@@ -1,9 +1,6 @@
 """The offsets topic is Kafka's: its dump tool reads what we write, and each broker goes on where the other stopped."""
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -19,26 +16,14 @@ from tests.interop.group_clients import (
     wait_for_owners,
     wait_for_records,
 )
-from tests.interop.kafka_jars import java_command
+from tests.interop.group_records import Story, dumped, stories
 from tests.interop.librdkafka import consumer_at, create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-DUMP = "org.apache.kafka.tools.DumpLogSegments"
 TOPIC = "orders"
 NOTE = "next file: März.csv"
 GROUPS = {"of-eager": "eager", "of-consumer": "consumer"}
-OFFSET_COMMIT = "1"
-# Ids and times; the hash of the topics is made of their ids too.
-VARYING = {
-    "memberId",
-    "leader",
-    "topicId",
-    "metadataHash",
-    "currentStateTimestamp",
-    "assignmentTimestamp",
-    "commitTimestamp",
-}
 BROKERS: dict[str, BrokerStarter] = {"kafka": run_kafka, "ottla": run_ottla}
 
 
@@ -106,52 +91,6 @@ def test_members_go_on_when_the_other_broker_takes_the_place_of_theirs(
             after = describe(bootstrap, group_id)
             assert (after.state, after.type) == (before[group_id].state, before[group_id].type)
             assert [m.member_id for m in after.members] == [m.member_id for m in before[group_id].members]
-
-
-Story = dict[str, list[tuple[str, Any]]]
-
-
-def dumped(libs: Path, data_dir: Path) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Keys and values of all that is in the offsets topic, as Kafka's decoder shows them."""
-    files = [file for file in sorted(data_dir.glob("__consumer_offsets-*/*.log")) if file.stat().st_size]
-    arguments = ("--offsets-decoder", "--files", ",".join(map(str, files)))
-    done = subprocess.run(
-        java_command(libs, DUMP, *arguments), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    records = []
-    for line in done.stdout.splitlines():
-        assert "isvalid: false" not in line, line
-        if line.startswith("| offset:"):
-            key, _, value = line.partition(" key: ")[2].partition(" payload: ")
-            records.append((json.loads(key), None if value == "<DELETE>" else json.loads(value)))
-    return records
-
-
-def stories(records: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> Story:
-    """What was written of each group, one record after the other, without what is different each time."""
-    found: Story = {}
-    for key, value in records:
-        fields = key["data"]
-        group_id = fields.get("groupId") or fields["group"]
-        what = " ".join(
-            [key["type"], *(f"{name}={fields[name]}" for name in ("topic", "partition") if name in fields)]
-        )
-        story = found.setdefault(group_id, [])
-        entry = (what, alike(value))
-        # A member commits when it likes: the last commit counts.
-        if key["type"] == OFFSET_COMMIT:
-            story[:] = [other for other in story if other[0] != what]
-        story.append(entry)
-    for story in found.values():
-        story.sort(key=lambda entry: entry[0] if entry[0].startswith(OFFSET_COMMIT) else "")
-    return found
-
-
-def alike(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: "any" if name in VARYING and item else alike(item) for name, item in value.items()}
-    return [alike(item) for item in value] if isinstance(value, list) else value
 
 
 def test_of_the_same_life_ottla_writes_the_records_that_kafka_writes(
