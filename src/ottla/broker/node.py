@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.partition_host import PartitionHost
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.driver import Quorum
@@ -178,6 +179,7 @@ class Broker:
                     stray, self.log_dirs.directory_of(stray),
                 )  # fmt: skip
         self._housekeeping = Housekeeping(self.env, config, self.log_dirs, self.partitions)
+        self.log_cleaner = LogCleaner(self.env, config, self.log_dirs, self.partitions)
 
     async def _start_server(self) -> None:
         self._dispatcher = Dispatcher(self)
@@ -192,6 +194,7 @@ class Broker:
             raise
         self.address = addresses[0]
         self._housekeeping.start()
+        self.log_cleaner.start()
 
     async def stop(self) -> None:
         """Answers nothing more, writes everything down, and marks the directories as left in order."""
@@ -199,6 +202,7 @@ class Broker:
         await self._dispatcher.close()
         self.waiting_room.close()
         await self._housekeeping.stop()
+        await self.log_cleaner.stop()
         await self.partitions.close()
         for task in list(self._tasks):
             task.cancel()

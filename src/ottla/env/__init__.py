@@ -1,14 +1,15 @@
-"""The one door through which everything non-deterministic enters: clock, disk, network, worker threads, randomness.
+"""The one door through which everything non-deterministic enters: clock, disk, network, workers, randomness.
 
 `ottla.env.real` has the machine; `ottla.sim` makes one from a seed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk
 from ottla.env.network import Network
+from ottla.env.processes import ChildProcesses, Processes
 from ottla.env.workers import Workers
 
 
@@ -19,3 +20,4 @@ class Env:
     network: Network
     workers: Workers
     random: Random
+    processes: Processes = field(default_factory=ChildProcesses)

@@ -13,5 +13,8 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
 
+    def __reduce__(self) -> tuple[type["KafkaError"], tuple[ErrorCode, str]]:
+        return type(self), (self.code, self.message)  # from a worker process to the broker
+
     def __str__(self) -> str:
         return f"{self.code.name.upper()}: {self.message}"

@@ -12,6 +12,7 @@ from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
 from ottla.sim.loop import NODE, STEP_LIMIT, VirtualTimeLoop, run
 from ottla.sim.network import NetworkProfile, SimHost, SimNetwork
+from ottla.sim.processes import SimProcesses
 from ottla.sim.trace import Trace
 from ottla.sim.workers import SimWorkers
 
@@ -39,7 +40,7 @@ class World:
         """A process that runs on `host`; the name of a host may be used again once its process is dead."""
         random = self.derive()
         door = self.network.host(host)
-        env = Env(self.clock, disk, door, SimWorkers(self.derive()), random)
+        env = Env(self.clock, disk, door, SimWorkers(self.derive()), random, SimProcesses())
         process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, door)
         disk.on_power_loss = process.on_power_loss
         return process

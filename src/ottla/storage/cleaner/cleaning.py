@@ -12,6 +12,7 @@ from ottla.records.header import HEADER_SIZE, BatchHeader, Bytes
 from ottla.records.records import iter_records, unpacked_records
 from ottla.storage.cleaner.chunks import Chunk, PlacedHeader
 from ottla.storage.cleaner.columns import PADDING, Mask, PlacedRecords, RecordBuffer, RecordColumns
+from ottla.storage.cleaner.job import LastRecord
 from ottla.storage.cleaner.key_hash import hash_keys
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.rebuild import batch_of_records, batch_with_horizon, empty_batch
@@ -19,13 +20,6 @@ from ottla.storage.cleaner.transactions import CleanedTransactions
 
 # Compressed batches are unpacked together up to this size.
 _UNPACKED_BYTES = 16 << 20
-
-
-class LastRecord(NamedTuple):
-    """Of a producer that is still known: its last data, or -1 and the epoch of its last marker."""
-
-    last_data_offset: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +131,8 @@ class BatchCleaner:
             replaced[index] = None
         elif not header.has_delete_horizon:
             (look,) = _look_into(chunk, [index])
-            everything = slice(0, look.columns.count)
-            kept = np.ones(look.columns.count, np.bool_)
+            everything = slice(0, look.columns.records)
+            kept = np.ones(look.columns.records, np.bool_)
             replaced[index] = self._with_horizon(look, header, everything, kept)
 
     def _with_horizon(
@@ -181,7 +175,7 @@ class BatchCleaner:
     def _survivors(self, look: _Look, headers: list[BatchHeader], tombstones: Mask) -> Mask:
         columns, now_ms = look.columns, self._rules.now_ms
         has_key = columns.key_lengths >= 0
-        kept = np.zeros(columns.count, np.bool_)
+        kept = np.zeros(columns.records, np.bool_)
         rows = np.flatnonzero(has_key)
         first, second = hash_keys(
             look.buffer, columns.key_positions[rows], columns.key_lengths[rows], self._rules.hash_seed
@@ -215,7 +209,7 @@ def _partly_kept(
     begin, end = np.flatnonzero(kept & ~before), np.flatnonzero(kept & ~behind)
     first_run = np.searchsorted(begin, bounds).tolist()
     spans = list(zip(columns.starts[begin].tolist(), columns.ends[end].tolist(), strict=True))
-    deltas = np.full(columns.count, np.iinfo(np.int64).min)
+    deltas = np.full(columns.records, np.iinfo(np.int64).min)
     deltas[kept] = look.buffer.timestamp_deltas(columns.bodies[kept])
     youngest = np.maximum.reduceat(deltas, bounds[:-1]).tolist()
     for at in batches:
@@ -231,7 +225,9 @@ def _look_into(chunk: Chunk, indexes: Iterable[int]) -> Iterator[_Look]:
         if header.records_count > 0:
             (plain if header.compression == NONE else packed).append(index)
     if plain and not packed:
-        placed = [_placed(chunk.batches[index], chunk.batches[index].position + HEADER_SIZE) for index in plain]
+        placed = [
+            _placed(chunk.batches[index], chunk.batches[index].position + HEADER_SIZE) for index in plain
+        ]
         buffer = RecordBuffer(chunk.data)
         yield _Look(plain, buffer, buffer.columns(placed))
         return
@@ -262,7 +258,11 @@ def _look_into_packed(chunk: Chunk, indexes: list[int]) -> Iterator[_Look]:
 def _placed(batch: PlacedHeader, start: int) -> PlacedRecords:
     header = batch.header
     return PlacedRecords(
-        start, batch.position + header.size, header.records_count, header.base_offset, header.last_offset_delta
+        start,
+        batch.position + header.size,
+        header.records_count,
+        header.base_offset,
+        header.last_offset_delta,
     )
 
 

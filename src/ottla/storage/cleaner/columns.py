@@ -38,7 +38,7 @@ class PlacedRecords(NamedTuple):
 
     start: int
     end: int
-    count: int
+    records_count: int
     base_offset: int
     last_offset_delta: int
 
@@ -55,7 +55,7 @@ class RecordColumns(NamedTuple):
     key_lengths: Ints  # -1 where there is none
 
     @property
-    def count(self) -> int:
+    def records(self) -> int:
         return len(self.starts)
 
 
@@ -70,7 +70,7 @@ class RecordBuffer:
 
     def columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
         """KafkaError(CORRUPT_MESSAGE) where the records are not what the batches say. Each batch has some."""
-        counts = np.array([batch.count for batch in batches], np.int64)
+        counts = np.array([batch.records_count for batch in batches], np.int64)
         first = np.zeros(len(batches) + 1, np.int64)
         np.cumsum(counts, out=first[1:])
         starts, bodies = self._walk(batches, counts, first)
@@ -86,7 +86,8 @@ class RecordBuffer:
 
     def is_tombstone(self, columns: RecordColumns) -> Mask:
         value_lengths = self.bytes[columns.key_positions + np.maximum(columns.key_lengths, 0)]
-        return value_lengths == _NULL
+        is_null: Mask = value_lengths == _NULL
+        return is_null
 
     def timestamp_deltas(self, bodies: Ints) -> Ints:
         return self._varints(bodies + 1)[0]
@@ -114,7 +115,9 @@ class RecordBuffer:
             lanes = int(np.searchsorted(-counts, -done, side="left"))
         for lane in range(lanes):
             count = int(counts[lane]) - done
-            at[lane] = self._walk_one(int(at[lane]), int(limits[lane]), int(slots[lane]), count, starts, bodies)
+            at[lane] = self._walk_one(
+                int(at[lane]), int(limits[lane]), int(slots[lane]), count, starts, bodies
+            )
         if bool(np.any(at != limits)):
             raise _corrupt("its records do not fill it")
         return starts, bodies
@@ -128,9 +131,7 @@ class RecordBuffer:
         value = (pair & 0x7F) | (((pair >> 1) & 0x3F80) * two)
         return (value >> 1) ^ -(value & 1), positions + 1 + two
 
-    def _walk_one(
-        self, position: int, limit: int, first: int, count: int, starts: Ints, bodies: Ints
-    ) -> int:
+    def _walk_one(self, position: int, limit: int, first: int, count: int, starts: Ints, bodies: Ints) -> int:
         data = self.data
         found: list[int] = []
         behind: list[int] = []
@@ -195,9 +196,7 @@ class RecordBuffer:
             return self._varints(positions)
         return (short >> 1) ^ -(short & 1), positions + 1
 
-    def _offsets(
-        self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints, positions: Ints
-    ) -> Ints:
+    def _offsets(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints, positions: Ints) -> Ints:
         """Without a hole, offsets count up from the base offset, and need not be read."""
         bases = np.array([batch.base_offset for batch in batches], np.int64)
         last_deltas = np.array([batch.last_offset_delta for batch in batches], np.int64)

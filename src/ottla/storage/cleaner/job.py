@@ -1,12 +1,20 @@
 """What a cleaning is told and what it tells: plain data, since it happens in another process."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ottla.env.disk import Disk
 from ottla.model.ids import TopicPartition
-from ottla.storage.cleaner.cleaning import LastRecord
 from ottla.storage.log_config import LogConfig
 from ottla.storage.txn_index import AbortedTxn
+
+
+class LastRecord(NamedTuple):
+    """Of a producer that is still known: its last data, or -1 and the epoch of its last marker."""
+
+    last_data_offset: int
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +64,11 @@ class CleaningResult:
     records_kept: int
     bytes_read: int
     bytes_written: int
+
+
+def run_job(job: CleaningJob, disk: Disk, bytes_per_second: float) -> Iterator[CleanedGroup | CleaningResult]:
+    """For a worker process, which alone needs numpy: as `ottla.storage.cleaner.rewrite:clean_log`."""
+    from ottla.storage.cleaner.pace import Throttle
+    from ottla.storage.cleaner.rewrite import clean_log
+
+    yield from clean_log(job, disk, Throttle(bytes_per_second))

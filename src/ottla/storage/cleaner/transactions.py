@@ -21,7 +21,9 @@ class CleanedTransactions:
         heapq.heapify(self._waiting)
         self._aborted: dict[int, AbortedTxn] = {}  # by producer id: those whose marker is still to come
         self._seen: set[int] = set()  # of those, whose data was met
-        self._committed: set[int] = set()  # producer ids of data that is not aborted, its marker still to come
+        self._committed: set[int] = (
+            set()
+        )  # producer ids of data that is not aborted, its marker still to come
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Of a batch of data."""
