@@ -49,6 +49,8 @@ COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 Request = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction
 
 picks = st.integers(0, 1000)
+ids = st.sampled_from([IDS[0], *IDS])
+versions = st.sampled_from([0, 2])
 some_partitions = st.sets(st.sampled_from([ORDERS, ORDERS_1, CLICKS]), min_size=1).map(sorted)
 
 
@@ -88,14 +90,15 @@ class TransactionModel(RuleBasedStateMachine):
         self.clients: list[ProducerClient] = []
         self.sent: list[Request] = []
         self.asked: list[WriteMarkers] = []  # also before restarts
+        self.last_asked: dict[str, WriteMarkers] = {}  # of transactions that are being ended
         self.acknowledged: dict[int, set[TopicPartition]] = {}
         self.epochs: dict[int, tuple[str, int]] = {}
         self.num_checked = 0
 
     @initialize(
         server_version=st.sampled_from([2, 2, 0]),
-        epochs=st.dictionaries(st.sampled_from(IDS), st.integers(LAST_USABLE_EPOCH - 3, LAST_USABLE_EPOCH)),
-        kinds=st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from([0, 2])), min_size=1, max_size=3),
+        epochs=st.dictionaries(ids, st.integers(LAST_USABLE_EPOCH - 3, LAST_USABLE_EPOCH - 1)),
+        kinds=st.lists(st.tuples(ids, versions), min_size=2, max_size=3),
     )
     def begin(self, server_version: int, epochs: dict[str, int], kinds: list[tuple[str, int]]) -> None:
         """Some ids have used up nearly all of their epochs."""
@@ -111,6 +114,7 @@ class TransactionModel(RuleBasedStateMachine):
                 producer_id=producer_id,
                 previous_producer_id=producer_id,
                 producer_epoch=epoch,
+                transaction_timeout_ms=TIMEOUT_MS,
                 transaction_status=TransactionState.COMPLETE_COMMIT,
             )
         self.ledgers = {transactional_id: Ledger() for transactional_id in IDS}
@@ -121,19 +125,26 @@ class TransactionModel(RuleBasedStateMachine):
     # -- producers
 
     @precondition(lambda self: len(self.clients) < 5)
-    @rule(transactional_id=st.sampled_from(IDS), version=st.sampled_from([0, 2]))
+    @rule(transactional_id=ids, version=versions)
     def start(self, transactional_id: str, version: int) -> None:
         client = ProducerClient(transactional_id, version)
         self.clients.append(client)
         client.me = self.send(self.shell.init_command(transactional_id, timeout_ms=TIMEOUT_MS))
 
-    @rule(pick=picks, lost=st.booleans(), starts_over=st.booleans())
-    def init(self, pick: int, lost: bool, starts_over: bool) -> None:
+    @rule(pick=picks, lost=st.booleans())
+    def start_again(self, pick: int, lost: bool) -> None:
         client = self.client(pick)
-        expected = client.me if starts_over else None
-        self.learn(
-            client, self.send(self.shell.init_command(client.transactional_id, expected, TIMEOUT_MS)), lost
-        )
+        self.learn(client, self.send(self.init_command(client)), lost)
+
+    @rule(pick=picks, lost=st.booleans())
+    def start_over(self, pick: int, lost: bool) -> None:
+        client = self.client(pick)
+        known = client.me in self.ledgers[client.transactional_id].given  # and has not expired
+        answer = self.send(self.init_command(client, client.me))
+        if answer is not None and known:
+            again = self.send(self.init_command(client, client.me))
+            assert again == answer, "a producer that asks again is told something else"
+        self.learn(client, answer, lost)
 
     @rule(pick=picks, partitions=some_partitions)
     def add(self, pick: int, partitions: list[TopicPartition]) -> None:
@@ -154,23 +165,49 @@ class TransactionModel(RuleBasedStateMachine):
         if client.me is not None:
             self.send(verify_command(client.me, partition, transactional_id=client.transactional_id))
 
-    @rule(pick=picks, commit=st.booleans(), lost=st.booleans(), other_version=st.booleans())
-    def end(self, pick: int, commit: bool, lost: bool, other_version: bool) -> None:
+    @rule(pick=picks, commit=st.booleans(), lost=st.booleans(), version=versions)
+    def end(self, pick: int, commit: bool, lost: bool, version: int) -> None:
         client = self.client(pick)
         if client.me is not None:
-            version = 2 - client.version if other_version and lost else client.version
             command = self.shell.end_command(client.me, commit, client.transactional_id, version)
             self.learn(client, self.send(command), lost)
+
+    @rule(pick=picks, commit=st.booleans(), restarts=st.booleans())
+    def end_and_ask_again(self, pick: int, commit: bool, restarts: bool) -> None:
+        """With version 2 the answer is the same, also of a coordinator that knows only the log."""
+        client = self.client(pick)
+        if client.me is None:
+            return
+        command = self.shell.end_command(client.me, commit, client.transactional_id)
+        answer = self.send(command)
+        if answer is not None:
+            if restarts:
+                self.restart()
+            self.acknowledge_outstanding()
+            again = self.send(replace(command, new_producer_id=self.shell.new_producer_id()))
+            assert again == answer, "a producer that asks again is told something else"
+        self.learn(client, answer, lost=False)
 
     @rule(pick=picks, partitions=some_partitions, commit=st.booleans(), acknowledges=st.booleans())
     def whole_transaction(
         self, pick: int, partitions: list[TopicPartition], commit: bool, acknowledges: bool
     ) -> None:
         self.add(pick, partitions)
-        self.end(pick, commit, False, False)
+        self.end(pick, commit, False, self.client(pick).version)
         if acknowledges:
-            for markers in list(self.shell.effects):
-                self.acknowledge_one(markers, list(markers.partitions))
+            self.acknowledge_outstanding()
+
+    @rule(transactional_id=ids, version=versions, commit=st.booleans(), ends=st.booleans())
+    def stranger(self, transactional_id: str, version: int, commit: bool, ends: bool) -> None:
+        """Somebody guesses the id and epoch that the coordinator has, whether it gave them to anyone or not."""
+        record = self.shell.machine.durable().get(transactional_id)
+        if record is not None:
+            guess = (record.producer_id, record.producer_epoch)
+            self.send(
+                self.shell.end_command(guess, commit, transactional_id, version)
+                if ends
+                else add_command(guess, ORDERS, transactional_id=transactional_id, version=version)
+            )
 
     @precondition(lambda self: self.sent)
     @rule(pick=picks)
@@ -182,7 +219,18 @@ class TransactionModel(RuleBasedStateMachine):
         self.send(command)
 
     def client(self, pick: int) -> ProducerClient:
-        return self.clients[pick % len(self.clients)]
+        """More often than not one that is not fenced."""
+        clients = self.clients
+        if pick % 3:
+            clients = [
+                each for each in clients if each.me in self.ledgers[each.transactional_id].given
+            ] or clients
+        return clients[pick % len(clients)]
+
+    def init_command(
+        self, client: ProducerClient, expected: ProducerIdAndEpoch | None = None
+    ) -> InitProducerId:
+        return self.shell.init_command(client.transactional_id, expected, TIMEOUT_MS)
 
     def learn(self, client: ProducerClient, response: ProducerIdAndEpoch | None, lost: bool) -> None:
         if response is not None and not lost:
@@ -196,21 +244,17 @@ class TransactionModel(RuleBasedStateMachine):
         """Some of what was asked for, perhaps long ago, perhaps not of this transaction at all."""
         self.acknowledge_one(self.asked[-1 - pick % len(self.asked)], some)
 
+    @rule()
+    def acknowledge_outstanding(self) -> None:
+        for markers in list(self.last_asked.values()):
+            self.acknowledge_one(markers, list(markers.partitions))
+
     def acknowledge_one(self, markers: WriteMarkers, partitions: list[TopicPartition]) -> None:
         self.acknowledged.setdefault(id(markers), set()).update(partitions)
         self.shell.ask(MarkersWritten(markers=markers, partitions=tuple(partitions)))
         self.after_event()
-        record = self.shell.machine.durable().get(markers.transactional_id)
-        if self.is_asked(markers) and set(markers.partitions) > self.acknowledged[id(markers)]:
-            assert record is not None
-            assert record.transaction_status in PREPARED, "complete, but some partition has no marker"
 
-    def is_asked(self, markers: WriteMarkers) -> bool:
-        """Whether it is the last one of its id."""
-        of_id = [each for each in self.shell.effects if each.transactional_id == markers.transactional_id]
-        return bool(of_id) and of_id[-1] is markers
-
-    @rule(ms=st.sampled_from([1, 4000, TIMEOUT_MS, EXPIRATION_MS + 30_000]))
+    @rule(ms=st.sampled_from([1, 4000, TIMEOUT_MS, TIMEOUT_MS, EXPIRATION_MS + 30_000]))
     def time_passes(self, ms: int) -> None:
         self.shell.advance(ms)
         self.after_event()
@@ -256,6 +300,7 @@ class TransactionModel(RuleBasedStateMachine):
             if id(markers) not in known:
                 assert markers.commit is self.ledgers[markers.transactional_id].outcome
                 self.asked.append(markers)
+                self.last_asked[markers.transactional_id] = markers
 
     def check_record(self, transactional_id: str, value: TransactionLogValue | None) -> None:
         ledger = self.ledgers[transactional_id]
@@ -280,6 +325,10 @@ class TransactionModel(RuleBasedStateMachine):
             assert value.transaction_status in ENDED, "an outcome was given up"
             assert ledger.outcome is committed, "complete with the other outcome"
             ledger.outcome = None
+            markers = self.last_asked.pop(transactional_id, None)
+            if markers is not None:
+                missing = set(markers.partitions) - self.acknowledged.get(id(markers), set())
+                assert not missing, "complete, but some partition has no marker"
 
     @invariant()
     def rebuilt_equals_live(self) -> None:
