@@ -6,33 +6,26 @@ import sys
 
 import pytest
 from tests.simulation.seeds import SEEDS
+from tests.simulation.workloads import run_workload
 
-from ottla.sim.env import World, simulate
-from ottla.sim.node import PROFILE
-from ottla.sim.single_broker import single_broker
+from ottla.sim.__main__ import WORKLOADS
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_acknowledged_record_is_there_once_and_in_order_whatever_fails(seed: int) -> None:
-    worlds: list[World] = []
-
-    async def main(world: World) -> None:
-        worlds.append(world)
-        await single_broker(world)
-
-    try:
-        simulate(main, seed, profile=PROFILE)
-    except Exception as error:
-        error.add_note(
-            "\n".join([f"replay with `python -m ottla.sim --seed {seed}`", *worlds[0].trace.tail(30)])
-        )
-        raise
+    run_workload("produce", seed)
 
 
-def test_a_seed_gives_the_same_run_of_the_whole_broker_under_two_hash_seeds() -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_groups_share_their_partitions_and_keep_their_commits_whatever_fails(seed: int) -> None:
+    run_workload("groups", seed)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_seed_gives_the_same_run_of_the_whole_broker_under_two_hash_seeds(workload: str) -> None:
     outputs = [
         subprocess.run(
-            [sys.executable, "-m", "ottla.sim", "--seed", "3"],
+            [sys.executable, "-m", "ottla.sim", "--workload", workload, "--seed", "3"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

@@ -24,6 +24,8 @@ TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
 LEASE_S = TIMEOUTS.session - 0.01
 CLIENT_TIMEOUT_S = 5.0
 COMMIT_PROBABILITY = 0.5
+LATE_COMMIT_PROBABILITY = 0.5
+REWIND_PROBABILITY = 0.02
 POLL_MS = 200
 IDLE_S = 0.1
 
@@ -130,6 +132,14 @@ class GroupMember:
         self._positions.clear()
         self.lease = Lease()
 
+    async def _lapse(self) -> None:
+        """Its lease has ended. As programs do that were held up, it may commit what it did all the same."""
+        late = [(index, tenure, self._positions.get(index)) for index, tenure in self.tenures.items()]
+        self.abandon()
+        for partition, tenure, position in late:
+            if position is not None and self.random.random() < LATE_COMMIT_PROBABILITY:
+                await self._commit(partition, tenure, position)
+
     def _owns(self, partition: int, tenure: Tenure) -> bool:
         return self.tenures.get(partition) is tenure and self.has_lease
 
@@ -161,6 +171,8 @@ class GroupMember:
         for record in records:
             self._history[partition].process(tenure, record.offset)
             self._positions[partition] = position = record.offset + 1
+        if self.random.random() < REWIND_PROBABILITY:
+            self._positions[partition] = position = self.random.randint(0, position)
         if self._committed.get(partition) != position and (
             not records or self.random.random() < COMMIT_PROBABILITY
         ):
@@ -234,7 +246,7 @@ class ClassicMember(GroupMember):
             sent_s = self._now_s()
             error = await self.client.heartbeat(self.who)
             if not self.has_lease:
-                self.abandon()
+                await self._lapse()
                 return
             if error == ErrorCode.none:
                 self._extend_lease(sent_s)
@@ -278,6 +290,7 @@ class ConsumerMember(GroupMember):
             news = owned if tells_all or owned != told else None
             answer = await self.client.consumer_heartbeat(self.who, TIMEOUTS if tells_all else None, news)
             if self.who.generation > 0 and not self.has_lease:
+                await self._lapse()
                 self._start_over()
                 tells_all = True
                 continue

@@ -23,7 +23,7 @@ from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_
 
 TOPIC = "journal"
 PARTITIONS = 4
-BATCHES_PER_PARTITION = 25
+BATCHES_PER_PARTITION = 150
 MEMBERS_MAX = 3
 HOSTS = [f"consumer-{index}" for index in range(MEMBERS_MAX)]
 TIME_LIMIT_S = 3600.0
