@@ -10,7 +10,12 @@ from kio.serial.errors import OutOfBoundValue
 from kio.static.primitive import i16
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, refused, versions
-from tests.unit.broker.transaction_bench import TransactionalProducer, committed_offset, read_committed
+from tests.unit.broker.transaction_bench import (
+    TransactionalProducer,
+    committed_offset,
+    on_small_broker,
+    read_committed,
+)
 
 from ottla.broker.pending import Pending, completed
 from ottla.core.coordination import Command
@@ -26,7 +31,6 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.transaction_records.records import TransactionLogKey
 
-SMALL = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
 SECOND = timedelta(seconds=1)
 
 
@@ -73,7 +77,7 @@ def fenced_in(version: int, first_with_fenced: int) -> ErrorCode:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_find_coordinator_makes_the_topic_and_names_this_broker(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         keys = {"coordinator_keys": ("tx",), "key": "tx"}
         response = await bench.ask(message(ApiKey.FIND_COORDINATOR, version, key_type=1, **keys))
@@ -107,7 +111,7 @@ def init_request(version: int, **values: Any) -> Any:
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
 def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, ProducerIdAndEpoch(12, 3))
         answer = await bench.ask(
@@ -130,7 +134,7 @@ def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
 def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_knows(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         with_transactions(bench, refused(ErrorCode.producer_fenced))
         answer = await bench.ask(init_request(version))
@@ -144,7 +148,7 @@ def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_kno
 
 @pytest.mark.parametrize("values", [{"producer_id": 5}, {"producer_epoch": 5}])
 def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         for transactional_id in ("tx", None):
             request = init_request(6, transactional_id=transactional_id, **values)
@@ -165,7 +169,7 @@ def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) 
     ],
 )
 def test_init_producer_id_of_a_new_transactional_id(values: dict[str, Any], expected: ErrorCode) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.broker.transactions.find("tx")
         answer = await bench.ask(init_request(6, **values))
@@ -174,7 +178,7 @@ def test_init_producer_id_of_a_new_transactional_id(values: dict[str, Any], expe
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_producers_that_start_have_ids_of_their_own_and_a_transactional_id_keeps_its_own(
     bench: Bench,
 ) -> None:
@@ -218,7 +222,7 @@ def added(response: Any) -> list[tuple[str, int, ErrorCode]]:
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
 def test_add_partitions_asks_the_coordinator(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
         await bench.create("b")
@@ -244,7 +248,7 @@ def test_add_partitions_asks_the_coordinator(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
 def test_add_partitions_that_the_coordinator_refuses_is_refused_for_each(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
         with_transactions(bench, refused(ErrorCode.producer_fenced))
@@ -256,7 +260,7 @@ def test_add_partitions_that_the_coordinator_refuses_is_refused_for_each(version
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
 def test_one_partition_that_is_not_there_keeps_all_of_them_out(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a")
         fake = with_transactions(bench, None)
@@ -273,7 +277,7 @@ def test_one_partition_that_is_not_there_keeps_all_of_them_out(version: int) -> 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
 def test_clients_add_no_internal_topics(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.broker.groups.find("g")
         with_transactions(bench, None)
@@ -285,7 +289,7 @@ def test_clients_add_no_internal_topics(version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_without_adding_and_for_several_transactions(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
 
@@ -325,7 +329,7 @@ def test_brokers_ask_without_adding_and_for_several_transactions(version: int) -
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_OFFSETS_TO_TXN))
 def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, None)
         request = message(
@@ -355,7 +359,7 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
 def test_offsets_of_a_transaction_need_their_partition_in_it(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.broker.groups.find("g")
@@ -377,7 +381,7 @@ def test_offsets_of_a_transaction_need_their_partition_in_it(version: int) -> No
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
 def test_offsets_of_partitions_that_are_not_there_are_refused_one_by_one(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -401,7 +405,7 @@ def test_offsets_of_partitions_that_are_not_there_are_refused_one_by_one(version
 
 @pytest.mark.parametrize("version", [0, 4, 5])
 def test_offsets_of_a_zombie_are_refused_and_change_nothing(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.broker.groups.find("g")
@@ -426,7 +430,7 @@ def test_offsets_of_a_zombie_are_refused_and_change_nothing(version: int) -> Non
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_offsets_are_fenced_by_the_generation_of_the_group(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.broker.groups.find("g")
@@ -443,7 +447,7 @@ def test_offsets_are_fenced_by_the_generation_of_the_group(version: int) -> None
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
 def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_none(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.broker.groups.find("g")
@@ -458,7 +462,7 @@ def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_non
     run()
 
 
-@on_broker(**SMALL, transaction_partition_verification_enable="false")
+@on_small_broker(transaction_partition_verification_enable="false")
 async def test_without_verification_offsets_of_older_clients_are_taken_at_their_word(bench: Bench) -> None:
     await bench.create("journal")
     await bench.broker.groups.find("g")
@@ -472,7 +476,7 @@ async def test_without_verification_offsets_of_older_clients_are_taken_at_their_
 
 @pytest.mark.parametrize("version", versions(ApiKey.END_TXN))
 def test_end_txn_asks_the_coordinator_and_tells_how_to_go_on(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, ProducerIdAndEpoch(13, 0))
         request = message(
@@ -501,7 +505,7 @@ def test_end_txn_asks_the_coordinator_and_tells_how_to_go_on(version: int) -> No
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_where_epochs_run_out_the_producer_goes_on_with_another_id(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producer = TransactionalProducer(bench)
@@ -524,7 +528,7 @@ async def test_where_epochs_run_out_the_producer_goes_on_with_another_id(bench: 
 def test_a_delayed_end_of_a_transaction_does_not_end_the_next_one() -> None:
     """The finding that every older Kafka shares; with an epoch for each transaction (KIP-890) it is refused."""
 
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -565,7 +569,7 @@ def written(response: Any) -> list[tuple[int, str, int, ErrorCode]]:
 
 @pytest.mark.parametrize("version", versions(ApiKey.WRITE_TXN_MARKERS))
 def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 2)
         producer = TransactionalProducer(bench)
@@ -590,7 +594,7 @@ def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_markers_of_old_epochs_and_old_coordinators_are_refused(bench: Bench) -> None:
     await bench.create("journal")
     topics = [{"name": "journal", "partition_indexes": (0,)}]
@@ -607,7 +611,7 @@ async def test_markers_of_old_epochs_and_old_coordinators_are_refused(bench: Ben
     assert await write(producer_epoch=4, transaction_version=2) is ErrorCode.none
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)
@@ -629,7 +633,7 @@ async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench:
     assert code is ErrorCode.not_leader_or_follower
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_that(bench: Bench) -> None:
     await bench.create("journal", flush_messages="1")
     marker = {"producer_id": 5, "topics": [{"name": "journal", "partition_indexes": (0,)}]}
@@ -641,7 +645,7 @@ async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_
 # -- DescribeTransactions, ListTransactions and DescribeProducers
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_describe_transactions_tells_each_by_its_id(bench: Bench) -> None:
     def describe(command: commands.DescribeTransaction) -> Any:
         if command.transactional_id != "tx":
@@ -660,7 +664,7 @@ async def test_describe_transactions_tells_each_by_its_id(bench: Bench) -> None:
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [("a", (1, 0)), ("b", (0,))]
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_transactional_id_without_a_transaction_has_no_start(bench: Bench) -> None:
     await TransactionalProducer(bench).init()
     request = message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=("",))
@@ -673,7 +677,7 @@ async def test_a_transactional_id_without_a_transaction_has_no_start(bench: Benc
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_TRANSACTIONS))
 def test_list_transactions_passes_its_filters_on(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, (ListedTransaction("tx", 12, "Ongoing"),))
         request = message(
@@ -707,7 +711,7 @@ def test_list_transactions_passes_its_filters_on(version: int) -> None:
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_transactions_of_all_shards_are_listed(bench: Bench) -> None:
     await bench.create("journal")
     for number in range(6):
@@ -729,7 +733,7 @@ async def test_transactions_of_all_shards_are_listed(bench: Bench) -> None:
     assert answer.error_code is ErrorCode.invalid_regular_expression
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_describe_producers_shows_the_open_transaction_and_who_ended_the_last(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)
@@ -755,7 +759,7 @@ async def test_describe_producers_shows_the_open_transaction_and_who_ended_the_l
 # -- the feature
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_cluster_begins_with_transactions_version_2_and_can_go_back(bench: Bench) -> None:
     await bench.create("journal")
     features = await bench.ask(

@@ -5,11 +5,12 @@ from datetime import timedelta
 
 import pytest
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.bench import Bench
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,
     fetch_committed,
+    on_small_broker,
     read_committed,
 )
 
@@ -20,7 +21,6 @@ from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
 
 both_protocols = pytest.mark.parametrize("version_2", [True, False], ids=["version 2", "version 0"])
-SMALL = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
 
 
 async def list_latest(bench: Bench, topic: str, isolation_level: int) -> int:
@@ -42,7 +42,7 @@ async def list_latest(bench: Bench, topic: str, isolation_level: int) -> int:
 
 @both_protocols
 def test_a_transaction_is_all_or_nothing_to_who_reads_committed_records(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 2)
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -60,7 +60,7 @@ def test_a_transaction_is_all_or_nothing_to_who_reads_committed_records(version_
 
 @both_protocols
 def test_no_record_of_an_aborted_transaction_is_seen(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -82,7 +82,7 @@ def test_no_record_of_an_aborted_transaction_is_seen(version_2: bool) -> None:
 def test_the_figure_of_the_last_stable_offset(version_2: bool) -> None:
     """A B T1 C D T1 E F T2 G H commit-of-T1 I J: high watermark 14, last stable offset 8."""
 
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         first = TransactionalProducer(bench, "first", version_2=version_2)
@@ -113,7 +113,7 @@ def test_the_figure_of_the_last_stable_offset(version_2: bool) -> None:
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_fetch_names_the_aborted_transactions_of_its_records_and_no_others(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producers = [TransactionalProducer(bench, name) for name in ("a", "b")]
@@ -148,7 +148,7 @@ async def test_a_fetch_names_the_aborted_transactions_of_its_records_and_no_othe
 
 @both_protocols
 def test_a_fetch_that_waits_is_answered_with_the_marker(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -184,7 +184,7 @@ def test_a_fetch_that_waits_is_answered_with_the_marker(version_2: bool) -> None
 def test_a_partition_that_was_not_added_is_refused_to_clients_that_had_to_add_it(
     version: int, expected: ErrorCode
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 2)
         producer = TransactionalProducer(bench)
@@ -197,7 +197,7 @@ def test_a_partition_that_was_not_added_is_refused_to_clients_that_had_to_add_it
     run()
 
 
-@on_broker(**SMALL, transaction_partition_verification_enable="false")
+@on_small_broker(transaction_partition_verification_enable="false")
 async def test_without_verification_older_clients_are_taken_at_their_word(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producer = TransactionalProducer(bench, version_2=False)
@@ -206,7 +206,7 @@ async def test_without_verification_older_clients_are_taken_at_their_word(bench:
     assert await bench.read(topic_id) == [b"a"]
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_verification_can_be_switched_off_while_the_broker_runs(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench, version_2=False)
@@ -219,7 +219,7 @@ async def test_verification_can_be_switched_off_while_the_broker_runs(bench: Ben
 
 @both_protocols
 def test_outside_of_a_transaction_nothing_of_the_older_protocol_is_written(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -236,7 +236,7 @@ def test_outside_of_a_transaction_nothing_of_the_older_protocol_is_written(versi
 
 @pytest.mark.parametrize("version", [3, 11, 12])
 def test_transactional_records_need_a_transactional_id(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -264,7 +264,7 @@ def test_transactional_records_need_a_transactional_id(version: int) -> None:
 
 @both_protocols
 def test_records_outside_of_transactions_may_come_under_a_transactional_id(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -279,7 +279,7 @@ def test_records_outside_of_transactions_may_come_under_a_transactional_id(versi
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_request_with_records_of_two_producers_is_refused_as_a_whole(bench: Bench) -> None:
     topic_id = await bench.create("journal", 2)
     producer = TransactionalProducer(bench)
@@ -317,7 +317,7 @@ async def test_a_request_with_records_of_two_producers_is_refused_as_a_whole(ben
 def test_who_is_not_the_producer_of_the_id_writes_nothing(
     values: dict[str, int], expected: ErrorCode, version_2: bool
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -333,7 +333,7 @@ def test_who_is_not_the_producer_of_the_id_writes_nothing(
 
 @both_protocols
 def test_a_producer_that_starts_anew_fences_the_one_before(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         zombie = TransactionalProducer(bench, version_2=version_2)
@@ -356,7 +356,7 @@ def test_a_producer_that_starts_anew_fences_the_one_before(version_2: bool) -> N
 
 @both_protocols
 def test_a_retried_batch_has_its_first_offsets(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -380,7 +380,7 @@ def test_a_retried_batch_has_its_first_offsets(version_2: bool) -> None:
 def test_while_the_transaction_before_is_not_complete_the_next_is_to_wait(
     version: int, expected: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 2)
         producer = TransactionalProducer(bench)
@@ -400,7 +400,7 @@ def test_while_the_transaction_before_is_not_complete_the_next_is_to_wait(
 def test_the_next_transaction_goes_on_as_soon_as_the_one_before_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 2)
         producer = TransactionalProducer(bench)
@@ -424,7 +424,7 @@ def test_the_next_transaction_goes_on_as_soon_as_the_one_before_is_complete(
 
 @pytest.mark.parametrize("version", [3, 11, 12])
 def test_where_the_coordinator_is_not_here_the_producer_tries_again(version: int) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -437,7 +437,7 @@ def test_where_the_coordinator_is_not_here_the_producer_tries_again(version: int
     run()
 
 
-@on_broker(**SMALL)
+@on_small_broker()
 async def test_a_partition_that_is_not_there_is_not_added(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)

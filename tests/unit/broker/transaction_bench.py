@@ -1,25 +1,43 @@
 """A transactional producer in a test's hands: every request that a client sends, in the versions of either protocol."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.records.records import read_batches
+from ottla.sim.client import SimClient
 
 MINUTE = timedelta(minutes=1)
+
+
+def on_small_broker(
+    *, directories: Sequence[str] = ("/data",), started: bool = True, **config: str
+) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], None]]:
+    """`on_broker` with internal topics of two partitions, which are made and loaded sooner than fifty."""
+    small = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
+    return on_broker(directories=directories, started=started, **(small | config))
 
 
 class TransactionalProducer:
     """Speaks transactions version 2 (KIP-890), or the older protocol, in which partitions are added first."""
 
-    def __init__(self, bench: Bench, transactional_id: str = "tx", *, version_2: bool = True) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        transactional_id: str = "tx",
+        *,
+        version_2: bool = True,
+        client: SimClient | None = None,
+    ) -> None:
         self.bench = bench
+        self._client = client
         self.transactional_id = transactional_id
         self.version_2 = version_2
         self.producer_id = -1
@@ -41,11 +59,15 @@ class TransactionalProducer:
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
         }
-        return await self.bench.ask(message(key, version, **(defaults | values)))
+        return await (self._client or self.bench.client).request(message(key, version, **(defaults | values)))
+
+    async def find(self, key_type: int, key: str) -> None:
+        response = await self.ask(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=(key,))
+        assert response.coordinators[0].error_code is ErrorCode.none
 
     async def init(self, transaction_timeout: timedelta = MINUTE, **values: Any) -> ErrorCode:
         """As a producer that starts."""
-        await self.bench.broker.transactions.find(self.transactional_id)
+        await self.find(1, self.transactional_id)
         defaults = {"transaction_timeout": transaction_timeout, "producer_id": -1, "producer_epoch": -1}
         response = await self.ask(ApiKey.INIT_PRODUCER_ID, **(defaults | values))
         if response.error_code is ErrorCode.none:
@@ -138,7 +160,7 @@ class TransactionalProducer:
 
     async def send_offset(self, group_id: str, topic: str, offset: int) -> None:
         """As a client of its protocol does."""
-        await self.bench.broker.groups.find(group_id)
+        await self.find(0, group_id)
         if not self.version_2:
             assert await self.add_offsets(group_id) is ErrorCode.none
         assert await self.commit_offset(group_id, topic, offset) is ErrorCode.none
@@ -147,20 +169,50 @@ class TransactionalProducer:
 async def read_committed(
     bench: Bench, topic_id: UUID, offset: int = 0, partition: int = 0
 ) -> list[bytes | None]:
-    """What a read-committed consumer sees of one fetch: it goes by the list of aborted transactions, and by markers."""
-    answer = await fetch_committed(bench, topic_id, offset, partition)
-    aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions]
-    skipping: set[int] = set()
-    values: list[bytes | None] = []
-    for batch in read_batches(answer.records or b""):
-        header = batch.header
-        while aborted and aborted[0][0] <= header.last_offset:
-            skipping.add(aborted.pop(0)[1])
-        if header.is_control:
-            skipping.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in skipping):
-            values += [record.value for record in batch.records if record.offset >= offset]
-    return values
+    """What a read-committed consumer sees of one fetch."""
+    reader = CommittedReader(bench, topic_id, partition, offset)
+    await reader.poll()
+    return reader.values
+
+
+class CommittedReader:
+    """A read-committed consumer of one partition: it goes by the list of aborted transactions, and by markers."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        topic_id: UUID,
+        partition: int = 0,
+        position: int = 0,
+        client: SimClient | None = None,
+    ) -> None:
+        self.values: list[bytes | None] = []
+        self.position = position
+        self.last_stable_offset = 0
+        self._bench = bench
+        self._client = client
+        self._topic_id = topic_id
+        self._partition = partition
+
+    async def poll(self, **options: Any) -> None:
+        client = self._client or self._bench.client
+        answer = await fetch_committed(
+            self._bench, self._topic_id, self.position, self._partition, client=client, **options
+        )
+        self.last_stable_offset = answer.last_stable_offset
+        aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions]
+        aborted.sort()  # they come in the order of their markers
+        skipping: set[int] = set()
+        start = self.position
+        for batch in read_batches(answer.records or b""):
+            header = batch.header
+            while aborted and aborted[0][0] <= header.last_offset:
+                skipping.add(aborted.pop(0)[1])
+            if header.is_control:
+                skipping.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in skipping):
+                self.values += [record.value for record in batch.records if record.offset >= start]
+            self.position = header.last_offset + 1
 
 
 async def fetch_committed(
@@ -181,6 +233,7 @@ async def fetch_committed(
         forgotten_topics_data=(),
     )
     client = options.pop("client", bench.client)
+    assert not options
     response = await client.request(request)
     (answer,) = response.responses[0].partitions
     assert answer.error_code is ErrorCode.none

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import ottla.protocol.transaction_records.codec as transaction_codec
 from ottla.broker.coordinators.internal_topics import transaction_state
 from ottla.broker.coordinators.markers import MarkerWriter
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings
+from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed, gather
@@ -62,7 +62,11 @@ class TransactionCoordinator:
     ) -> Pending[ProducerIdAndEpoch | KafkaError]:
         """Has the shard decide what may need a new producer id, which the controller is asked for only then."""
         shard = self.shards.shard_of(command.transactional_id)
-        if shard is None or not shard.machine.needs_producer_id(command):
+        if (
+            shard is None
+            or shard.state is not ShardState.ACTIVE
+            or not shard.machine.needs_producer_id(command)
+        ):
             return self.submit(command.transactional_id, command)
         pending: Pending[ProducerIdAndEpoch | KafkaError] = Pending()
 

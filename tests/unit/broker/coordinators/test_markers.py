@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.bench import Bench, until
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,
     committed_offset,
     fetch_committed,
+    on_small_broker,
     read_committed,
 )
 
@@ -25,7 +26,6 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 
 both_protocols = pytest.mark.parametrize("version_2", [True, False], ids=["version 2", "version 0"])
-SMALL = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
 
 
 async def described(bench: Bench, transactional_id: str = "tx") -> DescribedTransaction:
@@ -69,7 +69,7 @@ class Refusing:
 
 @both_protocols
 def test_when_the_producer_hears_of_its_commit_the_transaction_is_complete(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 3)
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -96,7 +96,7 @@ def test_when_the_producer_hears_of_its_commit_the_transaction_is_complete(versi
 def test_a_coordinator_that_is_killed_between_prepare_and_complete_finishes_when_it_is_back(
     version_2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @on_broker(**SMALL, started=False)
+    @on_small_broker(started=False)
     async def run(bench: Bench) -> None:
         await bench.start()
         topic_id = await bench.create("journal", 2)
@@ -141,7 +141,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
 ) -> None:
     """One partition has its marker, the other not yet: after the restart both are asked again."""
 
-    @on_broker(**SMALL, started=False)
+    @on_small_broker(started=False)
     async def run(bench: Bench) -> None:
         await bench.start()
         topic_id = await bench.create("journal", 2)
@@ -172,7 +172,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
 def test_a_marker_is_tried_again_until_its_partition_takes_it(
     code: ErrorCode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 2)
         producer = TransactionalProducer(bench)
@@ -200,7 +200,7 @@ def test_a_marker_is_tried_again_until_its_partition_takes_it(
 
 
 def test_a_topic_that_is_deleted_holds_no_transaction_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.create("doomed")
@@ -227,7 +227,7 @@ def test_a_topic_that_is_deleted_holds_no_transaction_up(monkeypatch: pytest.Mon
 def test_a_transaction_that_another_coordinator_ends_is_left_to_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -247,7 +247,7 @@ def test_a_transaction_that_another_coordinator_ends_is_left_to_it(
 
 @both_protocols
 def test_a_marker_is_committed_when_it_is_flushed_where_the_topic_wants_that(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", flush_messages="1")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -269,7 +269,7 @@ def test_a_marker_is_committed_when_it_is_flushed_where_the_topic_wants_that(ver
 def test_a_shard_that_is_loaded_again_writes_its_markers_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench)
@@ -302,7 +302,7 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
 
 @both_protocols
 def test_a_transaction_that_is_open_for_too_long_is_aborted(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -324,7 +324,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(version_2: bool) -> 
     run()
 
 
-@on_broker(**SMALL, started=False)
+@on_small_broker(started=False)
 async def test_a_transaction_times_out_also_when_the_broker_was_away(bench: Bench) -> None:
     await bench.start()
     await bench.create("journal")
@@ -345,7 +345,7 @@ async def test_a_transaction_times_out_also_when_the_broker_was_away(bench: Benc
 
 @both_protocols
 def test_offsets_in_a_transaction_are_pending_until_it_is_committed(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -362,7 +362,7 @@ def test_offsets_in_a_transaction_are_pending_until_it_is_committed(version_2: b
 
 @both_protocols
 def test_offsets_of_an_aborted_transaction_are_dropped(version_2: bool) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench, version_2=version_2)
@@ -378,7 +378,7 @@ def test_offsets_of_an_aborted_transaction_are_dropped(version_2: bool) -> None:
 
 @both_protocols
 def test_offsets_and_their_outcome_outlive_the_broker(version_2: bool) -> None:
-    @on_broker(**SMALL, started=False)
+    @on_small_broker(started=False)
     async def run(bench: Bench) -> None:
         await bench.start()
         await bench.create("journal")
@@ -401,7 +401,7 @@ def test_offsets_and_their_outcome_outlive_the_broker(version_2: bool) -> None:
 
 
 def test_a_group_that_is_still_loading_gets_its_marker_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    @on_broker(**SMALL)
+    @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         producer = TransactionalProducer(bench)
