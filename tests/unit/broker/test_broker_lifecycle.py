@@ -199,8 +199,8 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
             with pytest.raises(OSError) as refused:
                 await broker_in(tmp_path / "b", port=first.address[1]).start()
             assert refused.value.errno == errno.EADDRINUSE
-            # This test, and of the first broker the quorum, the sweeper of idle connections, housekeeping.
-            assert len(asyncio.all_tasks()) == 4
+            # This test, and of the first broker the quorum, the sweeper of idle connections, housekeeping, the cleaner.
+            assert len(asyncio.all_tasks()) == 5
         async with broker_in(tmp_path / "b"):
             pass
 
@@ -261,6 +261,6 @@ def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_pa
             )
             with pytest.raises(OSError):
                 await Broker(config).start()
-            assert len(asyncio.all_tasks()) == 4
+            assert len(asyncio.all_tasks()) == 5
 
     run(main())

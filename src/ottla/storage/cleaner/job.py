@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.env.disk import Disk
+from ottla.env.throttle import Throttle
 from ottla.model.ids import TopicPartition
 from ottla.storage.log_config import LogConfig
 from ottla.storage.txn_index import AbortedTxn
@@ -68,7 +69,6 @@ class CleaningResult:
 
 def run_job(job: CleaningJob, disk: Disk, bytes_per_second: float) -> Iterator[CleanedGroup | CleaningResult]:
     """For a worker process, which alone needs numpy: as `ottla.storage.cleaner.rewrite:clean_log`."""
-    from ottla.storage.cleaner.pace import Throttle
     from ottla.storage.cleaner.rewrite import clean_log
 
     yield from clean_log(job, disk, Throttle(bytes_per_second))
