@@ -111,7 +111,7 @@ def _start_verifications(
     now_ms = broker.env.clock.now_ms()
     for hosted, header in batches:
         try:
-            verification = hosted.leader.start_verification(
+            verification = hosted.log.producers.start_verification(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,

@@ -1,12 +1,10 @@
 """The requests of transactions in every version, over the wire."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.serial.errors import OutOfBoundValue
 from kio.static.primitive import i16
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, refused, versions
@@ -15,14 +13,11 @@ from tests.unit.broker.transaction_bench import (
     committed_offset,
     on_small_broker,
     read_committed,
+    with_transactions,
 )
 
-from ottla.broker.pending import Pending, completed
-from ottla.core.coordination import Command
 from ottla.core.transactions import commands
 from ottla.core.transactions.commands import (
-    DescribedTransaction,
-    ListedTransaction,
     PartitionVerified,
     ProducerIdAndEpoch,
 )
@@ -32,40 +27,6 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.transaction_records.records import TransactionLogKey
 
 SECOND = timedelta(seconds=1)
-
-
-class FakeTransactions:
-    """Gives each command the answer that the test has for it, and keeps what it was asked."""
-
-    def __init__(self, answer: Any) -> None:
-        self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
-        self.commands: list[Any] = []
-
-    def submit(self, transactional_id: str, command: Command[Any]) -> Pending[Any]:
-        self.commands.append(command)
-        return completed(self._answer(command))
-
-    def submit_with_producer_id(self, command: Command[Any]) -> Pending[Any]:
-        return self.submit("", command)
-
-    def list_transactions(self, command: Command[Any]) -> Pending[Any]:
-        return self.submit("", command)
-
-    async def find(self, key: str) -> Any:
-        return self._answer(key)
-
-    def reconfigure(self) -> None:
-        """Nothing to take over."""
-
-    def image_changed(self, changes: Any, image: Any) -> None:
-        """Nothing to take over."""
-
-
-def with_transactions(bench: Bench, answer: Any) -> FakeTransactions:
-    """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
-    fake: Any = FakeTransactions(answer)
-    bench.broker._transactions = fake
-    return fake  # type: ignore[no-any-return]
 
 
 def fenced_in(version: int, first_with_fenced: int) -> ErrorCode:
@@ -543,237 +504,3 @@ def test_a_delayed_end_of_a_transaction_does_not_end_the_next_one() -> None:
         await producer.abort()
 
     run()
-
-
-# -- WriteTxnMarkers
-
-
-def markers_request(version: int, *markers: dict[str, Any]) -> Any:
-    defaults = {
-        "producer_epoch": 0,
-        "transaction_result": False,
-        "coordinator_epoch": 9,
-        "transaction_version": 0,
-    }
-    return message(ApiKey.WRITE_TXN_MARKERS, version, markers=[defaults | each for each in markers])
-
-
-def written(response: Any) -> list[tuple[int, str, int, ErrorCode]]:
-    return [
-        (marker.producer_id, topic.name, part.partition_index, part.error_code)
-        for marker in response.markers
-        for topic in marker.topics
-        for part in topic.partitions
-    ]
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.WRITE_TXN_MARKERS))
-def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
-    @on_small_broker()
-    async def run(bench: Bench) -> None:
-        await bench.create("journal", 2)
-        producer = TransactionalProducer(bench)
-        await producer.init()
-        await producer.send("journal", b"a")
-        leader = bench.broker.partitions.find("journal", None, 0).leader
-        assert leader.last_stable_offset == 0
-        topics = [
-            {"name": "journal", "partition_indexes": (0, 5)},
-            {"name": "gone", "partition_indexes": (0,)},
-        ]
-        request = markers_request(version, {"producer_id": producer.producer_id, "topics": topics})
-        missing = ErrorCode.unknown_topic_or_partition
-        assert written(await bench.ask(request)) == [
-            (producer.producer_id, "journal", 0, ErrorCode.none),
-            (producer.producer_id, "journal", 5, missing),
-            (producer.producer_id, "gone", 0, missing),
-        ]
-        assert leader.last_stable_offset == 2
-        assert written(await bench.ask(markers_request(version))) == []
-
-    run()
-
-
-@on_small_broker()
-async def test_markers_of_old_epochs_and_old_coordinators_are_refused(bench: Bench) -> None:
-    await bench.create("journal")
-    topics = [{"name": "journal", "partition_indexes": (0,)}]
-
-    async def write(**values: Any) -> ErrorCode:
-        answer = await bench.ask(markers_request(2, {"producer_id": 5, "topics": topics} | values))
-        ((_, _, _, code),) = written(answer)
-        return code
-
-    assert await write(producer_epoch=3) is ErrorCode.none
-    assert await write(producer_epoch=2) is ErrorCode.invalid_producer_epoch
-    assert await write(producer_epoch=3, coordinator_epoch=8) is ErrorCode.transaction_coordinator_fenced
-    assert await write(producer_epoch=3, transaction_version=2) is ErrorCode.invalid_producer_epoch
-    assert await write(producer_epoch=4, transaction_version=2) is ErrorCode.none
-
-
-@on_small_broker()
-async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench: Bench) -> None:
-    await bench.create("journal")
-    producer = TransactionalProducer(bench)
-    await producer.init()
-    await producer.send_offset("g", "journal", 5)
-    shard = bench.broker.groups.shards.shard_of("g")
-    assert shard is not None
-    topic, partition = shard.hosted.topic_partition
-    marker = {
-        "producer_id": producer.producer_id,
-        "transaction_result": True,
-        "topics": [{"name": topic, "partition_indexes": (partition,)}],
-    }
-    ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
-    assert code is ErrorCode.none
-    assert await committed_offset(bench, "g", "journal", require_stable=True) == 5
-    shard.close()
-    ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
-    assert code is ErrorCode.not_leader_or_follower
-
-
-@on_small_broker()
-async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_that(bench: Bench) -> None:
-    await bench.create("journal", flush_messages="1")
-    marker = {"producer_id": 5, "topics": [{"name": "journal", "partition_indexes": (0,)}]}
-    ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
-    assert code is ErrorCode.none
-    assert bench.broker.partitions.find("journal", None, 0).leader.high_watermark == 1
-
-
-# -- DescribeTransactions, ListTransactions and DescribeProducers
-
-
-@on_small_broker()
-async def test_describe_transactions_tells_each_by_its_id(bench: Bench) -> None:
-    def describe(command: commands.DescribeTransaction) -> Any:
-        if command.transactional_id != "tx":
-            return refused(ErrorCode.transactional_id_not_found)
-        partitions = (TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0))
-        return DescribedTransaction("tx", "Ongoing", 60_000, 1_234_567, 12, 3, partitions)
-
-    with_transactions(bench, describe)
-    request = message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=("gone", "tx"))
-    gone, found = (await bench.ask(request)).transaction_states
-    assert (gone.error_code, gone.transactional_id) == (ErrorCode.transactional_id_not_found, "gone")
-    assert found.error_code is ErrorCode.none
-    assert (found.transaction_state, found.transaction_timeout) == ("Ongoing", timedelta(minutes=1))
-    assert found.transaction_start_time == datetime(1970, 1, 1, 0, 20, 34, 567_000, tzinfo=UTC)
-    assert (found.producer_id, found.producer_epoch) == (12, 3)
-    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("a", (1, 0)), ("b", (0,))]
-
-
-@on_small_broker()
-async def test_a_transactional_id_without_a_transaction_has_no_start(bench: Bench) -> None:
-    await TransactionalProducer(bench).init()
-    request = message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=("",))
-    (empty,) = (await bench.ask(request)).transaction_states
-    assert empty.error_code is ErrorCode.invalid_request
-    request = message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=("tx",))
-    with pytest.raises(OutOfBoundValue, match="negative timestamp"):  # which kio does not read; clients do
-        await bench.ask(request)
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.LIST_TRANSACTIONS))
-def test_list_transactions_passes_its_filters_on(version: int) -> None:
-    @on_small_broker()
-    async def run(bench: Bench) -> None:
-        fake = with_transactions(bench, (ListedTransaction("tx", 12, "Ongoing"),))
-        request = message(
-            ApiKey.LIST_TRANSACTIONS,
-            version,
-            state_filters=("Ongoing", "Sleeping"),
-            producer_id_filters=(12, 13),
-            duration_filter=500,
-            transactional_id_pattern="t.*",
-        )
-        answer = await bench.ask(request)
-        assert (answer.error_code, answer.unknown_state_filters) == (ErrorCode.none, ("Sleeping",))
-        (listed,) = answer.transaction_states
-        assert (listed.transactional_id, listed.producer_id, listed.transaction_state) == (
-            "tx",
-            12,
-            "Ongoing",
-        )
-        assert fake.commands == [
-            commands.ListTransactions(
-                producer_ids=frozenset({12, 13}),
-                states=frozenset({"Ongoing", "Sleeping"}),
-                duration_ms=500 if version >= 1 else -1,
-                transactional_id_pattern="t.*" if version >= 2 else None,
-            )
-        ]
-        with_transactions(bench, refused(ErrorCode.coordinator_load_in_progress))
-        answer = await bench.ask(request)
-        assert (answer.error_code, answer.transaction_states) == (ErrorCode.coordinator_load_in_progress, ())
-
-    run()
-
-
-@on_small_broker()
-async def test_transactions_of_all_shards_are_listed(bench: Bench) -> None:
-    await bench.create("journal")
-    for number in range(6):
-        producer = TransactionalProducer(bench, f"tx-{number}")
-        await producer.init()
-        if number % 2:
-            await producer.send("journal", b"a")
-
-    async def listed(**filters: Any) -> list[str]:
-        answer = await bench.ask(message(ApiKey.LIST_TRANSACTIONS, 2, **filters))
-        assert answer.error_code is ErrorCode.none
-        return sorted(each.transactional_id for each in answer.transaction_states)
-
-    assert await listed() == [f"tx-{number}" for number in range(6)]
-    assert await listed(state_filters=("Ongoing",)) == ["tx-1", "tx-3", "tx-5"]
-    assert await listed(state_filters=("None",)) == []
-    assert await listed(transactional_id_pattern="tx-[0-2]") == ["tx-0", "tx-1", "tx-2"]
-    answer = await bench.ask(message(ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="["))
-    assert answer.error_code is ErrorCode.invalid_regular_expression
-
-
-@on_small_broker()
-async def test_describe_producers_shows_the_open_transaction_and_who_ended_the_last(bench: Bench) -> None:
-    await bench.create("journal")
-    producer = TransactionalProducer(bench)
-    await producer.init()
-    await bench.produce("journal", b"plain")
-    request = message(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "journal", "partition_indexes": (0,)}])
-
-    async def described() -> Any:
-        (partition,) = (await bench.ask(request)).topics[0].partitions
-        (state,) = partition.active_producers
-        return state
-
-    await producer.send("journal", b"a", b"b")
-    state = await described()
-    assert (state.producer_id, state.producer_epoch, state.last_sequence) == (producer.producer_id, 0, 1)
-    assert (state.coordinator_epoch, state.current_txn_start_offset) == (-1, 1)
-    await producer.commit()
-    state = await described()
-    assert (state.producer_epoch, state.last_sequence) == (1, -1)
-    assert (state.coordinator_epoch, state.current_txn_start_offset) == (0, -1)
-
-
-# -- the feature
-
-
-@on_small_broker()
-async def test_a_cluster_begins_with_transactions_version_2_and_can_go_back(bench: Bench) -> None:
-    await bench.create("journal")
-    features = await bench.ask(
-        message(ApiKey.API_VERSIONS, 4, client_software_name="a", client_software_version="1")
-    )
-    finalized = {each.name: each.max_version_level for each in features.finalized_features}
-    supported = {each.name: (each.min_version, each.max_version) for each in features.supported_features}
-    assert (finalized["transaction.version"], supported["transaction.version"]) == (2, (0, 2))
-    await bench.broker.transactions.find("tx")
-    update = [{"feature": "transaction.version", "max_version_level": 0, "upgrade_type": 2}]
-    answer = await bench.ask(message(ApiKey.UPDATE_FEATURES, 2, timeout=SECOND, feature_updates=update))
-    assert answer.error_code is ErrorCode.none
-    assert {shard.machine.settings.transaction_version for shard in bench.broker.transactions.shards} == {0}
-    producer = TransactionalProducer(bench, version_2=False)
-    await producer.init()
-    await producer.send("journal", b"a")
-    await producer.commit()

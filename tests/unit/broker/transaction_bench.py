@@ -9,6 +9,8 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopi
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message
 
+from ottla.broker.pending import Pending, completed
+from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.records.records import read_batches
@@ -23,6 +25,40 @@ def on_small_broker(
     """`on_broker` with internal topics of two partitions, which are made and loaded sooner than fifty."""
     small = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
     return on_broker(directories=directories, started=started, **(small | config))
+
+
+class FakeTransactions:
+    """Gives each command the answer that the test has for it, and keeps what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
+        self.commands: list[Any] = []
+
+    def submit(self, transactional_id: str, command: Command[Any]) -> Pending[Any]:
+        self.commands.append(command)
+        return completed(self._answer(command))
+
+    def submit_with_producer_id(self, command: Command[Any]) -> Pending[Any]:
+        return self.submit("", command)
+
+    def list_transactions(self, command: Command[Any]) -> Pending[Any]:
+        return self.submit("", command)
+
+    async def find(self, key: str) -> Any:
+        return self._answer(key)
+
+    def reconfigure(self) -> None:
+        """Nothing to take over."""
+
+    def image_changed(self, changes: Any, image: Any) -> None:
+        """Nothing to take over."""
+
+
+def with_transactions(bench: Bench, answer: Any) -> FakeTransactions:
+    """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
+    fake: Any = FakeTransactions(answer)
+    bench.broker._transactions = fake
+    return fake  # type: ignore[no-any-return]
 
 
 class TransactionalProducer:

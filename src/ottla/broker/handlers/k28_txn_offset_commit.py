@@ -72,10 +72,10 @@ def _commit(
     shard = broker.groups.shards.shard_of(request.group_id)
     if shard is None:  # the refusal says so
         return broker.groups.submit(request.group_id, command)
-    leader, partition = shard.hosted.leader, shard.hosted.topic_partition
+    hosted, partition = shard.hosted, shard.hosted.topic_partition
     entry = _entry(version)
     try:
-        verification = leader.start_verification(
+        verification = hosted.log.producers.start_verification(
             request.producer_id,
             request.producer_epoch,
             NO_SEQUENCE,
@@ -91,7 +91,7 @@ def _commit(
     def asked(refused: Mapping[TopicPartition, KafkaError]) -> None:
         if partition in refused:
             pending.complete(refused[partition])
-        elif not shard.hosted.leader.is_verified(request.producer_id, verification):
+        elif not hosted.log.producers.is_verified(request.producer_id, verification):
             gone = f"the transaction of {request.transactional_id!r} has ended"
             pending.complete(KafkaError(ErrorCode.invalid_txn_state, gone))
         else:

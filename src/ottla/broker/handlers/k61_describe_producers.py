@@ -12,6 +12,7 @@ from kio.schema.describe_producers.v0.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ def handle(
 
 
 def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        return _refused(index, KafkaError(ErrorCode.invalid_topic_exception, problem))
     try:
         hosted = broker.partitions.find(topic, None, index)
     except KafkaError as error:
-        return PartitionResponse(
-            partition_index=index, error_code=error.code, error_message=error.message, active_producers=()
-        )
+        return _refused(index, error)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,
@@ -54,4 +56,10 @@ def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
             )
             for entry in hosted.log.producers.entries()
         ),
+    )
+
+
+def _refused(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=error.message, active_producers=()
     )

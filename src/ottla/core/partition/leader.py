@@ -162,21 +162,6 @@ class PartitionLeader:
         self._producers.check_marker(header, marker.coordinator_epoch, marker.transaction_version)
         return self._plan((header,), now_ms)
 
-    def start_verification(
-        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, epoch_per_transaction: bool
-    ) -> Verification | None:
-        """What is to be shown with the first batch of a transaction; None where the transaction is open here already.
-
-        KafkaError for an old epoch: the coordinator need not be asked.
-        """
-        return self._producers.start_verification(
-            producer_id, epoch, sequence, now_ms, epoch_per_transaction=epoch_per_transaction
-        )
-
-    def is_verified(self, producer_id: int, verification: Verification) -> bool:
-        """Whether the transaction that was asked about has not ended here since."""
-        return self._producers.is_verified(producer_id, verification)
-
     def _plan(self, headers: Sequence[BatchHeader], now_ms: int) -> AppendPlan:
         log_append_time = self.settings.log_append_time
         epoch = self.leader_epoch

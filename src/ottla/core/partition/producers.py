@@ -148,11 +148,9 @@ class ProducerStateTable:
             verification.asked_again(epoch, sequence)
         return verification
 
-    def is_verified(self, producer_id: int, verification: Verification | None) -> bool:
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
         """Whether what was asked about under `verification` has not ended since."""
-        if verification is NOT_REQUIRED:
-            return True
-        return verification is not None and self._verifications.get(producer_id) is verification
+        return verification is NOT_REQUIRED or self._verifications.get(producer_id) is verification
 
     def check(self, header: BatchHeader, verification: Verification | None = None) -> Duplicate | None:
         """Whether a client's batch may be appended; the original's place where it has been already.
@@ -186,7 +184,7 @@ class ProducerStateTable:
             _check_within_transaction(producer, header)
             if producer.epoch == header.producer_epoch:
                 return
-        if not self.is_verified(header.producer_id, verification) or verification is None:
+        if verification is None or not self.is_verified(header.producer_id, verification):
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
                 f"the batch of producer {header.producer_id} (epoch {header.producer_epoch}) is not part of an "

@@ -16,11 +16,14 @@ from tests.unit.broker.transaction_bench import (
     read_committed,
 )
 
+import ottla.broker.coordinators.shard as shard_module
 from ottla.broker.coordinators.markers import MarkerWriter
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.housekeeping import flush
 from ottla.core.partition.leader import AppendPlan, Marker
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
+from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
@@ -295,6 +298,74 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
 
     with caplog.at_level(logging.CRITICAL):
         run()
+
+
+@on_small_broker(
+    directories=("/one", "/two", "/meta"), metadata_log_dir="/meta", log_dirs="/one,/two", started=False
+)
+async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_restart(bench: Bench) -> None:
+    await bench.start()
+    topic_id = await bench.create("journal", 6, flush_messages="1")
+    producer = TransactionalProducer(bench)
+    await producer.init()
+    shard = bench.broker.transactions.shards.shard_of("tx")
+    assert shard is not None
+    # One that lies on another disk than the coordinator's own records.
+    directory_of = bench.broker.log_dirs.directory_of
+    home = directory_of(shard.hosted.topic_partition)
+    sick, sound = (
+        next(
+            index for index in range(6) if (directory_of(TopicPartition("journal", index)) == home) is is_home
+        )
+        for is_home in (False, True)
+    )
+    failing = directory_of(TopicPartition("journal", sick))
+    assert failing is not None
+    for partition in (sick, sound):
+        await producer.send("journal", b"a", partition=partition)
+    bench.disk.fail(failing, operations=frozenset({"sync"}))  # the marker is written, but cannot be flushed
+    await producer.commit()
+    await until(lambda: any(each.failure is not None for each in bench.broker.partitions))
+    await asyncio.sleep(5)
+    assert (await described(bench)).partitions == (TopicPartition("journal", sick),)
+    bench.disk.heal()
+    await bench.stop()
+    bench.client = bench.new_client("after")
+    await bench.start()
+    await until(lambda: all_loaded(bench) and not has_open_transaction(bench, "journal", sick))
+    assert await read_committed(bench, topic_id, partition=sick) == [b"a"]
+    while (await described(bench)).state != "CompleteCommit":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await bench.stop()
+
+
+def test_markers_are_written_however_long_the_outcome_takes_to_be_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @on_small_broker(request_timeout_ms="1000")
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("journal")
+        producer = TransactionalProducer(bench)
+        await producer.init()
+        await producer.send("journal", b"a")
+        name = "__transaction_state"
+        assert await bench.configure(ResourceType.TOPIC, name, flush_messages="1") is ErrorCode.none
+        released = asyncio.Event()
+
+        async def hold_the_flush(*args: Any) -> bool:
+            await released.wait()
+            return await flush(*args)
+
+        monkeypatch.setattr(shard_module, "flush", hold_the_flush)
+        assert await producer.end(commit=True) is ErrorCode.coordinator_not_available
+        await asyncio.sleep(5)
+        assert has_open_transaction(bench, "journal")
+        released.set()
+        await until(lambda: not has_open_transaction(bench, "journal"))
+        assert await producer.end(commit=True) is ErrorCode.none  # asked again, it is told
+        assert await read_committed(bench, topic_id) == [b"a"]
+
+    run()
 
 
 # -- time
