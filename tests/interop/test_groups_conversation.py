@@ -18,7 +18,7 @@ from confluent_kafka import TopicCollection
 from tests.interop.brokers import run_kafka, run_ottla
 from tests.interop.conftest import BrokerStarter
 from tests.interop.group_clients import GROUP_BROKER
-from tests.interop.group_records import TIMES, alike, dumped
+from tests.interop.group_records import dumped, without_times
 from tests.interop.group_wire import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -42,7 +42,10 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC = "orders"
 BROKERS: dict[str, BrokerStarter] = {"kafka": run_kafka, "ottla": run_ottla}
+# Kafka still writes the group's topics away, though it no longer writes them.
 TOPICS_OF_GROUP = "4"
+# A group that was upgraded has no hash of its topics yet, and one that was downgraded no leader: both are open until
+# they are decided, whereas Kafka takes what it finds.
 OPEN = {"leader", "metadataHash"}
 # A target assignment that waits for its interval would make the conversation a matter of luck.
 AT_ONCE = GROUP_BROKER | {"group.consumer.assignment.interval.ms": "0"}
@@ -341,25 +344,19 @@ def play(libs: Path, name: str, data_dir: Path) -> dict[str, tuple[list[str], li
             act(scene)
             scenes[scene.group_id] = scene
         broker.stop()
-    played = {}
-    for group_id, scene in scenes.items():
-        records = dumped(libs, data_dir, scene.rename)
-        mine = [plain_record(key, value) for key, value in records if group_id in key["data"].values()]
-        played[group_id] = (scene.transcript(), [record for record in mine if record is not None])
-    return played
+    names = {real_id: name for scene in scenes.values() for real_id, name in scene.names.items()}
+    written: dict[str, list[str]] = {group_id: [] for group_id in scenes}
+    for key, value in dumped(libs, data_dir, names):
+        if key["type"] != TOPICS_OF_GROUP:
+            written[key["data"].get("groupId") or key["data"]["group"]].append(plain_record(key, value))
+    return {group_id: (scene.transcript(), written[group_id]) for group_id, scene in scenes.items()}
 
 
-def plain_record(key: dict[str, Any], value: dict[str, Any] | None) -> str | None:
-    """Without times, and without what Ottla writes otherwise on purpose.
-
-    Kafka still writes the group's topics away (type 4), which no release writes since 4.1. It has a hash of the topics
-    where a group was upgraded, and a leader where one was downgraded; in Ottla these are open until they are decided.
-    """
-    if key["type"] == TOPICS_OF_GROUP:
-        return None
+def plain_record(key: dict[str, Any], value: dict[str, Any] | None) -> str:
+    """Without times, and without what Ottla writes otherwise on purpose."""
     if value is not None and "members" in value["data"]:
         value["data"]["members"].sort(key=lambda member: member["memberId"])
-    shown = alike(value, TIMES)
+    shown = without_times(value)
     if shown is not None:
         shown["data"] = {name: shown["data"][name] for name in shown["data"] if name not in OPEN}
     return json.dumps([key, shown])

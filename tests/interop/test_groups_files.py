@@ -1,4 +1,4 @@
-"""The offsets topic is Kafka's: its dump tool reads what we write, and each broker goes on where the other stopped."""
+"""The offsets topic is Kafka's, to the byte: each broker goes on with the groups where the other stopped."""
 
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from tests.interop.group_clients import (
     wait_for_owners,
     wait_for_records,
 )
-from tests.interop.group_records import Story, dumped, stories
 from tests.interop.librdkafka import consumer_at, create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -91,17 +90,3 @@ def test_members_go_on_when_the_other_broker_takes_the_place_of_theirs(
             after = describe(bootstrap, group_id)
             assert (after.state, after.type) == (before[group_id].state, before[group_id].type)
             assert [m.member_id for m in after.members] == [m.member_id for m in before[group_id].members]
-
-
-def test_of_the_same_life_ottla_writes_the_records_that_kafka_writes(
-    kafka_libs: Path, members: Members, tmp_path: Path
-) -> None:
-    written: dict[str, Story] = {}
-    for name, run in BROKERS.items():
-        with run(tmp_path / name, set=GROUP_BROKER) as broker:
-            live(broker, members)
-            assert broker.stop() in (0, 143)
-        written[name] = stories(dumped(kafka_libs, tmp_path / name))
-    assert set(written["ottla"]) == {*GROUPS, "by-hand"}
-    for group_id, story in written["kafka"].items():
-        assert written["ottla"][group_id] == story
