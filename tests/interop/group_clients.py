@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription
 from tests.interop.kafka_jars import java_command
 from tests.interop.kio_client import KioClient, errors_in
@@ -60,9 +60,6 @@ class EventProcess:
         """kill -9; afterwards every event that it could tell is there."""
         self.process.kill()
         self._ended()
-
-    def is_alive(self) -> bool:
-        return self.process.poll() is None
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -162,7 +159,7 @@ class MemberProcess(EventProcess):
 
 
 class JavaMember(EventProcess):
-    """Kafka's VerifiableConsumer, a Java consumer; `subscription` are its arguments on what to read and how."""
+    """Kafka's VerifiableConsumer, a Java consumer; `arguments` are those of its command line on how to read."""
 
     def __init__(self, libs: Path, bootstrap: str, group_id: str, topic: str, *arguments: str) -> None:
         common = ("--bootstrap-server", bootstrap, "--group-id", group_id, "--topic", topic)
@@ -281,8 +278,6 @@ def partitions_of(topic: str, count: int) -> Owned:
 
 def produce_to_each(bootstrap: str, topic: str, partitions: int, count: int) -> None:
     """`count` records to each partition."""
-    from confluent_kafka import Producer
-
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(count):
         for partition in range(partitions):
@@ -325,7 +320,7 @@ def set_group_config(bootstrap: str, group_id: str, name: str, value: str) -> No
         raise AssertionError(f"{name} of group {group_id} cannot be set to {value}: {answer}")
 
 
-def drive(consumer: Consumer, until: Any, what: str, timeout_s: float = TIMEOUT_S) -> None:
+def drive(consumer: Consumer, until: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Polls a consumer of this process, throwing its records away, until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not until():
