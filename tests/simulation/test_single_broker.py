@@ -21,6 +21,11 @@ def test_groups_share_their_partitions_and_keep_their_commits_whatever_fails(see
     run_workload("groups", seed)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_transactions_are_whole_or_not_at_all_and_copies_exact_whatever_fails(seed: int) -> None:
+    run_workload("transactions", seed)
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_gives_the_same_run_of_the_whole_broker_under_two_hash_seeds(workload: str) -> None:
     outputs = [

@@ -9,8 +9,9 @@ from ottla.sim.env import World, simulate
 from ottla.sim.group_workload import groups
 from ottla.sim.node import PROFILE
 from ottla.sim.single_broker import single_broker
+from ottla.sim.transaction_workload import transactions
 
-WORKLOADS = {"produce": single_broker, "groups": groups}
+WORKLOADS = {"produce": single_broker, "groups": groups, "transactions": transactions}
 
 
 class _ToTrace(logging.Handler):

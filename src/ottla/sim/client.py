@@ -25,6 +25,7 @@ from kio.schema.produce.v13.response import PartitionProduceResponse
 from kio.serial import entity_reader, entity_writer
 
 from ottla.env.network import Network, Stream
+from ottla.sim.network import SimStream
 
 _INT32 = Struct(">i")
 _MAX_BYTES = 1 << 20
@@ -67,13 +68,22 @@ class _Connection:
 
 
 class SimClient:
+    """`loses_late`: what it gave up waiting for does not arrive later, as the connection is reset and not closed."""
+
     def __init__(
-        self, network: Network, address: tuple[str, int], client_id: str, timeout_s: float = 10.0
+        self,
+        network: Network,
+        address: tuple[str, int],
+        client_id: str,
+        timeout_s: float = 10.0,
+        *,
+        loses_late: bool = False,
     ) -> None:
         self._network = network
         self._address = address
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._loses_late = loses_late
         self._correlation_ids = count(1)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
@@ -91,6 +101,8 @@ class SimClient:
                 frame = await future
         except TimeoutError:
             connection.is_open = False
+            if self._loses_late and isinstance(connection.stream, SimStream):
+                connection.stream.reset("the client gave up")
             connection.stream.close()
             raise TimeoutError(f"no response to {type(message).__name__} in {timeout_s} s") from None
         schema = load_response_schema(message.__api_key__, message.__version__)
@@ -146,13 +158,14 @@ class SimClient:
         return answer
 
     async def fetch(
-        self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 500
+        self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 500, isolation_level: int = 0
     ) -> PartitionData:
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
         request = FetchRequest(
             max_wait=datetime.timedelta(milliseconds=max_wait_ms),
             min_bytes=1,
             max_bytes=_MAX_BYTES,
+            isolation_level=isolation_level,
             topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),),
             forgotten_topics_data=(),
         )

@@ -10,7 +10,7 @@ from kio.schema.fetch.v17.response import PartitionData
 
 from ottla.model.errors import ErrorCode
 from ottla.records.header import HEADER_SIZE, read_header
-from ottla.records.records import Record, build_batch, read_batches
+from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.sim.client import SimClient
 from ottla.sim.history import History, Value, Violation
 
@@ -214,9 +214,11 @@ class Reader:
 
 
 def records_of(answer: PartitionData) -> list[Record]:
-    return [
-        record for batch in read_batches(_whole_batches(answer.records or b"")) for record in batch.records
-    ]
+    return [record for batch in batches_of(answer) for record in batch.records]
+
+
+def batches_of(answer: PartitionData) -> list[Batch]:
+    return read_batches(_whole_batches(answer.records or b""))
 
 
 def _whole_batches(data: bytes) -> bytes:
