@@ -1,0 +1,50 @@
+"""The map of compaction: what a dict would say, in 24 bytes an entry."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
+
+
+def words(numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Few first words, so that many keys want the same slot."""
+    second = np.array(numbers, np.uint64)
+    return second % np.uint64(7), second
+
+
+@given(st.lists(st.lists(st.integers(0, 300), max_size=80), max_size=8))
+@settings(max_examples=80, deadline=None)
+def test_it_knows_the_last_offset_of_every_key(columns: list[list[int]]) -> None:
+    offset_map, expected, offset = OffsetMap(1 << 20, 0.9, 1000), {}, 0
+    for column in columns:
+        offsets = np.arange(offset, offset + len(column))
+        assert offset_map.put(*words(column), offsets) == len(column)
+        expected.update(zip(column, offsets.tolist(), strict=True))
+        offset += len(column)
+    every = list(range(301))
+    assert offset_map.get(*words(every)).tolist() == [expected.get(key, -1) for key in every]
+    assert offset_map.entries == len(expected)
+
+
+@given(st.integers(1, 400), st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_a_full_map_says_how_many_it_took(keys: int, slots: int) -> None:
+    offset_map = OffsetMap(slots * ENTRY_BYTES, 0.9, 1000)
+    numbers = list(range(keys))
+    taken = offset_map.put(*words(numbers), np.arange(keys))
+    assert taken == min(keys, offset_map.entries_max) == offset_map.entries
+    assert offset_map.get(*words(numbers)).tolist() == [*range(taken), *[-1] * (keys - taken)]
+
+
+def test_it_stays_within_its_memory_and_takes_less_for_a_small_log() -> None:
+    assert OffsetMap(10_000 * ENTRY_BYTES, 0.9, 10**9).slots <= 10_000
+    assert OffsetMap(10_000_000 * ENTRY_BYTES, 0.9, 500).slots < 1100
+
+
+def test_keys_that_come_again_take_no_room() -> None:
+    offset_map = OffsetMap(1 << 16, 0.9, 1000)
+    numbers = [5] * 50_000
+    assert offset_map.put(*words(numbers), np.arange(50_000)) == 50_000
+    assert offset_map.entries == 1
+    assert offset_map.get(*words([5])).tolist() == [49_999]

@@ -1,0 +1,116 @@
+"""Columns of records say what reading the records one by one says."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.model.errors import KafkaError
+from ottla.records.header import HEADER_SIZE
+from ottla.records.records import Record, build_batch, iter_records, read_header
+from ottla.storage.cleaner.columns import PADDING, PlacedRecords, RecordBuffer
+from ottla.storage.cleaner.key_hash import hash_keys
+
+keys = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)
+values = st.none() | st.binary(max_size=90)
+headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
+timestamps = st.integers(0, 2**61) | st.integers(0, 10_000)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[list[Record]]:
+    offset, found = draw(st.integers(0, 2**40)), []
+    for _ in range(draw(st.sampled_from([1, 2, 5, 40]))):
+        records = []
+        for _ in range(draw(st.integers(1, 4))):
+            offset += draw(st.sampled_from([1, 1, 1, 100, 30_000]))
+            records.append(Record(offset, draw(timestamps), draw(keys), draw(values), draw(headers)))
+        found.append(records)
+    return found
+
+
+def placed(data: bytes, position: int) -> PlacedRecords:
+    header = read_header(data, position)
+    return PlacedRecords(
+        position + HEADER_SIZE,
+        position + header.size,
+        header.records_count,
+        header.base_offset,
+        header.last_offset_delta,
+    )
+
+
+@given(batches())
+@settings(max_examples=60, deadline=None)
+def test_columns_say_what_the_records_say(contents: list[list[Record]]) -> None:
+    data, places = b"", []
+    for records in contents:
+        batch = build_batch(records)
+        data += batch
+        places.append(placed(data, len(data) - len(batch)))
+    buffer = RecordBuffer(data + PADDING)
+    columns = buffer.columns(places)
+    expected = [record for records in contents for record in records]
+    assert columns.offsets.tolist() == [record.offset for record in expected]
+    assert buffer.is_tombstone(columns).tolist() == [record.value is None for record in expected]
+    found = [
+        None if length < 0 else data[position : position + length]
+        for position, length in zip(columns.key_positions, columns.key_lengths, strict=True)
+    ]
+    assert found == [record.key for record in expected]
+    bases = [records[0].timestamp for records in contents for _ in records]
+    assert buffer.timestamp_deltas(columns.bodies).tolist() == [
+        record.timestamp - base for record, base in zip(expected, bases, strict=True)
+    ]
+    assert columns.ends[columns.first_of_batch[1:] - 1].tolist() == [place.end for place in places]
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(0, 2**128 - 1))
+@settings(max_examples=60, deadline=None)
+def test_keys_have_the_same_hash_where_they_are_the_same(contents: list[bytes], seed: int) -> None:
+    data = b"".join(contents) + PADDING
+    lengths = np.array([len(key) for key in contents], np.int64)
+    positions = np.cumsum(lengths) - lengths
+    first, second = hash_keys(RecordBuffer(data), positions, lengths, seed)
+    hashes = list(zip(first.tolist(), second.tolist(), strict=True))
+    for key, found in zip(contents, hashes, strict=True):
+        assert [key == other for other in contents] == [found == other for other in hashes]
+
+
+def test_a_key_of_zeros_is_not_the_shorter_key_of_zeros() -> None:
+    data = bytes(64)
+    lengths = np.arange(20)
+    first, _ = hash_keys(RecordBuffer(data), np.zeros(20, np.int64), lengths, 7)
+    assert len(set(first.tolist())) == 20
+
+
+@given(st.integers(0, 30), st.integers(0, 255), st.sampled_from([1, 40]))
+@settings(max_examples=80, deadline=None)
+def test_damage_is_an_error_and_nothing_worse(position: int, byte: int, count: int) -> None:
+    batch = bytearray(build_batch([Record(n, 5, b"key", b"value") for n in range(3)]))
+    batch[HEADER_SIZE + position] = byte
+    data = bytes(batch) * count
+    try:
+        expected = [record.key for record in iter_records(bytes(batch))]
+    except KafkaError:
+        expected = None
+    buffer = RecordBuffer(data + PADDING)
+    places = [placed(data, at * len(batch)) for at in range(count)]
+    if expected is None:
+        try:
+            buffer.columns(places)
+        except KafkaError:
+            return
+    else:
+        columns = buffer.columns(places)
+        assert columns.records == len(expected) * count
+
+
+def test_records_that_reach_beyond_their_batch_are_refused() -> None:
+    data = build_batch([Record(0, 5, b"key", b"value")]) + PADDING
+    place = placed(data, 0)
+    for wrong in (place._replace(records_count=2), place._replace(end=place.end - 1)):
+        with pytest.raises(KafkaError):
+            RecordBuffer(data).columns([wrong])
+        with pytest.raises(KafkaError):
+            RecordBuffer(data).columns([wrong] * 30)
