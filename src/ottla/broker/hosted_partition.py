@@ -11,14 +11,13 @@ from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.topics import is_internal
-from ottla.records.control import EndTransaction, build_control_batch
+from ottla.records.control import EndTransaction, build_marker_batch
 from ottla.records.header import (
     FORBIDDEN_IN_TRANSACTIONS,
     BatchHeader,
     Bytes,
     check_client_batch,
     planned_parts,
-    read_header,
     rewrite_header,
     scan_batches,
 )
@@ -103,14 +102,13 @@ class HostedPartition:
 
     def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
         """Appends the end of a transaction."""
-        records = build_control_batch(
-            (EndTransaction(marker.commit, marker.coordinator_epoch),),
-            base_offset=0,
+        header, records = build_marker_batch(
+            EndTransaction(marker.commit, marker.coordinator_epoch),
             timestamp=now_ms,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
         )
-        plan = self.leader.append_marker(read_header(records), marker, now_ms)
+        plan = self.leader.append_marker(header, marker, now_ms)
         return self._write(plan, records, now_ms)
 
     def append_internally(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:

@@ -20,7 +20,7 @@ from kio.schema.voters_record.v0.data import VotersRecord
 from kio.serial import entity_writer
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.control_values import (
     QuorumMessage,
     ValueReader,
@@ -30,12 +30,27 @@ from ottla.records.control_values import (
     read_snapshot_header,
     read_voters,
 )
-from ottla.records.records import Record, build_batch
+from ottla.records.header import (
+    CONTROL_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Bytes,
+    sealed_parts,
+)
+from ottla.records.records import Record, build_batch, iter_records
 
 KEY = Struct(">hh")
 KEY_VERSION = 0
 END_TRANSACTION = Struct(">hi")
 END_TRANSACTION_VERSION = 0
+# The one record of a marker: length, attributes, no time nor offset after the batch's, the key, the value, no headers.
+MARKER = Struct(">bbbbbhhbhib")
+MARKER_PREFIX = (2 * (MARKER.size - 1), 0, 0, 0, 2 * KEY.size)  # lengths are zigzag varints
+MARKER_VALUE_LENGTH = 2 * END_TRANSACTION.size
+MARKER_BATCH_SIZE = HEADER_SIZE + MARKER.size
 
 
 class ControlType(IntEnum):
@@ -92,6 +107,62 @@ def build_control_batch(
         transactional=producer_id >= 0,
         control=True,
     )
+
+
+def build_marker_batch(
+    message: EndTransaction, *, timestamp: int, producer_id: int, producer_epoch: int
+) -> tuple[BatchHeader, bytes]:
+    """What `build_control_batch` makes of the end of a transaction, with its header, in a fifth of the time.
+
+    A transaction ends in each of its partitions, which may be many.
+    """
+    outcome = ControlType.COMMIT if message.commit else ControlType.ABORT
+    payload = MARKER.pack(
+        *MARKER_PREFIX,
+        KEY_VERSION,
+        outcome,
+        MARKER_VALUE_LENGTH,
+        END_TRANSACTION_VERSION,
+        message.coordinator_epoch,
+        0,
+    )
+    header = BatchHeader(
+        0,
+        MARKER_BATCH_SIZE - LOG_OVERHEAD,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        CONTROL_MASK | TRANSACTIONAL_MASK,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )
+    return header, b"".join(sealed_parts(header, payload))
+
+
+def read_marker_batch(data: Bytes) -> EndTransaction | None:
+    """The end of a transaction, where the batch is one; as `read_control_record`, and quick for those built here.
+
+    Compaction leaves a batch without record where a transaction is gone and the producer is to be remembered.
+    """
+    if len(data) == MARKER_BATCH_SIZE:
+        *prefix, key_version, number, value_length, version, coordinator_epoch, headers = MARKER.unpack_from(
+            data, HEADER_SIZE
+        )
+        if (
+            tuple(prefix) == MARKER_PREFIX
+            and (key_version, value_length, version, headers)
+            == (KEY_VERSION, MARKER_VALUE_LENGTH, END_TRANSACTION_VERSION, 0)
+            and number in (ControlType.ABORT, ControlType.COMMIT)
+        ):
+            return EndTransaction(number == ControlType.COMMIT, coordinator_epoch)
+    record = next(iter_records(data), None)
+    message = None if record is None else read_control_record(record)
+    return message if isinstance(message, EndTransaction) else None
 
 
 def read_control_record(record: Record) -> ControlMessage | None:

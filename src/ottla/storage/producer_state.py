@@ -5,9 +5,8 @@ from collections.abc import Iterable
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
 from ottla.env.disk import Disk
-from ottla.records.control import EndTransaction, read_control_record
+from ottla.records.control import read_marker_batch
 from ottla.records.header import BatchHeader, Bytes
-from ottla.records.records import iter_records
 from ottla.storage.batch_scan import iter_headers
 from ottla.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ottla.storage.producer_snapshots import CorruptSnapshotError, encode_snapshot, read_snapshot
@@ -74,10 +73,8 @@ def replay_batch(
     if not header.is_control:
         producers.update(header)
         return
-    record = next(iter_records(data), None)
-    # Compaction leaves a batch without record where a transaction is gone and the producer is to be remembered.
-    marker = None if record is None else read_control_record(record)
-    if not isinstance(marker, EndTransaction):
+    marker = read_marker_batch(data)
+    if marker is None:
         return
     completed = producers.complete(header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)
     if completed is not None and completed.is_aborted and txn_index is not None:

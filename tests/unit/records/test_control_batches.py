@@ -19,10 +19,13 @@ from ottla.records.control import (
     ControlType,
     EndTransaction,
     build_control_batch,
+    build_marker_batch,
     control_type,
     read_control_record,
+    read_marker_batch,
 )
-from ottla.records.records import Record, read_batches
+from ottla.records.header import read_header, sealed_parts
+from ottla.records.records import Record, build_batch, read_batches
 
 DIRECTORY = UUID("6f3b1b7e-8f7c-4b25-9d0c-0a8f5a1d2c3e")
 LEADER_CHANGE = LeaderChangeMessage(
@@ -151,3 +154,38 @@ def test_any_value_is_a_message_or_a_kafka_error(kind: int, value: bytes) -> Non
         read_control_record(Record(0, 0, bytes([0, 0, 0, kind]), value))
     except KafkaError:
         pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    message=st.builds(EndTransaction, st.booleans(), st.integers(-1, 2**31 - 1)),
+    timestamp=st.integers(0, 2**62),
+    producer_id=st.integers(0, 2**63 - 1),
+    producer_epoch=st.integers(0, 2**15 - 1),
+)
+def test_the_quick_way_to_a_marker_leads_to_the_same_bytes(
+    message: EndTransaction, timestamp: int, producer_id: int, producer_epoch: int
+) -> None:
+    values = {"timestamp": timestamp, "producer_id": producer_id, "producer_epoch": producer_epoch}
+    header, data = build_marker_batch(message, **values)
+    assert data == build_control_batch([message], base_offset=0, **values)
+    assert read_header(data)._replace(crc=0) == header
+    assert read_marker_batch(data) == message
+
+
+@pytest.mark.parametrize("message", [message for message, _ in MESSAGES])
+def test_other_control_batches_are_no_markers(message: ControlMessage) -> None:
+    data = build_control_batch([message], base_offset=7, timestamp=1000)
+    assert read_marker_batch(data) == (message if isinstance(message, EndTransaction) else None)
+
+
+def test_a_marker_of_another_shape_is_read_all_the_same() -> None:
+    """A newer Kafka may have more in the value, and compaction leaves batches without records."""
+    key, value = b"\x00\x00\x00\x01", b"\x00\x01\x00\x00\x00\x09 and more"
+    newer = build_batch(
+        [Record(0, 1, key, value)], producer_id=5, producer_epoch=0, transactional=True, control=True
+    )
+    assert read_marker_batch(newer) == EndTransaction(True, 9)
+    header, _ = build_marker_batch(EndTransaction(True, 9), timestamp=1, producer_id=5, producer_epoch=0)
+    empty = b"".join(sealed_parts(header._replace(batch_length=49, records_count=0), b""))
+    assert read_marker_batch(empty) is None
