@@ -65,7 +65,7 @@ def read(schema: Any, data: bytes) -> Any:
 def errors_in(response: Any) -> list[str]:
     """The names of all errors in a response, outermost first."""
     found: list[str] = []
-    code = getattr(response, "error_code", ErrorCode.none)
+    code = getattr(response, "error_code", getattr(response, "partition_error_code", ErrorCode.none))
     if code is not ErrorCode.none:
         found.append(ErrorCode(code).name)
     for field in fields(response):

@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.interop.group_clients import GROUP_BROKER
-from tests.interop.kio_client import KioClient
-from tests.interop.librdkafka import TIMEOUT_S, admin_of, consumer_at, flush, wait_until
+from tests.interop.kio_client import KioClient, errors_in
+from tests.interop.librdkafka import TIMEOUT_S, consumer_at, flush, wait_until
 
+LIST_OFFSETS = 2
 DESCRIBE_TRANSACTIONS = 65
+LATEST = -1
 
 # Kafka looks for transactions that are open for too long at an interval; Ottla has a timer for each.
 TRANSACTION_BROKER = GROUP_BROKER | {
@@ -118,13 +119,11 @@ def read_to_end(consumer: Consumer) -> list[str]:
 
 def end_offset(bootstrap: str, topic: str, partition: int = 0, *, stable: bool = False) -> int:
     """The high watermark, or the last stable offset."""
-    level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    wanted = TopicPartition(topic, partition)
-    admin = admin_of(bootstrap)
-    asked = admin.list_offsets(
-        {wanted: OffsetSpec.latest()}, isolation_level=level, request_timeout=TIMEOUT_S
-    )
-    return int(asked[wanted].result(TIMEOUT_S).offset)
+    topics = [{"name": topic, "partitions": [{"partition_index": partition, "timestamp": LATEST}]}]
+    with contextlib.closing(KioClient(bootstrap)) as client:
+        answer = client.ask(LIST_OFFSETS, 8, replica_id=-1, isolation_level=int(stable), topics=topics)
+    assert errors_in(answer) == []
+    return int(answer.topics[0].partitions[0].offset)
 
 
 def last_stable_offset(bootstrap: str, topic: str, partition: int = 0) -> int:

@@ -110,11 +110,21 @@ def record(value: bytes, offset_delta: int = 0) -> bytes:
 
 
 def batch(
-    records: bytes, count: int = 1, *, attributes: int = 0, magic: int = 2, crc: int | None = None
+    records: bytes,
+    count: int = 1,
+    *,
+    attributes: int = 0,
+    magic: int = 2,
+    crc: int | None = None,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    timestamp_ms: int | None = None,
 ) -> bytes:
-    """A batch of format v2 around `records` (already compressed where `attributes` say so)."""
-    now_ms = int(time.time() * 1000)
-    checked = struct.pack(">hiqqqhii", attributes, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    """A batch of format v2 around `records` (already compressed where `attributes` say so).
+
+    `producer` is its id, its epoch and the sequence number of the first record.
+    """
+    now_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+    checked = struct.pack(">hiqqqhii", attributes, count - 1, now_ms, now_ms, *producer, count) + records
     crc = crc32c(checked) if crc is None else crc
     return struct.pack(">qiibI", 0, 9 + len(checked), -1, magic, crc) + checked
 

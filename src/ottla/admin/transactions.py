@@ -26,6 +26,7 @@ STATES = (
     "CompleteAbort",
     "PrepareEpochFence",
 )
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _TRANSACTION = i8(1)  # the type of a coordinator's key
 _NOT_YET = (
     ErrorCode.coordinator_not_available,
@@ -63,7 +64,12 @@ def list_transactions(
     pattern: str | None = None,
     producer_ids: Iterable[int] = (),
 ) -> list[TransactionLine]:
-    """Sorted by transactional id; only those that all filters let pass."""
+    """Sorted by transactional id; only those that all filters let pass.
+
+    To brokers an id that has no transaction at all has one of the year 1970: by duration, only open ones are asked for.
+    """
+    if longer_than_ms is not None and not states:
+        states = OPEN
     asked = _list_request(states, longer_than_ms, pattern, producer_ids)
     return sorted(
         TransactionLine(line.transactional_id, line.transaction_state, line.producer_id, node.id)
