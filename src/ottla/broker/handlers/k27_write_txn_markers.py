@@ -78,6 +78,8 @@ def _append(
         for index in topic.partition_indexes:
             partition = TopicPartition(topic.name, index)
             try:
+                if asked.producer_id < 0 or asked.producer_epoch < 0:
+                    raise KafkaError(ErrorCode.invalid_request, "a marker names its producer")
                 written.append((asked.producer_id, append_marker(broker, partition, marker)))
             except KafkaError as error:
                 of_producer[partition] = _TOLD.get(error.code, error.code)

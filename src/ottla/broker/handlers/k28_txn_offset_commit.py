@@ -60,6 +60,9 @@ def _commit(
     """Once it is sure that the transaction has the partition of the group's offsets."""
     if not request.group_id:
         return completed(KafkaError(ErrorCode.invalid_group_id, "the group id is empty: name the group"))
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        nobody = f"there is no producer {request.producer_id} with epoch {request.producer_epoch}"
+        return completed(KafkaError(ErrorCode.invalid_producer_id_mapping, nobody))
     command = TxnOffsetCommit(
         group_id=request.group_id,
         producer_id=request.producer_id,
