@@ -183,7 +183,7 @@ class LogCleaner:
             result = await self._run_job(cleaning, self._job(cleaning, dirt))
             hosted.log.clean_up_to = result.clean_up_to
             self._note_run(cleaning, result)
-        except _AbandonedError as error:
+        except (_AbandonedError, FileNotFoundError) as error:  # retention may have taken a segment
             logger.info("the compaction of %s is given up: %s", partition, error)
             await self._remove_cleaned_files(directory)
         except KafkaError as error:

@@ -1,0 +1,266 @@
+"""Compaction of a broker's logs as time goes by in a simulated world: which one, when, and what goes wrong."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.model.config import ResourceType
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.records.records import Record, build_batch, read_batches
+from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.log_dir import CLEANER_OFFSETS
+
+COMPACTED: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
+CHANGES = TopicPartition("changes", 0)
+
+
+def hosted(bench: Bench, partition: TopicPartition = CHANGES) -> HostedPartition:
+    return bench.broker.partitions.find(partition.topic, None, partition.partition)
+
+
+async def put(bench: Bench, key: bytes, value: bytes | None, topic: str = CHANGES.topic) -> int:
+    data = build_batch([Record(0, bench.world.clock.now_ms(), key, value)])
+    answer = await bench.produce(topic, records=data)
+    assert answer.error_code is ErrorCode.none
+    offset: int = answer.base_offset
+    return offset
+
+
+async def fill(bench: Bench, batches: int, keys: int = 2, topic: str = CHANGES.topic) -> None:
+    """Two batches make a segment."""
+    for number in range(batches):
+        await put(bench, b"k%d" % (number % keys), bytes(400_000), topic)
+
+
+async def offsets(bench: Bench, topic_id: UUID) -> list[int]:
+    """Of all records, as a consumer reads them."""
+    found: list[int] = []
+    offset = 0
+    while True:
+        response = await bench.ask(
+            fetch_request(topic_id, fetched(offset, max_bytes=1 << 24), max_bytes=1 << 24)
+        )
+        (answer,) = response.responses[0].partitions
+        assert answer.error_code is ErrorCode.none
+        batches = read_batches(answer.records or b"")
+        if not batches:
+            return found
+        found += [record.offset for batch in batches for record in batch.records]
+        offset = batches[-1].header.next_offset
+
+
+def was_cleaned(bench: Bench, partition: TopicPartition = CHANGES) -> bool:
+    cleaner = bench.broker.log_cleaner
+    return partition in cleaner.last_runs and not cleaner.in_progress
+
+
+@on_broker()
+async def test_a_compacted_topic_keeps_the_newest_of_each_key(bench: Bench) -> None:
+    topic_id = await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    log = hosted(bench).log
+    assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 10)
+    run = bench.broker.log_cleaner.last_runs[CHANGES]
+    assert (run.keys, run.records_read, run.records_kept) == (2, 8, 2)
+    await until(lambda: bench.disk.exists(f"/data/{CLEANER_OFFSETS}"))
+    assert read_offset_checkpoint(bench.disk, f"/data/{CLEANER_OFFSETS}") == {CHANGES: 8}
+
+
+@on_broker()
+async def test_a_fetch_from_the_middle_of_a_hole_gets_what_follows(bench: Bench) -> None:
+    topic_id = await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    for offset in range(7):
+        response = await bench.ask(fetch_request(topic_id, fetched(offset)))
+        first = read_batches(response.responses[0].partitions[0].records)[0]
+        assert first.header.last_offset >= offset  # so every consumer goes on
+        assert [record.offset for record in first.records] in ([], [6])
+
+
+@on_broker()
+async def test_what_is_clean_is_not_cleaned_again_also_not_after_a_restart(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    await until(lambda: bench.disk.exists(f"/data/{CLEANER_OFFSETS}"))
+    await bench.stop()
+    await bench.start()
+    assert hosted(bench).log.clean_up_to == 8
+    await asyncio.sleep(120)
+    assert not bench.broker.log_cleaner.last_runs
+    assert bench.broker.log_cleaner.max_dirty_ratio == 0
+
+
+@on_broker(log_cleaner_backoff_ms="60000")
+async def test_the_dirtiest_log_is_cleaned_first(bench: Bench) -> None:
+    for topic in ("tidy", "dirty"):
+        await bench.create(topic, **COMPACTED)
+    await fill(bench, 10, keys=10, topic="tidy")
+    await until(lambda: was_cleaned(bench, TopicPartition("tidy", 0)))
+    await fill(bench, 6, keys=10, topic="tidy")
+    await fill(bench, 10, topic="dirty")
+    cleaner = bench.broker.log_cleaner
+    found = [(str(at.topic_partition), dirt.dirty_ratio) for at, dirt in cleaner.cleanable_logs(0)]
+    assert [name for name, _ in found] == ["dirty-0", "tidy-0"]
+    assert found[0][1] == 1 > found[1][1] > 0
+    assert cleaner.start_what_is_due(bench.world.clock.now_ms())
+    assert [str(partition) for partition in cleaner.in_progress] == ["dirty-0"]
+
+
+@on_broker()
+async def test_below_the_ratio_nothing_is_cleaned(bench: Bench) -> None:
+    await bench.create("changes", min_cleanable_dirty_ratio="1.0", **COMPACTED)
+    await fill(bench, 10)
+    await asyncio.sleep(120)
+    assert not bench.broker.log_cleaner.last_runs
+    assert bench.broker.log_cleaner.metrics(0)["max-dirty-percent"] == 100
+
+
+@on_broker()
+async def test_max_compaction_lag_closes_the_segment_and_cleans_it(bench: Bench) -> None:
+    topic_id = await bench.create(
+        "changes", min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="60000", cleanup_policy="compact"
+    )
+    for number in range(3):
+        await put(bench, b"key", b"%d" % number)
+    await asyncio.sleep(61)
+    await put(bench, b"other", b"x")  # which finds that the segment has been open for too long
+    await until(lambda: was_cleaned(bench))
+    assert await offsets(bench, topic_id) == [2, 3]
+
+
+@on_broker(log_cleaner_enable="false")
+async def test_a_cleaner_that_is_switched_off_does_nothing(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    await asyncio.sleep(120)
+    assert len(hosted(bench).log.segments) == 5
+
+
+@on_broker()
+async def test_the_policy_changes_while_the_topic_lives(bench: Bench) -> None:
+    topic_id = await bench.create("changes", segment_bytes="1048576")
+    await fill(bench, 10)
+    await asyncio.sleep(60)
+    assert len(await offsets(bench, topic_id)) == 10
+    await bench.configure(ResourceType.TOPIC, "changes", cleanup_policy="compact")
+    await until(lambda: was_cleaned(bench))
+    assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+    await bench.configure(ResourceType.TOPIC, "changes", cleanup_policy="delete")
+    await fill(bench, 10)
+    await asyncio.sleep(60)
+    assert len(await offsets(bench, topic_id)) == 14
+
+
+@on_broker(log_retention_check_interval_ms="1000")
+async def test_compact_and_delete_do_both(bench: Bench) -> None:
+    topic_id = await bench.create(
+        "changes", cleanup_policy="compact,delete", segment_bytes="1048576", retention_ms="600000"
+    )
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+    await asyncio.sleep(700)
+    assert hosted(bench).log.log_start_offset == 10
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_a_damaged_log_is_left_alone_with_the_reason_and_the_others_are_cleaned(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await bench.create("sound", min_cleanable_dirty_ratio="1.0", **COMPACTED)
+    await fill(bench, 4)
+    bench.disk.open("/data/changes-0/00000000000000000000.log").write_at(1000, [b"damage"])
+    await fill(bench, 6)
+    await fill(bench, 10, topic="sound")
+    cleaner = bench.broker.log_cleaner
+    await until(lambda: CHANGES in cleaner.uncleanable)
+    assert "is damaged at position 0" in cleaner.uncleanable[CHANGES].reason
+    metrics = cleaner.metrics(bench.world.clock.now_ms())
+    assert metrics["uncleanable-partitions-count"] == 1
+    assert metrics["uncleanable-bytes"] > 1_000_000
+    await bench.configure(ResourceType.TOPIC, "sound", min_cleanable_dirty_ratio="0.1")
+    await until(lambda: was_cleaned(bench, TopicPartition("sound", 0)))
+    assert (await bench.produce("changes", b"still served")).error_code is ErrorCode.none
+    assert [name for name in bench.disk.list_dir("/data/changes-0") if name.endswith(".cleaned")] == []
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_a_topic_may_be_deleted_while_it_is_cleaned(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    cleaner = bench.broker.log_cleaner
+    await until(lambda: CHANGES in cleaner.in_progress, 0.0001)
+    at = hosted(bench)
+    at.is_closed = True
+    await until(lambda: not cleaner.in_progress)
+    assert CHANGES not in cleaner.last_runs
+    assert CHANGES not in cleaner.uncleanable
+    assert [name for name in bench.disk.list_dir("/data/changes-0") if name.endswith(".cleaned")] == []
+    at.is_closed = False
+    await until(lambda: was_cleaned(bench))
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_segments_that_retention_took_meanwhile_are_no_harm(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    cleaner, log = bench.broker.log_cleaner, hosted(bench).log
+    await until(lambda: CHANGES in cleaner.in_progress, 0.0001)
+    log.delete_records_before(4)
+    log.delete_old_segments(bench.world.clock.now_ms(), log.log_end_offset)
+    await until(lambda: was_cleaned(bench))
+    assert log.segments.base_offsets[0] == 4
+    assert not cleaner.uncleanable
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_a_disk_that_is_full_for_a_while_only_delays_a_cleaning(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    bench.disk.fail("/data/changes-0/00000000000000000000.log.cleaned")
+    cleaner = bench.broker.log_cleaner
+    await asyncio.sleep(30)
+    assert CHANGES not in cleaner.last_runs
+    assert CHANGES not in cleaner.uncleanable
+    bench.disk.heal()
+    await until(lambda: was_cleaned(bench))
+
+
+@on_broker(log_cleaner_dedupe_buffer_size="1048577", log_cleaner_backoff_ms="1000")
+async def test_a_batch_with_too_many_keys_is_tried_again_once_the_buffer_is_larger(bench: Bench) -> None:
+    await bench.create("changes", segment_ms="1000", cleanup_policy="compact")
+    records = [Record(n, bench.world.clock.now_ms(), b"%d" % n, b"") for n in range(41_000)]
+    await bench.produce("changes", records=build_batch(records))
+    await asyncio.sleep(2)
+    await put(bench, b"next", b"segment")
+    cleaner = bench.broker.log_cleaner
+    await until(lambda: CHANGES in cleaner.uncleanable)
+    assert "log.cleaner.dedupe.buffer.size" in cleaner.uncleanable[CHANGES].reason
+    await bench.configure(ResourceType.BROKER, "", log_cleaner_dedupe_buffer_size="4000000")
+    await until(lambda: was_cleaned(bench))
+    assert not cleaner.uncleanable
+
+
+@pytest.mark.parametrize("seconds", [15.001, 15.004, 15.007, 15.01, 15.02])
+def test_a_broker_is_killed_while_it_cleans(seconds: float) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("changes", flush_messages="1", **COMPACTED)
+        await fill(bench, 10)
+        await asyncio.sleep(seconds - 1)
+        await bench.lose_power()
+        await bench.start()
+        topic = await offsets(bench, topic_id)
+        assert set(topic) >= {6, 7, 8, 9}
+        await until(lambda: hosted(bench).log.clean_up_to == 8)
+        assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+
+    run()

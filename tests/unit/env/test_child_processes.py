@@ -1,0 +1,98 @@
+"""Work in processes of its own: what it yields, its errors, its end."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ottla.env.processes import ChildProcesses
+from ottla.model.errors import ErrorCode, KafkaError
+
+
+def numbers(count: int) -> Iterator[int]:
+    print("this goes to standard error, not between the answers")
+    yield from range(count)
+
+
+def process_id() -> Iterator[int]:
+    yield os.getpid()
+
+
+def refuse() -> Iterator[int]:
+    yield 1
+    raise KafkaError(ErrorCode.corrupt_message, "it cannot be read")
+
+
+def die() -> Iterator[int]:
+    os._exit(3)
+    yield 1
+
+
+def work_for_ever(path: str) -> Iterator[int]:
+    yield os.getpid()
+    while True:
+        Path(path).touch()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_the_work_yields_comes_back_in_order_and_a_process_serves_again() -> None:
+    async def main() -> None:
+        processes = ChildProcesses()
+        assert [item async for item in processes.stream(partial(numbers, 5))] == [0, 1, 2, 3, 4]
+        (first,) = [item async for item in processes.stream(process_id)]
+        (second,) = [item async for item in processes.stream(process_id)]
+        assert first == second != os.getpid()
+        processes.release()
+        assert not is_running(first)
+        (third,) = [item async for item in processes.stream(process_id)]
+        assert third != first
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_an_error_of_the_work_is_raised_here_as_it_is() -> None:
+    async def main() -> None:
+        processes = ChildProcesses()
+        with pytest.raises(KafkaError, match="it cannot be read") as refused:
+            _ = [item async for item in processes.stream(refuse)]
+        assert refused.value.code is ErrorCode.corrupt_message
+        assert [item async for item in processes.stream(partial(numbers, 1))] == [0]
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_dies_is_an_error_that_says_so() -> None:
+    async def main() -> None:
+        processes = ChildProcesses()
+        with pytest.raises(ChildProcessError, match="status 3"):
+            _ = [item async for item in processes.stream(die)]
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_work_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = ChildProcesses()
+        pids = []
+        async with aclosing(processes.stream(partial(work_for_ever, str(tmp_path / "file")))) as items:
+            async for pid in items:
+                pids.append(pid)
+                break
+        assert not is_running(pids[0])
+        processes.close()
+
+    asyncio.run(main())
