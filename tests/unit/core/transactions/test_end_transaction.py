@@ -217,6 +217,7 @@ def test_where_epochs_are_exhausted_the_producer_goes_on_under_another_id(commit
     shell.restart()
     assert shell.end(old, commit) == new
     shell.add(new)
+    assert shell.machine.durable()["id"].previous_producer_id == new.producer_id  # as Kafka writes it
     shell.refused(shell.end_command(old, commit), ErrorCode.invalid_producer_id_mapping)
 
 
@@ -315,6 +316,19 @@ def test_a_fenced_producer_of_version_2_is_not_given_the_epoch_of_one_of_version
     shell.end(new, commit, version=0)
     shell.acknowledge_all()
     shell.refused(shell.end_command(old, commit), ErrorCode.producer_fenced)
+
+
+@OUTCOMES
+def test_the_end_of_a_transaction_of_version_0_is_not_taken_for_that_of_one_of_version_2(
+    commit: bool,
+) -> None:
+    shell = TransactionShell()
+    before = shell.init()
+    producer = shell.init(expected=before)
+    shell.add(producer, version=0)
+    shell.end(producer, commit, version=0)
+    shell.acknowledge_all()
+    shell.refused(shell.end_command(before, commit), ErrorCode.producer_fenced)
 
 
 def test_a_producer_that_timed_out_is_told_that_its_transaction_is_aborted() -> None:
