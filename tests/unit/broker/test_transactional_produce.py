@@ -447,3 +447,28 @@ async def test_a_partition_that_is_not_there_is_not_added(bench: Bench) -> None:
     answer = await producer.produce("gone", b"a")
     assert answer.error_code is ErrorCode.unknown_topic_or_partition
     assert await producer.end(commit=True) is ErrorCode.invalid_txn_state  # nothing has begun
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"message_timestamp_type": "LogAppendTime"},
+        {"cleanup_policy": "compact"},
+        {"compression_type": "gzip"},
+        {"segment_bytes": "1048576", "max_message_bytes": "200"},
+    ],
+    ids=["LogAppendTime", "compact", "gzip", "small batches"],
+)
+@both_protocols
+def test_transactions_of_topics_that_change_what_is_written(configs: dict[str, str], version_2: bool) -> None:
+    @on_small_broker()
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("journal", 1, **configs)
+        producer = TransactionalProducer(bench, version_2=version_2)
+        await producer.init()
+        for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
+            await producer.send("journal", value)
+            await (producer.commit() if commit else producer.abort())
+        assert await read_committed(bench, topic_id) == [b"a", b"c"]
+
+    run()
