@@ -248,6 +248,11 @@ class SimFile:
         self._disk.stats.bytes_read += len(data)
         return data
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         self._enter("write")
         data = b"".join(buffers)

@@ -1,4 +1,4 @@
-"""Members of groups that read, commit and rebalance as Kafka's consumers do, in either protocol.
+"""Members of groups that read and rebalance as Kafka's consumers do, in either protocol; what for is their `Work`.
 
 They keep their lease: a member that has not been answered for its session timeout gives up what it owns by itself, as
 the coordinator may do the same from then on. What it believes and does goes into a `GroupHistory`.
@@ -6,11 +6,13 @@ the coordinator may do the same from then on. What it believes and does goes int
 
 import asyncio
 from random import Random
+from typing import Protocol
 from uuid import UUID
 
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
 from ottla.model.errors import ErrorCode
+from ottla.records.records import Record
 from ottla.sim.client import SimClient
 from ottla.sim.env import World
 from ottla.sim.group_client import Committed, GroupClient, Identity, Timeouts, Topic
@@ -23,9 +25,7 @@ TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
 # Time runs in whole milliseconds for the broker: a lease ends a little earlier than its session.
 LEASE_S = TIMEOUTS.session - 0.01
 CLIENT_TIMEOUT_S = 5.0
-COMMIT_PROBABILITY = 0.5
 LATE_COMMIT_PROBABILITY = 0.5
-REWIND_PROBABILITY = 0.02
 POLL_MS = 200
 IDLE_S = 0.1
 
@@ -40,11 +40,36 @@ REFUSED_COMMITS = frozenset(
 )
 
 
+class Work(Protocol):
+    """What a member does with the partitions that it owns."""
+
+    async def start(self, member: "GroupMember", partition: int) -> int | None:
+        """Where to begin; None where that is not known yet."""
+        ...
+
+    async def process(
+        self, member: "GroupMember", partition: int, tenure: Tenure, position: int, records: list[Record]
+    ) -> int | None:
+        """Where to go on; None to start again."""
+        ...
+
+    async def finish(self, member: "GroupMember", partition: int, tenure: Tenure, position: int) -> None:
+        """The last word on a partition: before it is given up, or too late."""
+        ...
+
+
 class GroupMember:
-    """What members of both protocols have in common: they fetch, process and commit what they own."""
+    """What members of both protocols have in common: they fetch what they own, and work on it."""
 
     def __init__(
-        self, world: World, history: GroupHistory, topic: Topic, host: str, *, fences_generations: bool
+        self,
+        world: World,
+        history: GroupHistory,
+        topic: Topic,
+        host: str,
+        work: "Work",
+        *,
+        fences_generations: bool = False,
     ) -> None:
         """`fences_generations`: all members are of the classic protocol, where an old generation cannot commit."""
         self.host = host
@@ -54,6 +79,7 @@ class GroupMember:
         self.client = GroupClient(self._connection, history.group_id, topic)
         self._fences_generations = fences_generations
         self._history = history
+        self._work = work
         self._topic = topic
         self._note = world.trace.note
         self.random: Random = world.derive()
@@ -62,7 +88,6 @@ class GroupMember:
         self.lease = Lease()
         self.tenures: dict[int, Tenure] = {}
         self._positions: dict[int, int] = {}
-        self._committed: dict[int, int] = {}  # as acknowledged to this member
         self._leaving = asyncio.Event()
 
     async def run(self) -> None:
@@ -120,7 +145,7 @@ class GroupMember:
         revoked = {index: (self.tenures.pop(index), self._positions.pop(index, None)) for index in partitions}
         for index, (tenure, position) in revoked.items():
             if position is not None and not tenure.is_over(self._now_s()):
-                await self._commit(index, tenure, position)
+                await self._work.finish(self, index, tenure, position)
             tenure.has_ended = True
             self._note(f"member {self.host} of {self.client.group_id} gives up {index}")
 
@@ -138,9 +163,9 @@ class GroupMember:
         self.abandon()
         for partition, tenure, position in late:
             if position is not None and self.random.random() < LATE_COMMIT_PROBABILITY:
-                await self._commit(partition, tenure, position)
+                await self._work.finish(self, partition, tenure, position)
 
-    def _owns(self, partition: int, tenure: Tenure) -> bool:
+    def owns(self, partition: int, tenure: Tenure) -> bool:
         return self.tenures.get(partition) is tenure and self.has_lease
 
     # -- what it does with it
@@ -148,60 +173,47 @@ class GroupMember:
     async def _poll(self) -> None:
         while True:
             for partition, tenure in list(self.tenures.items()):
-                if self._owns(partition, tenure):
+                if self.owns(partition, tenure):
                     await self._poll_partition(partition, tenure)
             await asyncio.sleep(IDLE_S)
 
     async def _poll_partition(self, partition: int, tenure: Tenure) -> None:
-        if partition not in self._positions:
-            committed = await self._fetch_committed(partition)
-            if committed is not None and self._owns(partition, tenure):
-                self._positions[partition] = self._committed[partition] = max(committed.offset, 0)
-            return
-        position = self._positions[partition]
+        position = self._positions.get(partition)
+        if position is None:
+            position = await self._work.start(self, partition)
+        else:
+            records = await self._fetch(partition, position)
+            if records is None or not self.owns(partition, tenure):
+                return
+            position = await self._work.process(self, partition, tenure, position, records)
+        if self.owns(partition, tenure):
+            if position is None:
+                self._positions.pop(partition, None)
+            else:
+                self._positions[partition] = position
+
+    async def _fetch(self, partition: int, position: int) -> list[Record] | None:
         try:
             answer = await self._fetcher.fetch(self._topic.topic_id, partition, position, POLL_MS)
         except OSError:
-            return
-        if answer.error_code not in AGAIN and answer.error_code != ErrorCode.none:
+            return None
+        if answer.error_code in AGAIN:
+            return None
+        if answer.error_code != ErrorCode.none:
             raise Violation(f"a fetch from offset {position} was answered with {answer.error_code.name}")
-        if not self._owns(partition, tenure):
-            return
-        records = [record for record in records_of(answer) if record.offset >= position]
-        for record in records:
-            self._history[partition].process(tenure, record.offset)
-            self._positions[partition] = position = record.offset + 1
-        if self.random.random() < REWIND_PROBABILITY:
-            self._positions[partition] = position = self.random.randint(0, position)
-        if self._committed.get(partition) != position and (
-            not records or self.random.random() < COMMIT_PROBABILITY
-        ):
-            await self._commit(partition, tenure, position)
+        return [record for record in records_of(answer) if record.offset >= position]
 
-    async def _fetch_committed(self, partition: int) -> Committed | None:
-        start_s = self._now_s()
+    async def committed(self, partition: int) -> Committed | None:
+        """None where the coordinator cannot say now."""
         error, found = await self.client.committed([partition], self._as_reader())
         if error in AGAIN or error in REFUSED_COMMITS:
             return None
         if error != ErrorCode.none:
             raise Violation(f"{self.who} was told {error.name} when it asked for its offsets")
-        self._history[partition].read(found[0].offset, found[0].metadata, start_s, self._now_s())
-        return found[0]
+        return found[0] if found[0].error_code == ErrorCode.none else None
 
     def _as_reader(self) -> Identity | None:
         return None
-
-    async def _commit(self, partition: int, tenure: Tenure, offset: int) -> None:
-        history = self._history[partition]
-        commit = history.commit(tenure, offset, self._now_s())
-        error = await self.client.commit(self.who, partition, offset, commit.name)
-        if error == ErrorCode.none:
-            history.acknowledge(commit, self._now_s())
-            self._committed[partition] = offset
-        elif error in REFUSED_COMMITS:
-            history.refuse(commit)
-        elif error not in AGAIN:
-            raise Violation(f"{self.who} was told {error.name} for its commit of {offset}")
 
     async def _find_coordinator(self) -> None:
         while (error := await self.client.find_coordinator()) != ErrorCode.none:

@@ -7,7 +7,6 @@ When all is mended each group comes to rest: every partition has an owner, and e
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from random import Random
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.client import SimClient
@@ -16,6 +15,8 @@ from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Topic
 from ottla.sim.group_history import GroupHistory
 from ottla.sim.group_members import AGAIN, ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.group_under_test import GroupUnderTest
+from ottla.sim.group_work import Committing
 from ottla.sim.history import History, Violation
 from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
 from ottla.sim.single_broker import TOPIC_CONFIG, first_of
@@ -24,13 +25,12 @@ from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_
 TOPIC = "journal"
 PARTITIONS = 4
 BATCHES_PER_PARTITION = 150
-MEMBERS_MAX = 3
-HOSTS = [f"consumer-{index}" for index in range(MEMBERS_MAX)]
+HOSTS = [f"consumer-{index}" for index in range(3)]
 TIME_LIMIT_S = 3600.0
 # A member that died is missed after its session; then the others take one or two rebalances.
 CONVERGED_AFTER_S_MAX = 90.0
 AUDIT_INTERVAL_S = 0.5
-BROKER_CONFIG = {
+GROUP_CONFIG = {
     "offsets.topic.num.partitions": "2",
     "log.roll.ms": "4000",
     "group.initial.rebalance.delay.ms": "500",
@@ -45,50 +45,6 @@ KINDS: dict[str, tuple[type[GroupMember], ...]] = {
     "consumer": (ConsumerMember,),
     "both": (ClassicMember, ConsumerMember),
 }
-
-
-class GroupUnderTest:
-    """A group whose members change; their hosts are shared with other groups."""
-
-    def __init__(self, world: World, kind: str, topic: Topic) -> None:
-        self._world = world
-        self._kinds = KINDS[kind]
-        self._topic = topic
-        self._random: Random = world.derive()
-        self.history = GroupHistory(kind, topic.partitions)
-        self.members: dict[GroupMember, asyncio.Task[None]] = {}
-
-    def start_member(self, tasks: asyncio.TaskGroup) -> None:
-        kind = self._random.choice(self._kinds)
-        member = kind(
-            self._world,
-            self.history,
-            self._topic,
-            self._random.choice(HOSTS),
-            fences_generations=self._kinds == (ClassicMember,),
-        )
-        self.members[member] = tasks.create_task(member.run())
-
-    async def churn(self, tasks: asyncio.TaskGroup) -> None:
-        """Members come and go, until cancelled."""
-        while True:
-            if len(self.members) < self._random.randint(1, MEMBERS_MAX):
-                self.start_member(tasks)
-            elif self._random.random() < 0.5:
-                member = self._random.choice(list(self.members))
-                task = self.members.pop(member)
-                if self._random.random() < 0.5:
-                    member.leave()
-                else:
-                    task.cancel()
-                    member.die()
-            await asyncio.sleep(self._random.uniform(1.0, 12.0))
-
-    async def leave(self) -> None:
-        for member in self.members:
-            member.leave()
-        await asyncio.wait(list(self.members.values()))
-        self.members.clear()
 
 
 class Auditor:
@@ -146,7 +102,7 @@ async def _run(world: World) -> None:
     random = world.derive()
     flushes = random.random() < 0.5
     world.trace.note(f"seed {world.seed}, flushed {flushes}")
-    node = BrokerNode(world, BROKER_CONFIG | (FLUSHED if flushes else {}))
+    node = BrokerNode(world, GROUP_CONFIG | (FLUSHED if flushes else {}))
     await node.start()
     client = SimClient(world.network.host("producer"), (HOST, PORT), "producer")
     topic = Topic(TOPIC, await until_it_works(client, TOPIC, PARTITIONS, TOPIC_CONFIG), PARTITIONS)
@@ -155,7 +111,7 @@ async def _run(world: World) -> None:
         IdempotentProducer(client, world.derive(), world.clock.now_ms, history, "p", topic.topic_id, index)
         for index in range(PARTITIONS)
     ]
-    auditors = [Auditor(world, node, GroupUnderTest(world, kind, topic), topic) for kind in KINDS]
+    auditors = [Auditor(world, node, _group(world, kind, topic), topic) for kind in KINDS]
     try:
         async with asyncio.TaskGroup() as tasks:
             await _until_all_is_written(
@@ -177,6 +133,23 @@ async def _run(world: World) -> None:
     except BaseExceptionGroup as error:
         raise first_of(error) from None
     await node.stop()
+
+
+def _group(world: World, kind: str, topic: Topic) -> GroupUnderTest:
+    history = GroupHistory(kind, topic.partitions)
+    random = world.derive()
+
+    def new_member() -> GroupMember:
+        return random.choice(KINDS[kind])(
+            world,
+            history,
+            topic,
+            random.choice(HOSTS),
+            Committing(history, random),
+            fences_generations=KINDS[kind] == (ClassicMember,),
+        )
+
+    return GroupUnderTest(history, random, new_member)
 
 
 async def _until_all_is_written(

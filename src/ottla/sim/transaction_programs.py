@@ -6,12 +6,17 @@ a transaction, or leave it open for too long.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 from random import Random
 
 from ottla.model.errors import ErrorCode
 from ottla.sim.client import SimClient
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Identity, Topic
+from ottla.sim.group_history import GroupHistory
+from ottla.sim.group_members import ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.group_under_test import GroupUnderTest
+from ottla.sim.group_work import COPIED_AT_ONCE_MAX, Copying
 from ottla.sim.history import Value, Violation
 from ottla.sim.node import HOST, PORT
 from ottla.sim.transaction_client import TransactionClient
@@ -20,8 +25,8 @@ from ottla.sim.transactional_producer import AGAIN, Abortable, Fenced, Transacti
 from ottla.sim.workload import RETRY_PAUSE_S, records_of
 
 HOSTS = [f"program-{index}" for index in range(3)]
-COPIES = "copies"  # the group of those that copy
-COPIED_AT_ONCE_MAX = 6
+COPIES = "copies"  # the group under which programs with a partition each commit
+SHARING = "sharing"  # the group whose members share the partitions
 CLIENT_TIMEOUT_S = 5.0
 
 
@@ -113,6 +118,21 @@ async def _fetch_values(client: SimClient, topic: Topic, partition: int, offset:
         await asyncio.sleep(RETRY_PAUSE_S)
         return []
     return [Value.decode(record.key or b"") for record in records_of(answer) if record.offset >= offset]
+
+
+def sharing(site: Site) -> GroupUnderTest:
+    """Members of one protocol, or of both, that copy the input; each has a transactional id of its own."""
+    source, target = site.topics["input"], site.topics["shared"]
+    history = GroupHistory(SHARING, source.partitions)
+    random = site.world.derive()
+    kinds = random.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
+    ids = (f"member-{number}" for number in count())
+
+    def new_member() -> GroupMember:
+        work = Copying(site.producer(next(ids)), source, target, random)
+        return random.choice(kinds)(site.world, history, source, random.choice(HOSTS), work)
+
+    return GroupUnderTest(history, random, new_member)
 
 
 class Programs:

@@ -1,7 +1,8 @@
 """Transactional producers on one real broker, while it and they fail: their own transactions, and exactly-once copies.
 
-Copies read the input, write it to the output, and commit their offset in the same transaction: in the end the output
-is the input. When all is mended, nothing stays open.
+Copies read the input, write it to an output, and commit their offset in the same transaction: in the end each output
+is the input. One is made by programs with a partition each, the other by the members of a group. When all is mended,
+nothing stays open.
 """
 
 import asyncio
@@ -13,28 +14,27 @@ from ottla.sim.committed_reader import CommittedReader
 from ottla.sim.coordinator_audit import check_shards_against_their_logs, validate_shards
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Topic
+from ottla.sim.group_workload import FLUSHED, GROUP_CONFIG
 from ottla.sim.history import History, Value, Violation
 from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
 from ottla.sim.single_broker import TOPIC_CONFIG, first_of
 from ottla.sim.transaction_client import list_transactions
 from ottla.sim.transaction_history import Place
-from ottla.sim.transaction_programs import COPIES, HOSTS, Programs, Site, copy, write
+from ottla.sim.transaction_programs import COPIES, HOSTS, SHARING, Programs, Site, copy, sharing, write
 from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_it_works
 
 PARTITIONS = 2
 WRITERS = 2  # transactional ids of programs that only write
-BATCHES_PER_PARTITION = 150
+BATCHES_PER_PARTITION = 100
 TIME_LIMIT_S = 3600.0
 # A transaction that was left open times out; then all who waited for it get on.
 CALM_AFTER_S_MAX = 60.0
 AUDIT_INTERVAL_S = 0.5
-BROKER_CONFIG = {
-    "offsets.topic.num.partitions": "2",
+CONFIG = GROUP_CONFIG | {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.min.isr": "1",
-    "log.roll.ms": "4000",
 }
-FLUSHED = {"log.flush.interval.messages": "1"}
+OUTPUTS = {COPIES: "output", SHARING: "shared"}  # by the group that fills them
 
 
 class Scene:
@@ -49,9 +49,10 @@ class Scene:
         self._source = History()
         self._readers = [
             CommittedReader(witness(world), self.site.history, topics[name], index)
-            for name in ("output", "ledger")
+            for name in (*OUTPUTS.values(), "ledger")
             for index in range(PARTITIONS)
         ]
+        self._sharing = sharing(self.site)
         self._writers = [
             Programs(self.site, partial(write, self.site, f"writer-{index}")) for index in range(WRITERS)
         ]
@@ -67,6 +68,7 @@ class Scene:
             around = [tasks.create_task(reader.follow()) for reader in self._readers]
             around.append(tasks.create_task(self._audit()))
             around += [tasks.create_task(programs.supervise(tasks)) for programs in self._writers]
+            around.append(tasks.create_task(self._sharing.churn(tasks)))
             copying = [tasks.create_task(programs.supervise(tasks)) for programs in self._copies]
             await self._fill_input()
             chaos.is_over = True
@@ -77,7 +79,9 @@ class Scene:
                 programs.stop()
             for programs in self._copies:
                 programs.is_calm = True
+            self._sharing.start_member(tasks)
             await self._calm_down()
+            await self._sharing.leave()
             for task in copying:
                 task.cancel()
             for programs in self._copies:
@@ -118,9 +122,12 @@ class Scene:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _are_copied(self, ends: list[int]) -> bool:
-        group = GroupClient(self._client, COPIES, self._topics["input"])
-        _, found = await group.committed(list(range(PARTITIONS)))
-        return [committed.offset for committed in found] == ends
+        for group_id in OUTPUTS:
+            group = GroupClient(self._client, group_id, self._topics["input"])
+            _, found = await group.committed(list(range(PARTITIONS)))
+            if [committed.offset for committed in found] != ends:
+                return False
+        return True
 
     async def _is_nothing_open(self) -> bool:
         if await list_transactions(self._client, "Ongoing", "PrepareCommit", "PrepareAbort") != []:
@@ -138,18 +145,19 @@ class Scene:
         logs = {reader.place: await reader.read_all() for reader in self._readers}
         history = self.site.history
         history.check_logs(logs)
-        copied = {
-            index: [history.source(value) for _, value in logs[Place("output", index)]]
-            for index in range(PARTITIONS)
-        }
         for source in await self._input():
-            for index in range(PARTITIONS):
-                expected = [value for value in source if value.number % PARTITIONS == index]
-                found = [value for value in copied[index] if value.producer == source[0].producer]
-                if found != expected:
-                    raise Violation(f"partition {index} of the output is no copy: {found} and not {expected}")
+            for topic in OUTPUTS.values():
+                for index in range(PARTITIONS):
+                    self._check_copy(source, index, logs[Place(topic, index)])
         assert self._node.broker is not None
         check_shards_against_their_logs(self._node.broker)
+
+    def _check_copy(self, source: list[Value], index: int, log: list[tuple[int, Value]]) -> None:
+        expected = [value for value in source if value.number % PARTITIONS == index]
+        copied = [self.site.history.source(value) for _, value in log]
+        found = [value for value in copied if value.producer == source[0].producer]
+        if found != expected:
+            raise Violation(f"partition {index} of an output is no copy: {found} and not {expected}")
 
 
 def witness(world: World) -> SimClient:
@@ -171,12 +179,12 @@ async def transactions(world: World) -> None:
 async def _run(world: World) -> None:
     flushes = world.derive().random() < 0.5
     world.trace.note(f"seed {world.seed}, flushed {flushes}")
-    node = BrokerNode(world, BROKER_CONFIG | (FLUSHED if flushes else {}))
+    node = BrokerNode(world, CONFIG | (FLUSHED if flushes else {}))
     await node.start()
     client = witness(world)
     topics = {
         name: Topic(name, await until_it_works(client, name, PARTITIONS, TOPIC_CONFIG), PARTITIONS)
-        for name in ("input", "output", "ledger")
+        for name in ("input", "ledger", *OUTPUTS.values())
     }
     scene = Scene(world, node, client, topics)
     await scene.play(Chaos(world, node, HOSTS, flushes=flushes))

@@ -22,6 +22,10 @@ FENCED = frozenset(
         ErrorCode.invalid_txn_state,
     }
 )
+# Of offsets: the group has moved on (KIP-447).
+REFUSED_BY_GROUP = frozenset(
+    {ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress}
+)
 
 
 class Fenced(Exception):
@@ -29,7 +33,7 @@ class Fenced(Exception):
 
 
 class Abortable(Exception):
-    """The transaction cannot be committed, but the producer can go on after an abort (KIP-890)."""
+    """The transaction cannot be committed, but the producer can go on after an abort."""
 
 
 class TransactionalProducer:
@@ -130,7 +134,7 @@ class TransactionalProducer:
         """Returns where it is to be tried again."""
         if error in FENCED:
             raise Fenced(f"{self._client.transactional_id} as {self._who}: {error.name}")
-        if error == ErrorCode.transaction_abortable:
+        if error == ErrorCode.transaction_abortable or error in REFUSED_BY_GROUP:
             raise Abortable
         if error not in AGAIN:
             raise Violation(f"{self._client.transactional_id} as {self._who} was told {error.name}")

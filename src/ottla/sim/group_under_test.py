@@ -1,0 +1,43 @@
+"""A group whose members come, leave and die."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from ottla.sim.group_history import GroupHistory
+from ottla.sim.group_members import GroupMember
+
+MEMBERS_MAX = 3
+
+
+class GroupUnderTest:
+    def __init__(self, history: GroupHistory, random: Random, new_member: Callable[[], GroupMember]) -> None:
+        self._random = random
+        self._new_member = new_member
+        self.history = history
+        self.members: dict[GroupMember, asyncio.Task[None]] = {}
+
+    def start_member(self, tasks: asyncio.TaskGroup) -> None:
+        member = self._new_member()
+        self.members[member] = tasks.create_task(member.run())
+
+    async def churn(self, tasks: asyncio.TaskGroup) -> None:
+        """Members come and go, until cancelled."""
+        while True:
+            if len(self.members) < self._random.randint(1, MEMBERS_MAX):
+                self.start_member(tasks)
+            elif self._random.random() < 0.5:
+                member = self._random.choice(list(self.members))
+                task = self.members.pop(member)
+                if self._random.random() < 0.5:
+                    member.leave()
+                else:
+                    task.cancel()
+                    member.die()
+            await asyncio.sleep(self._random.uniform(1.0, 12.0))
+
+    async def leave(self) -> None:
+        for member in self.members:
+            member.leave()
+        await asyncio.wait(list(self.members.values()))
+        self.members.clear()

@@ -1,0 +1,119 @@
+"""What simulated members of groups do with their partitions: process and commit, or copy in transactions (KIP-447)."""
+
+import asyncio
+from random import Random
+
+from ottla.model.errors import ErrorCode
+from ottla.records.records import Record
+from ottla.sim.group_client import Topic
+from ottla.sim.group_history import GroupHistory, Tenure
+from ottla.sim.group_members import AGAIN, REFUSED_COMMITS, GroupMember
+from ottla.sim.history import Value, Violation
+from ottla.sim.transactional_producer import Abortable, Fenced, TransactionalProducer
+
+COMMIT_PROBABILITY = 0.5
+REWIND_PROBABILITY = 0.02
+COPIED_AT_ONCE_MAX = 6
+
+
+class Committing:
+    """Processes records and commits now and then, at last when there is nothing more to process."""
+
+    def __init__(self, history: GroupHistory, random: Random) -> None:
+        self._history = history
+        self._random = random
+        self._committed: dict[int, int] = {}  # as acknowledged to this member
+        self._now_s = asyncio.get_running_loop().time
+
+    async def start(self, member: GroupMember, partition: int) -> int | None:
+        start_s = self._now_s()
+        found = await member.committed(partition)
+        if found is None:
+            return None
+        self._history[partition].read(found.offset, found.metadata, start_s, self._now_s())
+        self._committed[partition] = max(found.offset, 0)
+        return self._committed[partition]
+
+    async def process(
+        self, member: GroupMember, partition: int, tenure: Tenure, position: int, records: list[Record]
+    ) -> int | None:
+        for record in records:
+            self._history[partition].process(tenure, record.offset)
+            position = record.offset + 1
+        if self._random.random() < REWIND_PROBABILITY:
+            position = self._random.randint(0, position)
+        if self._committed.get(partition) != position and (
+            not records or self._random.random() < COMMIT_PROBABILITY
+        ):
+            await self.finish(member, partition, tenure, position)
+        return position
+
+    async def finish(self, member: GroupMember, partition: int, tenure: Tenure, position: int) -> None:
+        history = self._history[partition]
+        commit = history.commit(tenure, position, self._now_s())
+        error = await member.client.commit(member.who, partition, position, commit.name)
+        if error == ErrorCode.none:
+            history.acknowledge(commit, self._now_s())
+            self._committed[partition] = position
+        elif error in REFUSED_COMMITS:
+            history.refuse(commit)
+        elif error not in AGAIN:
+            raise Violation(f"{member.who} was told {error.name} for its commit of {position}")
+
+
+class Copying:
+    """Copies records to another topic and commits their offsets in the same transaction, as a member of the group.
+
+    A transaction goes on when the partition is given up meanwhile: then the coordinator refuses its offsets, or whoever
+    owns the partition next waits until it has ended.
+    """
+
+    def __init__(self, producer: TransactionalProducer, source: Topic, target: Topic, random: Random) -> None:
+        self._producer = producer
+        self._source = source
+        self._target = target
+        self._random = random
+        self._is_ready = False
+
+    async def start(self, member: GroupMember, partition: int) -> int | None:
+        if not self._is_ready:
+            await self._producer.init()
+            self._is_ready = True
+        found = await member.committed(partition)
+        return None if found is None else max(found.offset, 0)
+
+    async def process(
+        self, member: GroupMember, partition: int, tenure: Tenure, position: int, records: list[Record]
+    ) -> int | None:
+        if not records:
+            return position
+        who = member.who
+        copied = records[: self._random.randint(1, COPIED_AT_ONCE_MAX)]
+        position = copied[-1].offset + 1
+        transaction = self._producer.begin()
+        commit = self._random.random() < 0.8
+        try:
+            try:
+                for target in range(self._target.partitions):
+                    part = _values_of(copied, target, self._target.partitions)
+                    if part:
+                        values = [transaction.next_value(source) for source in part]
+                        await self._producer.send(self._target, target, values)
+                await self._producer.commit_offset(
+                    member.client.group_id, who, self._source, partition, position
+                )
+            except Abortable:
+                commit = False
+            await self._producer.end(commit=commit)
+        except Fenced:
+            self._is_ready = False
+            return None
+        return position if commit else None
+
+    async def finish(self, member: GroupMember, partition: int, tenure: Tenure, position: int) -> None:
+        """All that was done is in its transaction."""
+
+
+def _values_of(records: list[Record], target: int, targets: int) -> list[Value]:
+    values = [Value.decode(record.key or b"") for record in records]
+    return [value for value in values if value.number % targets == target]
