@@ -24,6 +24,10 @@ class File(Protocol):
         """At most `length` bytes; fewer only at the end of the file."""
         ...
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fills `buffer`, as far as the file reaches; returns how much of it."""
+        ...
+
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Writes all the buffers one after the other, whole, or raises OSError."""
         ...

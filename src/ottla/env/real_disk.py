@@ -44,6 +44,12 @@ class RealFile:
             done += len(data)
         return b"".join(parts)
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer) and (count := os.preadv(self._descriptor, [buffer[done:]], position + done)):
+            done += count
+        return done
+
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         remaining = sum(map(len, buffers))
         if len(buffers) <= IOV_MAX and os.pwritev(self._descriptor, buffers, position) == remaining:

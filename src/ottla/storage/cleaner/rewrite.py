@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.storage.cleaner.chunks import CHUNK_BYTES, Pace, iter_chunks
+from ottla.storage.cleaner.chunks import CHUNK_BYTES, ChunkReader, Pace
 from ottla.storage.cleaner.cleaning import BatchCleaner, CleaningRules, map_offsets
 from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, SegmentToClean
 from ottla.storage.cleaner.offset_map import OffsetMap
@@ -38,7 +38,8 @@ class _Cleaning:
         self._job = job
         self._disk = disk
         self._pace = pace
-        self._chunk_bytes = max(job.io_bytes, CHUNK_BYTES)
+        self._reader = ChunkReader(max(job.io_bytes, CHUNK_BYTES), pace)
+        self._checked: set[SegmentToClean] = set()
         self._bytes_read = self._bytes_written = self._records_read = self._records_kept = 0
         self._map = OffsetMap(
             job.dedupe_bytes, job.load_factor, job.first_uncleanable_offset - job.first_dirty_offset
@@ -82,10 +83,11 @@ class _Cleaning:
         transactions = CleanedTransactions(_touching(job, dirty[0].base_offset))
         for segment in dirty:
             file = self._disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
-            for chunk in iter_chunks(file, 0, segment.size, self._chunk_bytes, self._pace):
+            for chunk in self._reader.read(file, segment.size):
                 if not map_offsets(self._map, chunk, job.first_dirty_offset, transactions, job.hash_seed):
                     return False
             file.close()
+            self._checked.add(segment)
         self._map.latest_offset = max(self._map.latest_offset, job.first_uncleanable_offset - 1)
         return True
 
@@ -102,7 +104,7 @@ class _Cleaning:
         is_changed = len(group) > 1
         for segment in group:
             file = disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
-            for chunk in iter_chunks(file, 0, segment.size, self._chunk_bytes, self._pace):
+            for chunk in self._reader.read(file, segment.size, is_checked=segment in self._checked):
                 output = cleaner.clean(chunk, is_end=chunk.is_last and segment is written)
                 self._pace(output.size)
                 if output.size:
