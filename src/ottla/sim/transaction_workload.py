@@ -132,7 +132,7 @@ class Scene:
     async def _is_nothing_open(self) -> bool:
         if await list_transactions(self._client, "Ongoing", "PrepareCommit", "PrepareAbort") != []:
             return False
-        return all([await reader.is_stable() for reader in self._readers])
+        return all(await asyncio.gather(*(reader.is_stable() for reader in self._readers)))
 
     async def _input(self) -> list[list[Value]]:
         topic_id = self._topics["input"].topic_id
