@@ -14,7 +14,7 @@ from bench.plot import draw
 from bench.report import as_text, setting, write
 from bench.runner import run_scenarios
 from bench.scenario import Scenario, Sizes
-from bench.scenarios import footprint, groups, growth, latency, one_record, throughput
+from bench.scenarios import compaction, footprint, groups, growth, latency, one_record, throughput
 from bench.sides import OTTLA, Side
 
 RESULTS = Path(__file__).parent / "results"
@@ -23,6 +23,7 @@ ALL: tuple[Scenario, ...] = (
     *one_record.SCENARIOS,
     *latency.SCENARIOS,
     *footprint.SCENARIOS,
+    *compaction.SCENARIOS,
     *groups.SCENARIOS,
     *growth.SCENARIOS,
 )

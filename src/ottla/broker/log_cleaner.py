@@ -94,6 +94,10 @@ class LogCleaner:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._env.processes.close()
 
+    def look_now(self) -> None:
+        """Configs have changed: what was not due may be now."""
+        self._wake.set()
+
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):

@@ -389,3 +389,4 @@ class Broker:
             self.partitions.reconfigure_all()
             if hasattr(self, "_server"):
                 self._server.limits = self._limits()
+                self.log_cleaner.look_now()

@@ -1,10 +1,11 @@
-"""`ottla topics`: list, create, describe, alter, partitions, delete."""
+"""`ottla topics`: list, create, describe, alter, partitions, delete, compaction."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.compaction import compaction
 from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
 from ottla.cli.output import print_json, print_table
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.admin.topics import TopicDescription
 
 app = typer.Typer(help="Topics: list, create, describe, change, delete.", no_args_is_help=True)
+app.command()(compaction)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
