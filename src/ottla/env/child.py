@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 # Traffic comes first: the broker's event loop gets the processor when both want it.
-_NICENESS = 10
+_NICENESS = 5
 
 Work = Callable[[], Iterator[Any]]
 

@@ -1,6 +1,6 @@
 """From the hash of a key to the last offset that it was written at: 24 bytes an entry, in the memory that is given.
 
-Open addressing over three arrays. A Python dict would take seven times the memory and a key at a time; here all
+Open addressing over three arrays. A Python dict would take five times the memory and a key at a time; here all
 keys of a column look for their slots together, and those that found theirs taken try the next.
 """
 
