@@ -15,6 +15,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbe
 from kio.schema.consumer_protocol_assignment.v3.data import ConsumerProtocolAssignment
 from kio.schema.consumer_protocol_assignment.v3.data import TopicPartition as AssignedPartitions
 from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSubscription
+from kio.schema.consumer_protocol_subscription.v3.data import TopicPartition as OwnedPartitions
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
@@ -37,7 +38,7 @@ from kio.serial import entity_reader, entity_writer
 from ottla.model.errors import ErrorCode
 from ottla.sim.client import SimClient
 
-PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
+PROTOCOL_TYPE = "consumer"
 _INT16 = Struct(">h")
 _VERSION = 3
 
@@ -63,6 +64,13 @@ class Identity(NamedTuple):
     generation: int = -1
 
 
+class Claim(NamedTuple):
+    """What a member of the classic protocol says that it owns, since which generation (KIP-429)."""
+
+    generation: int
+    partitions: tuple[int, ...]
+
+
 class Committed(NamedTuple):
     partition: int
     offset: int
@@ -83,21 +91,38 @@ class GroupClient:
 
     # -- the classic protocol
 
-    async def join(self, member_id: str, timeouts: Timeouts) -> tuple[ErrorCode, JoinGroupResponse | None]:
-        subscription = ConsumerProtocolSubscription(topics=(self._topic.name,), owned_partitions=())
+    async def join(
+        self, member_id: str, timeouts: Timeouts, protocol: str, claim: Claim
+    ) -> tuple[ErrorCode, JoinGroupResponse | None]:
+        subscription = ConsumerProtocolSubscription(
+            topics=(self._topic.name,),
+            owned_partitions=(OwnedPartitions(topic=self._topic.name, partitions=claim.partitions),)
+            if claim.partitions
+            else (),
+            generation_id=claim.generation,
+        )
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout=timedelta(seconds=timeouts.session),
             rebalance_timeout=timedelta(seconds=timeouts.rebalance),
             member_id=member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=_embed(subscription)),),
+            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=_embed(subscription)),),
         )
         response = await self._ask(request, timeouts.rebalance + 5)
         return _code_of(response), response
 
+    def claims(self, joined: JoinGroupResponse) -> dict[str, Claim]:
+        """What all members say, to the leader."""
+        claims = {}
+        for member in joined.members:
+            subscription = entity_reader(ConsumerProtocolSubscription)(member.metadata, _INT16.size)[0]
+            owned = [index for topic in subscription.owned_partitions for index in topic.partitions]
+            claims[member.member_id] = Claim(subscription.generation_id, tuple(owned))
+        return claims
+
     async def sync(
-        self, who: Identity, assignments: dict[str, list[int]]
+        self, who: Identity, protocol: str, assignments: dict[str, list[int]]
     ) -> tuple[ErrorCode, tuple[int, ...]]:
         """Returns the partitions that the leader has assigned."""
         request = SyncGroupRequest(
@@ -105,7 +130,7 @@ class GroupClient:
             generation_id=who.generation,
             member_id=who.member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=PROTOCOL,
+            protocol_name=protocol,
             assignments=tuple(
                 SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))
                 for member_id, partitions in assignments.items()

@@ -1,4 +1,4 @@
-"""Members of groups that read and rebalance as Kafka's consumers do, in either protocol; what for is their `Work`.
+"""What members of groups have in common, whichever protocol they speak: they read what they own, for some `Work`.
 
 They keep their lease: a member that has not been answered for its session timeout gives up what it owns by itself, as
 the coordinator may do the same from then on. What it believes and does goes into a `GroupHistory`.
@@ -7,9 +7,6 @@ the coordinator may do the same from then on. What it believes and does goes int
 import asyncio
 from random import Random
 from typing import Protocol
-from uuid import UUID
-
-from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record
@@ -59,8 +56,6 @@ class Work(Protocol):
 
 
 class GroupMember:
-    """What members of both protocols have in common: they fetch what they own, and work on it."""
-
     def __init__(
         self,
         world: World,
@@ -220,144 +215,3 @@ class GroupMember:
             if error not in AGAIN:
                 raise Violation(f"FindCoordinator was answered with {error.name}")
             await asyncio.sleep(RETRY_PAUSE_S)
-
-
-class ClassicMember(GroupMember):
-    """Eager: it gives up everything before it joins again."""
-
-    async def _coordinate(self) -> None:
-        await self._find_coordinator()
-        while True:
-            if await self._join():
-                await self._beat()
-            else:
-                await asyncio.sleep(RETRY_PAUSE_S)
-
-    async def _join(self) -> bool:
-        error, joined = await self.client.join(self.who.member_id, TIMEOUTS)
-        if joined is not None and error in (ErrorCode.none, ErrorCode.member_id_required):
-            self.who = Identity(joined.member_id, joined.generation_id)
-        if error != ErrorCode.none or joined is None:
-            self._judge(error)
-            return error == ErrorCode.member_id_required and await self._join()
-        leads = joined.leader == joined.member_id and not joined.skip_assignment
-        members = [member.member_id for member in joined.members] if leads else []
-        sent_s = self._now_s()
-        error, assigned = await self.client.sync(self.who, _range(members, self._topic.partitions))
-        if error != ErrorCode.none:
-            self._judge(error)
-            return False
-        if not self._extend_lease(sent_s):
-            return False
-        self._assign(list(assigned))
-        return True
-
-    async def _beat(self) -> None:
-        """Until it has to join again."""
-        while True:
-            sent_s = self._now_s()
-            error = await self.client.heartbeat(self.who)
-            if not self.has_lease:
-                await self._lapse()
-                return
-            if error == ErrorCode.none:
-                self._extend_lease(sent_s)
-                await asyncio.sleep(TIMEOUTS.heartbeat)
-            elif error == ErrorCode.rebalance_in_progress:
-                await self._revoke(list(self.tenures))
-                return
-            elif error in AGAIN:
-                await asyncio.sleep(RETRY_PAUSE_S)
-            else:
-                self.abandon()
-                self._judge(error)
-                return
-
-    def _judge(self, error: ErrorCode) -> None:
-        if error == ErrorCode.unknown_member_id:
-            self.who = Identity()
-        elif error not in AGAIN | {
-            ErrorCode.rebalance_in_progress,
-            ErrorCode.illegal_generation,
-            ErrorCode.member_id_required,
-        }:
-            raise Violation(f"{self.who} of {self.client.group_id} was told {error.name}")
-
-    async def _leave(self) -> None:
-        if self.who.member_id:
-            await self.client.leave(self.who.member_id)
-
-
-class ConsumerMember(GroupMember):
-    """KIP-848: the coordinator assigns; it gives up what it is not assigned any more, and says so."""
-
-    async def _coordinate(self) -> None:
-        await self._find_coordinator()
-        self.who = Identity(str(UUID(int=self.random.getrandbits(128))), 0)
-        tells_all = True
-        told: list[int] | None = None
-        while True:
-            sent_s = self._now_s()
-            owned = sorted(self.tenures)
-            news = owned if tells_all or owned != told else None
-            answer = await self.client.consumer_heartbeat(self.who, TIMEOUTS if tells_all else None, news)
-            if self.who.generation > 0 and not self.has_lease:
-                await self._lapse()
-                self._start_over()
-                tells_all = True
-                continue
-            error = ErrorCode.request_timed_out if answer is None else answer.error_code
-            tells_all = error != ErrorCode.none
-            if answer is not None and not tells_all and self._extend_lease(sent_s):
-                told = owned
-                self.who = self.who._replace(generation=answer.member_epoch)
-                assigned = _assigned(answer)
-                if assigned is None or not await self._reconcile(assigned):
-                    await asyncio.sleep(answer.heartbeat_interval.total_seconds())
-            elif error in (
-                ErrorCode.fenced_member_epoch,
-                ErrorCode.unknown_member_id,
-                ErrorCode.group_id_not_found,
-            ):
-                self._start_over()
-            elif error == ErrorCode.none or error in AGAIN:
-                tells_all = True
-                await asyncio.sleep(RETRY_PAUSE_S)
-            else:
-                raise Violation(f"{self.who} of {self.client.group_id} was told {error.name}")
-
-    def _start_over(self) -> None:
-        self.abandon()
-        self.who = self.who._replace(generation=0)
-
-    async def _reconcile(self, assigned: list[int]) -> bool:
-        """Whether there is something to tell the coordinator at once."""
-        gone = [index for index in self.tenures if index not in assigned]
-        new = [index for index in assigned if index not in self.tenures]
-        await self._revoke(gone)
-        if not self.has_lease:
-            return True
-        self._assign(new)
-        return bool(gone or new)
-
-    def _as_reader(self) -> Identity | None:
-        return self.who
-
-    async def _leave(self) -> None:
-        if self.who.generation > 0:
-            await self.client.consumer_heartbeat(self.who._replace(generation=-1), None, None)
-
-
-def _assigned(answer: ConsumerGroupHeartbeatResponse) -> list[int] | None:
-    if answer.assignment is None:
-        return None
-    return [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
-
-
-def _range(members: list[str], partitions: int) -> dict[str, list[int]]:
-    """Consecutive partitions to each member, in the order of their ids."""
-    members = sorted(members)
-    return {
-        member: list(range(index * partitions // len(members), (index + 1) * partitions // len(members)))
-        for index, member in enumerate(members)
-    }

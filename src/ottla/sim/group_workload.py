@@ -1,4 +1,4 @@
-"""Groups of either protocol, and one of both, on one real broker, while it and its clients fail.
+"""Groups of either protocol, and of both, on one real broker, while it and its clients fail.
 
 Members come, leave and die. In half of the runs everything is flushed before it is acknowledged, and the power may go.
 When all is mended each group comes to rest: every partition has an owner, and everything was processed and committed.
@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ottla.model.errors import ErrorCode
+from ottla.sim.classic_members import ClassicMember, CooperativeMember
 from ottla.sim.client import SimClient
+from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.coordinator_audit import check_shards_against_their_logs, validate_shards
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Topic
 from ottla.sim.group_history import GroupHistory
-from ottla.sim.group_members import AGAIN, ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.group_members import AGAIN, GroupMember
 from ottla.sim.group_under_test import GroupUnderTest
 from ottla.sim.group_work import Committing
 from ottla.sim.history import History, Violation
@@ -24,7 +26,7 @@ from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_
 
 TOPIC = "journal"
 PARTITIONS = 4
-BATCHES_PER_PARTITION = 150
+BATCHES_PER_PARTITION = 90
 HOSTS = [f"consumer-{index}" for index in range(3)]
 TIME_LIMIT_S = 3600.0
 # A member that died is missed after its session; then the others take one or two rebalances.
@@ -33,6 +35,8 @@ AUDIT_INTERVAL_S = 0.5
 GROUP_CONFIG = {
     "offsets.topic.num.partitions": "2",
     "log.roll.ms": "4000",
+    "log.cleaner.backoff.ms": "2000",
+    "log.cleaner.min.cleanable.ratio": "0.1",
     "group.initial.rebalance.delay.ms": "500",
     "group.consumer.min.session.timeout.ms": "8000",
     "group.consumer.session.timeout.ms": "8000",
@@ -44,6 +48,8 @@ KINDS: dict[str, tuple[type[GroupMember], ...]] = {
     "classic": (ClassicMember,),
     "consumer": (ConsumerMember,),
     "both": (ClassicMember, ConsumerMember),
+    "cooperative": (CooperativeMember,),
+    "cooperative and consumer": (CooperativeMember, ConsumerMember),
 }
 
 

@@ -10,11 +10,13 @@ from itertools import count
 from random import Random
 
 from ottla.model.errors import ErrorCode
+from ottla.sim.classic_members import ClassicMember
 from ottla.sim.client import SimClient
+from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Identity, Topic
 from ottla.sim.group_history import GroupHistory
-from ottla.sim.group_members import ClassicMember, ConsumerMember, GroupMember
+from ottla.sim.group_members import GroupMember
 from ottla.sim.group_under_test import GroupUnderTest
 from ottla.sim.group_work import COPIED_AT_ONCE_MAX, Copying
 from ottla.sim.history import Value, Violation

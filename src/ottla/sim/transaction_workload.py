@@ -25,7 +25,7 @@ from ottla.sim.workload import RETRY_PAUSE_S, IdempotentProducer, Reader, until_
 
 PARTITIONS = 2
 WRITERS = 2  # transactional ids of programs that only write
-BATCHES_PER_PARTITION = 100
+BATCHES_PER_PARTITION = 80
 TIME_LIMIT_S = 3600.0
 # A transaction that was left open times out; then all who waited for it get on.
 CALM_AFTER_S_MAX = 60.0
