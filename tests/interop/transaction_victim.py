@@ -1,0 +1,16 @@
+"""A producer as a process that begins a transaction, says so, and then waits to be killed."""
+
+import sys
+import time
+
+from tests.interop.transaction_clients import Transactional
+from tests.interop.transaction_copier import emit
+
+if __name__ == "__main__":
+    bootstrap, topic, transactional_id, timeout_ms = sys.argv[1:]
+    producer = Transactional(bootstrap, transactional_id, transaction_timeout_ms=int(timeout_ms))
+    producer.begin()
+    producer.send(topic, ["victim"])
+    emit("open")
+    while True:
+        time.sleep(60)
