@@ -28,9 +28,9 @@ class ClassicMember(GroupMember):
         if not self.has_lease:
             self.abandon()
         claim = Claim(self.who.generation, tuple(self.tenures))
-        error, joined = await self.client.join(self.who.member_id, TIMEOUTS, self.protocol, claim)
+        error, joined = await self.client.join(self.who, TIMEOUTS, self.protocol, claim)
         if joined is not None and error in (ErrorCode.none, ErrorCode.member_id_required):
-            self.who = Identity(joined.member_id, joined.generation_id)
+            self.who = Identity(joined.member_id, joined.generation_id, self.who.instance_id)
         if error != ErrorCode.none or joined is None:
             self._judge(error)
             return error == ErrorCode.member_id_required and await self._join()
@@ -85,14 +85,19 @@ class ClassicMember(GroupMember):
                 return
 
     def _judge(self, error: ErrorCode) -> None:
-        if error in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
+        if error == ErrorCode.illegal_generation:
             self.abandon()
-            self.who = Identity("" if error == ErrorCode.unknown_member_id else self.who.member_id)
+            self.who = self.who._replace(generation=-1)
+        elif error in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id):
+            # A static member is fenced also by its own JoinGroup, where that was under way for long.
+            self.abandon()
+            self.who = Identity(instance_id=self.who.instance_id)
         elif error not in AGAIN | {ErrorCode.rebalance_in_progress, ErrorCode.member_id_required}:
             raise Violation(f"{self.who} of {self.client.group_id} was told {error.name}")
 
     async def _leave(self) -> None:
-        if self.who.member_id:
+        """A static one goes without a word, as it may be back in a moment."""
+        if self.who.member_id and self.who.instance_id is None:
             await self.client.leave(self.who.member_id)
 
 

@@ -11,13 +11,15 @@ from ottla.sim.group_members import AGAIN, TIMEOUTS, GroupMember
 from ottla.sim.history import Violation
 from ottla.sim.workload import RETRY_PAUSE_S
 
+LEAVES, LEAVES_FOR_A_WHILE = -1, -2  # as epochs
+
 
 class ConsumerMember(GroupMember):
     """The coordinator assigns; it gives up what it is not assigned any more, and says so."""
 
     async def _coordinate(self) -> None:
         await self._find_coordinator()
-        self.who = Identity(str(UUID(int=self.random.getrandbits(128))), 0)
+        self.who = self.who._replace(member_id=str(UUID(int=self.random.getrandbits(128))), generation=0)
         tells_all = True
         told: list[int] | None = None
         while True:
@@ -42,9 +44,10 @@ class ConsumerMember(GroupMember):
                 ErrorCode.fenced_member_epoch,
                 ErrorCode.unknown_member_id,
                 ErrorCode.group_id_not_found,
+                ErrorCode.fenced_instance_id,
             ):
                 self._start_over()
-            elif error == ErrorCode.none or error in AGAIN:
+            elif error in (ErrorCode.none, ErrorCode.unreleased_instance_id) or error in AGAIN:
                 tells_all = True
                 await asyncio.sleep(RETRY_PAUSE_S)
             else:
@@ -69,7 +72,8 @@ class ConsumerMember(GroupMember):
 
     async def _leave(self) -> None:
         if self.who.generation > 0:
-            await self.client.consumer_heartbeat(self.who._replace(generation=-1), None, None)
+            leaving = LEAVES if self.who.instance_id is None else LEAVES_FOR_A_WHILE
+            await self.client.consumer_heartbeat(self.who._replace(generation=leaving), None, None)
 
 
 def _assigned(answer: ConsumerGroupHeartbeatResponse) -> list[int] | None:

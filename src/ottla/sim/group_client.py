@@ -58,10 +58,11 @@ class Timeouts(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who commits: the generation of a classic member, the epoch of the others."""
+    """Who speaks: with the generation of a classic member, or the epoch of the others. Static: with an instance id."""
 
     member_id: str = ""
     generation: int = -1
+    instance_id: str | None = None
 
 
 class Claim(NamedTuple):
@@ -92,7 +93,7 @@ class GroupClient:
     # -- the classic protocol
 
     async def join(
-        self, member_id: str, timeouts: Timeouts, protocol: str, claim: Claim
+        self, who: Identity, timeouts: Timeouts, protocol: str, claim: Claim
     ) -> tuple[ErrorCode, JoinGroupResponse | None]:
         subscription = ConsumerProtocolSubscription(
             topics=(self._topic.name,),
@@ -105,7 +106,8 @@ class GroupClient:
             group_id=self.group_id,
             session_timeout=timedelta(seconds=timeouts.session),
             rebalance_timeout=timedelta(seconds=timeouts.rebalance),
-            member_id=member_id,
+            member_id=who.member_id,
+            group_instance_id=who.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=(JoinGroupRequestProtocol(name=protocol, metadata=_embed(subscription)),),
         )
@@ -129,6 +131,7 @@ class GroupClient:
             group_id=self.group_id,
             generation_id=who.generation,
             member_id=who.member_id,
+            group_instance_id=who.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=protocol,
             assignments=tuple(
@@ -146,7 +149,10 @@ class GroupClient:
 
     async def heartbeat(self, who: Identity) -> ErrorCode:
         request = HeartbeatRequest(
-            group_id=self.group_id, generation_id=who.generation, member_id=who.member_id
+            group_id=self.group_id,
+            generation_id=who.generation,
+            member_id=who.member_id,
+            group_instance_id=who.instance_id,
         )
         return _code_of(await self._ask(request))
 
@@ -169,6 +175,7 @@ class GroupClient:
             group_id=self.group_id,
             member_id=who.member_id,
             member_epoch=who.generation,
+            instance_id=who.instance_id,
             rebalance_timeout=timedelta(milliseconds=-1 if timeouts is None else timeouts.rebalance * 1000),
             subscribed_topic_names=None if timeouts is None else (self._topic.name,),
             topic_partitions=None
@@ -190,6 +197,7 @@ class GroupClient:
             group_id=self.group_id,
             generation_id_or_member_epoch=who.generation,
             member_id=who.member_id,
+            group_instance_id=who.instance_id,
             topics=(OffsetCommitRequestTopic(name=self._topic.name, partitions=(committed,)),),
         )
         response = await self._ask(request)

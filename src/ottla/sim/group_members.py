@@ -33,6 +33,7 @@ REFUSED_COMMITS = frozenset(
         ErrorCode.unknown_member_id,
         ErrorCode.rebalance_in_progress,
         ErrorCode.stale_member_epoch,
+        ErrorCode.fenced_instance_id,
     }
 )
 
@@ -63,10 +64,14 @@ class GroupMember:
         topic: Topic,
         host: str,
         work: "Work",
+        instance_id: str | None = None,
         *,
         fences_generations: bool = False,
     ) -> None:
-        """`fences_generations`: all members are of the classic protocol, where an old generation cannot commit."""
+        """With an instance id it is a static member (KIP-345): it takes the place of the one that had it before.
+
+        `fences_generations`: all members are of the classic protocol, where an old generation cannot commit.
+        """
         self.host = host
         door = world.network.host(host)
         self._fetcher = SimClient(door, (HOST, PORT), f"{host}-fetcher", CLIENT_TIMEOUT_S)
@@ -79,7 +84,7 @@ class GroupMember:
         self._note = world.trace.note
         self.random: Random = world.derive()
         self._now_s = asyncio.get_running_loop().time
-        self.who = Identity()
+        self.who = Identity(instance_id=instance_id)
         self.lease = Lease()
         self.tenures: dict[int, Tenure] = {}
         self._positions: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A group whose members come, leave and die."""
+"""A group whose members come, leave and die; some are static, and come back in the place of the dead."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,17 +8,22 @@ from ottla.sim.group_history import GroupHistory
 from ottla.sim.group_members import GroupMember
 
 MEMBERS_MAX = 3
+INSTANCE_IDS = ("one", "two")
 
 
 class GroupUnderTest:
-    def __init__(self, history: GroupHistory, random: Random, new_member: Callable[[], GroupMember]) -> None:
+    def __init__(
+        self, history: GroupHistory, random: Random, new_member: Callable[[str | None], GroupMember]
+    ) -> None:
         self._random = random
         self._new_member = new_member
         self.history = history
         self.members: dict[GroupMember, asyncio.Task[None]] = {}
 
     def start_member(self, tasks: asyncio.TaskGroup) -> None:
-        member = self._new_member()
+        used = [member.who.instance_id for member in self.members]
+        free = [instance_id for instance_id in INSTANCE_IDS if instance_id not in used]
+        member = self._new_member(self._random.choice((None, *free)))
         self.members[member] = tasks.create_task(member.run())
 
     async def churn(self, tasks: asyncio.TaskGroup) -> None:

@@ -145,13 +145,14 @@ def _group(world: World, kind: str, topic: Topic) -> GroupUnderTest:
     history = GroupHistory(kind, topic.partitions)
     random = world.derive()
 
-    def new_member() -> GroupMember:
+    def new_member(instance_id: str | None) -> GroupMember:
         return random.choice(KINDS[kind])(
             world,
             history,
             topic,
             random.choice(HOSTS),
             Committing(history, random),
+            instance_id,
             fences_generations=KINDS[kind] == (ClassicMember,),
         )
 

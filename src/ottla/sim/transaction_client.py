@@ -107,6 +107,7 @@ class TransactionClient:
             producer_epoch=who.producer_epoch,
             generation_id=member.generation,
             member_id=member.member_id,
+            group_instance_id=member.instance_id,
             topics=(shape.TxnOffsetCommitRequestTopic(name=topic.name, partitions=(committed,)),),
         )
         response = await self._ask(request)

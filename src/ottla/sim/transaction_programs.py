@@ -130,9 +130,9 @@ def sharing(site: Site) -> GroupUnderTest:
     kinds = random.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
     ids = (f"member-{number}" for number in count())
 
-    def new_member() -> GroupMember:
+    def new_member(instance_id: str | None) -> GroupMember:
         work = Copying(site.producer(next(ids)), source, target, random)
-        return random.choice(kinds)(site.world, history, source, random.choice(HOSTS), work)
+        return random.choice(kinds)(site.world, history, source, random.choice(HOSTS), work, instance_id)
 
     return GroupUnderTest(history, random, new_member)
 

@@ -24,7 +24,12 @@ FENCED = frozenset(
 )
 # Of offsets: the group has moved on (KIP-447).
 REFUSED_BY_GROUP = frozenset(
-    {ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress}
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.fenced_instance_id,
+    }
 )
 
 
