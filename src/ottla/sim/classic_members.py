@@ -27,8 +27,8 @@ class ClassicMember(GroupMember):
         """Joins, and is told in `_assigned` what it is to own."""
         if not self.has_lease:
             self.abandon()
-        claim = Claim(self.who.generation, tuple(self.tenures))
-        error, joined = await self.client.join(self.who, TIMEOUTS, self.protocol, claim)
+        self._claim = Claim(self.who.generation, tuple(self.tenures))
+        error, joined = await self.client.join(self.who, TIMEOUTS, self.protocol, self._claim)
         if joined is not None and error in (ErrorCode.none, ErrorCode.member_id_required):
             self.who = Identity(joined.member_id, joined.generation_id, self.who.instance_id)
         if error != ErrorCode.none or joined is None:
@@ -120,7 +120,8 @@ class CooperativeMember(ClassicMember):
         gone = [partition for partition in self.tenures if partition not in self._assigned]
         self._assign([partition for partition in self._assigned if partition not in self.tenures])
         await self._revoke(gone)
-        return bool(gone)
+        # Also what it lost since it claimed it was kept from the others.
+        return any(partition not in self._assigned for partition in self._claim.partitions)
 
     async def _rejoin(self) -> None:
         """It keeps what it owns."""

@@ -16,7 +16,7 @@ from ottla.env.disk import Bytes
 from ottla.sim.volume import Inode, Volume
 
 CAPACITY_BYTES = 1 << 40
-WRITES = frozenset({"open", "write", "truncate", "map", "reserve", "rename", "remove", "make_dirs"})
+WRITES = frozenset({"open", "write", "truncate", "map", "reserve", "rename", "link", "remove", "make_dirs"})
 
 
 @dataclass(slots=True)
@@ -169,6 +169,11 @@ class SimDisk:
         self.enter("rename", source)
         self._note(f"disk rename {source} {target}")
         self._volume.rename(source, target)
+
+    def link(self, path: str, second: str) -> None:
+        self.enter("link", second)
+        self._note(f"disk link {path} {second}")
+        self._volume.link(path, second)
 
     def remove(self, path: str) -> None:
         self.enter("remove", path)
