@@ -190,14 +190,14 @@ class ProducerStateTable:
                 f"the batch of producer {header.producer_id} (epoch {header.producer_epoch}) is not part of an "
                 "ongoing transaction that this partition was added to",
             )
-        first = header.base_sequence
-        if first > verification.lowest_sequence or (
-            first and producer is None and verification.epoch_per_transaction
-        ):
+        # Where an epoch has one transaction, a producer that is not known here begins with it (KIP-890).
+        is_first = producer is None and verification.epoch_per_transaction
+        highest = 0 if is_first else verification.lowest_sequence
+        if header.base_sequence > highest:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {header.producer_id} (epoch {header.producer_epoch}) begins its transaction here with "
-                f"sequence {first} where {0 if producer is None else verification.lowest_sequence} was expected",
+                f"sequence {header.base_sequence} where {highest} was expected",
             )
 
     def check_from_coordinator(self, header: BatchHeader) -> None:
