@@ -27,6 +27,7 @@ from ottla.storage.cleaner.job import (
     SegmentToClean,
     run_job,
 )
+from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.file_names import CLEANED_SUFFIX
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.segment import Segment
@@ -209,7 +210,7 @@ class LogCleaner:
             async for item in items:
                 if isinstance(item, CleaningResult):
                     return item
-                self._swap(cleaning, item)
+                await self._swap(cleaning, item)
         raise RuntimeError("the worker ended without a result")
 
     def _job(self, cleaning: _Cleaning, dirt: CleanableLog) -> CleaningJob:
@@ -239,8 +240,29 @@ class LogCleaner:
             hash_seed=self._env.random.getrandbits(128),
         )
 
-    def _swap(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
-        """In one turn of the event loop: no reader and no append comes in between."""
+    async def _swap(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
+        """The disk is waited for in a worker; the swap itself is one turn of the event loop."""
+        hosted, env = cleaning.hosted, self._env
+        self._check_wanted(cleaning, group)
+        if not group.is_changed:
+            return
+        replaced = [cleaning.segments[base_offset][0] for base_offset in group.replaced]
+        swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
+        try:
+            await env.workers.run(swap.announce)
+            try:
+                self._check_wanted(cleaning, group)
+            except _AbandonedError:
+                await env.workers.run(swap.withdraw)
+                raise
+            swap.replace(env.clock.now_ms())
+            await env.workers.run(swap.settle)
+        except OSError as error:
+            if hosted.is_closed:
+                raise _AbandonedError("the topic was deleted") from error
+            raise _AbandonedError(hosted.storage_failed(error).message) from error
+
+    def _check_wanted(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
         hosted = cleaning.hosted
         log, partition = hosted.log, hosted.topic_partition
         if hosted.is_closed or hosted.failure is not None or self._log_dirs.logs.get(partition) is not log:
@@ -253,16 +275,6 @@ class LogCleaner:
         replaced = [cleaning.segments[base_offset] for base_offset in group.replaced]
         if any(segment not in present or segment.size != size for segment, size in replaced):
             raise _AbandonedError("segments were deleted or cut meanwhile")
-        if group.is_changed:
-            try:
-                log.replace_segments(
-                    group.base_offset,
-                    [segment for segment, _ in replaced],
-                    group.size,
-                    self._env.clock.now_ms(),
-                )
-            except OSError as error:
-                raise _AbandonedError(hosted.storage_failed(error).message or str(error)) from error
 
     def _note_run(self, cleaning: _Cleaning, result: CleaningResult) -> None:
         now_ms, partition = self._env.clock.now_ms(), cleaning.hosted.topic_partition

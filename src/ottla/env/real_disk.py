@@ -204,6 +204,9 @@ class RealDisk:
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
+    def link(self, path: str, second: str) -> None:
+        os.link(path, second)
+
     def remove(self, path: str) -> None:
         os.remove(path)
 

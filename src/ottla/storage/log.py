@@ -15,15 +15,10 @@ from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
 from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import (
-    CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
-    SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
-    TXN_INDEX_SUFFIX,
     marked_dir_name,
-    segment_file,
 )
 from ottla.storage.flush import FlushWork
 from ottla.storage.log_config import LogConfig
@@ -399,35 +394,11 @@ class Log:
 
     # Compaction
 
-    def replace_segments(self, base_offset: int, replaced: Sequence[Segment], size: int, now_ms: int) -> None:
-        """Puts a cleaned segment, whose files are synced and end with `.cleaned`, in the place of `replaced`.
-
-        A crash leaves the old ones or the new one: `.swap` says that the new one is whole and wanted, and it is on
-        disk before an old name goes; no old name is there any more when the new one takes its own (see `recovery`).
-        """
-        disk, directory = self._disk, self.directory
-        files = [segment_file(directory, base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
-        present = [path for path in files if disk.exists(path + CLEANED_SUFFIX)]
-        for path in present:
-            disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
-        disk.sync_dir(directory)
-        paths = [path for segment in replaced for path in segment.mark_deleted()]
-        disk.sync_dir(directory)
-        for path in present:
-            disk.rename(path + SWAP_SUFFIX, path)
-        self.segments.replace(
-            replaced,
-            Segment(
-                disk,
-                directory,
-                base_offset,
-                self.config,
-                size=size,
-                has_txn_index=segment_file(directory, base_offset, TXN_INDEX_SUFFIX) in present,
-                now_ms=now_ms,
-            ),
-        )
-        paths += self._snapshots.mark_deleted(segment.base_offset for segment in replaced[1:])
+    def replace_segments(self, replaced: Sequence[Segment], segment: Segment, now_ms: int) -> None:
+        """Neighbours give way to one cleaned `segment`, whose files are to get their names right after this."""
+        paths = [path for old in replaced for path in old.mark_deleted()]
+        paths += self._snapshots.mark_deleted(old.base_offset for old in replaced[1:])
+        self.segments.replace(replaced, segment)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
         self._note_names_changed()

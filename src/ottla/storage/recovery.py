@@ -145,8 +145,10 @@ class LogLoader:
         # They must not come back beside the new one, should the power go.
         self._disk.sync_dir(self._directory)
         for name in swapped:
-            target = f"{self._directory}/{name.removesuffix(SWAP_SUFFIX)}"
-            self._disk.rename(f"{self._directory}/{name}", target)
+            path = f"{self._directory}/{name}"
+            self._disk.rename(path, path.removesuffix(SWAP_SUFFIX))
+            if self._disk.exists(path):  # it had both names already
+                self._disk.remove(path)
         logger.info(
             "%s: finished the compaction that a stop had interrupted, from offset %d",
             self._directory,

@@ -147,3 +147,21 @@ def test_names_are_listed_sorted_and_trees_removed(disk, tmp_path):
 def test_the_volume_tells_its_space(disk, tmp_path):
     total, usable = disk.space(str(tmp_path))
     assert total >= usable > 0
+
+
+def test_reading_into_a_buffer_fills_it_as_far_as_the_file_reaches(tmp_path):
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    file.write_at(0, [b"0123456789"])
+    buffer = bytearray(8)
+    assert file.read_into(1, memoryview(buffer)) == 8
+    assert buffer == b"12345678"
+    assert file.read_into(7, memoryview(buffer)) == 3
+    assert buffer[:3] == b"789"
+
+
+def test_a_link_is_a_second_name_of_the_same_file(tmp_path):
+    disk = RealDisk()
+    disk.open(str(tmp_path / "a"), create=True).write_at(0, [b"text"])
+    disk.link(str(tmp_path / "a"), str(tmp_path / "b"))
+    disk.remove(str(tmp_path / "a"))
+    assert disk.read_bytes(str(tmp_path / "b")) == b"text"

@@ -233,3 +233,17 @@ def test_a_file_reads_as_a_bytearray_would_and_a_sync_makes_it_durable(
     file.sync()
     disk.crash()
     assert disk.reopen().read_bytes("/data/a") == model
+
+
+def test_a_file_with_two_names_is_one_file_and_a_rename_of_one_to_the_other_does_nothing() -> None:
+    disk = SimDisk(Random(1))
+    disk.open("/data/a", create=True).write_at(0, [b"text"])
+    disk.link("/data/a", "/data/b")
+    disk.open("/data/a").write_at(4, [b"!"])
+    assert disk.read_bytes("/data/b") == b"text!"
+    disk.rename("/data/a", "/data/b")  # as POSIX has it
+    assert disk.list_dir("/data") == ["a", "b"]
+    disk.remove("/data/a")
+    assert disk.read_bytes("/data/b") == b"text!"
+    with pytest.raises(FileExistsError):
+        disk.link("/data/b", "/data/b")

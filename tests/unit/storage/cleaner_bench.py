@@ -4,6 +4,7 @@ from ottla.env.disk import Disk
 from ottla.storage.cleaner.cleanable import CleanableLog, cleanable_log
 from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, LastRecord, SegmentToClean
 from ottla.storage.cleaner.rewrite import clean_log
+from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.txn_index import AbortedTxn
@@ -60,10 +61,13 @@ def clean(
             log.clean_up_to = item.clean_up_to
             return item
         if item.is_changed:
-            swap(log, item, now_ms)
+            swap(log, disk, item, now_ms)
     raise AssertionError("a cleaning ends with its result")
 
 
-def swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
+def swap(log: Log, disk: Disk, group: CleanedGroup, now_ms: int) -> None:
     replaced = [segment for segment in log.segments if segment.base_offset in group.replaced]
-    log.replace_segments(group.base_offset, replaced, group.size, now_ms)
+    segment_swap = SegmentSwap(disk, log, group.base_offset, replaced, group.size)
+    segment_swap.announce()
+    segment_swap.replace(now_ms)
+    segment_swap.settle()

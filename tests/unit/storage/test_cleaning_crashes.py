@@ -1,15 +1,20 @@
 """The power goes, or the process is killed, at every single step of a cleaning: the log is whole on restart."""
 
+import errno
 from itertools import count
 from random import Random
 
 import pytest
-from tests.unit.storage.cleaner_bench import COMPACTED, clean
+from tests.unit.storage.cleaner_bench import COMPACTED, clean, job_for
 from tests.unit.storage.log_builder import NOW_MS, PARTITION, read_all
 
 from ottla.records.header import read_header
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
+from ottla.storage.cleaner.cleanable import cleanable_log
+from ottla.storage.cleaner.job import CleanedGroup
+from ottla.storage.cleaner.rewrite import clean_log
+from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.file_names import parse_segment_file
 from ottla.storage.log import Log
 
@@ -102,4 +107,30 @@ def test_the_power_goes_at_every_step(seed: int) -> None:
 
 def test_the_process_is_killed_at_every_step() -> None:
     steps = next(at for at in count() if not interrupt(at, at, power_loss=False))
+    assert steps > 30
+
+
+def test_a_swap_that_is_withdrawn_leaves_the_log_as_it_was() -> None:
+    disk = SimDisk(Random(1), lambda: NOW_MS)
+    log = written(disk)
+    before = view(log)
+    groups = list(
+        clean_log(job_for(log, cleanable_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
+    )
+    group = groups[0]
+    assert isinstance(group, CleanedGroup)
+    swap = SegmentSwap(disk, log, group.base_offset, list(log.segments)[:-1], group.size)
+    swap.announce()
+    swap.withdraw()
+    assert [name for name in disk.list_dir(DIRECTORY) if name.endswith((".swap", ".cleaned"))] == []
+    assert view(log) == before
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_disk_without_hard_links_serves_too(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(disk: SimDisk, path: str, second: str) -> None:
+        raise OSError(errno.EPERM, "no links here", second)
+
+    monkeypatch.setattr(SimDisk, "link", refuse)
+    steps = next(at for at in count() if not interrupt(at, seed * 1000 + at, power_loss=True))
     assert steps > 30
