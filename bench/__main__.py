@@ -14,7 +14,16 @@ from bench.plot import draw
 from bench.report import as_text, setting, write
 from bench.runner import run_scenarios
 from bench.scenario import Scenario, Sizes
-from bench.scenarios import compaction, footprint, groups, growth, latency, one_record, throughput
+from bench.scenarios import (
+    compaction,
+    footprint,
+    groups,
+    growth,
+    latency,
+    one_record,
+    throughput,
+    transactions,
+)
 from bench.sides import OTTLA, Side
 
 RESULTS = Path(__file__).parent / "results"
@@ -25,6 +34,7 @@ ALL: tuple[Scenario, ...] = (
     *footprint.SCENARIOS,
     *compaction.SCENARIOS,
     *groups.SCENARIOS,
+    *transactions.SCENARIOS,
     *growth.SCENARIOS,
 )
 

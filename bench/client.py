@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bench.group_client import group_join, group_ready
 from bench.group_wire import many_groups, offset_commits
+from bench.transaction_client import produce_in_transactions, transactions
 
 BATCH = 10_000
 FLUSH_TIMEOUT_S = 300
@@ -147,6 +148,8 @@ ROLES: dict[str, Callable[[Spec], Result]] = {
     "group_join": group_join,
     "offset_commits": offset_commits,
     "many_groups": many_groups,
+    "transactions": transactions,
+    "produce_in_transactions": produce_in_transactions,
 }
 
 

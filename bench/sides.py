@@ -19,11 +19,12 @@ from bench.client import end_offsets
 ROOT = Path(__file__).parents[1]
 OTTLA = ROOT / ".venv" / "bin" / "ottla"
 # Files of a deleted topic go at once: what nobody reads any more must not compete for the disk with the next run.
-# Groups are as shipped: what makes tests quick is not what users run.
+# Coordinators are as shipped: what makes tests quick is not what users run.
 SETTINGS = {
     "log.segment.delete.delay.ms": "0",
     "group.initial.rebalance.delay.ms": "3000",
     "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
 }
 CLIENT_TIMEOUT_S = 900
 ADMIN_TIMEOUT_S = 120
