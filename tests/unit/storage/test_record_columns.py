@@ -106,6 +106,15 @@ def test_damage_is_an_error_and_nothing_worse(position: int, byte: int, count: i
         assert columns.records == len(expected) * count
 
 
+def test_a_field_that_reaches_beyond_all_bytes_is_refused() -> None:
+    batch = bytearray(build_batch([Record(0, 5, b"", b"")]))
+    batch[HEADER_SIZE + 2 :] = bytes([0xFF] * (len(batch) - HEADER_SIZE - 2))
+    data = bytes(batch) + bytes([0xFF] * len(PADDING))
+    for count in (1, 30):
+        with pytest.raises(KafkaError):
+            RecordBuffer(data).columns([placed(data, 0)] * count)
+
+
 def test_records_that_reach_beyond_their_batch_are_refused() -> None:
     data = build_batch([Record(0, 5, b"key", b"value")]) + PADDING
     place = placed(data, 0)

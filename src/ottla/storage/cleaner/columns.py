@@ -29,8 +29,19 @@ _PAIRS, _PAIRS_HIGH = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F0
 _QUADS, _QUADS_HIGH = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
 _HALF, _HALF_HIGH = np.uint64(0x0FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 _TWO, _FOUR = np.uint64(2), np.uint64(4)
-_TWO_STOP_BITS = 0x8080
 _NULL = 1  # the varint of -1
+
+
+def _table_of_sizes() -> Ints:
+    """By the first two bytes of a record: its size; -1 where its length takes more of them, or is negative."""
+    pairs = np.arange(1 << 16)
+    is_long = (pairs & 0x80) != 0
+    values = np.where(is_long, (pairs & 0x7F) | ((pairs >> 8) << 7), pairs & 0x7F)
+    unknown = (values & 1 != 0) | (is_long & (pairs >= 0x8000))
+    return np.where(unknown, -1, (values >> 1) + 1 + is_long)
+
+
+_SIZES = _table_of_sizes()
 
 
 class PlacedRecords(NamedTuple):
@@ -70,10 +81,17 @@ class RecordBuffer:
 
     def columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
         """KafkaError(CORRUPT_MESSAGE) where the records are not what the batches say. Each batch has some."""
+        try:
+            return self._columns(batches)
+        except IndexError:
+            raise _corrupt("a field reaches beyond its batch") from None
+
+    def _columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
         counts = np.array([batch.records_count for batch in batches], np.int64)
         first = np.zeros(len(batches) + 1, np.int64)
         np.cumsum(counts, out=first[1:])
-        starts, bodies = self._walk(batches, counts, first)
+        starts = self._walk(batches, counts, first)
+        bodies = self._bodies(starts)
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
         ends[first[1:] - 1] = [batch.end for batch in batches]
@@ -94,61 +112,60 @@ class RecordBuffer:
 
     # Walking
 
-    def _walk(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints) -> tuple[Ints, Ints]:
-        """Where each record starts, and where its body does, behind the length."""
-        starts, bodies = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
+    def _walk(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints) -> Ints:
+        """Where each record starts. In every step each batch that has more records goes one further."""
+        starts = np.empty(int(first[-1]), np.int64)
         longest_first = np.argsort(-counts, kind="stable")
         limits = np.array([batch.end for batch in batches], np.int64)[longest_first]
         at = np.array([batch.start for batch in batches], np.int64)[longest_first]
-        slots, counts = first[:-1][longest_first], counts[longest_first]
-        done = 0  # records that every batch which still has more has behind it
-        lanes = len(batches)
+        slots, remaining = first[:-1][longest_first], counts[longest_first].tolist()
+        done, lanes = 0, len(batches)
         while lanes >= _LANES_MIN:
-            here, there = at[:lanes], slots[:lanes]
-            lengths, behind = self._lengths(here)
-            starts[there], bodies[there] = here, behind
-            at[:lanes] = behind + lengths
-            if bool(np.any(lengths < 0)) or bool(np.any(at[:lanes] > limits[:lanes])):
-                raise _corrupt("a record reaches beyond its batch")
+            here = at[:lanes]
+            starts[slots[:lanes]] = here
+            here += self._record_sizes(here)
             slots[:lanes] += 1
             done += 1
-            lanes = int(np.searchsorted(-counts, -done, side="left"))
+            while lanes and remaining[lanes - 1] <= done:
+                lanes -= 1
         for lane in range(lanes):
-            count = int(counts[lane]) - done
-            at[lane] = self._walk_one(
-                int(at[lane]), int(limits[lane]), int(slots[lane]), count, starts, bodies
-            )
+            slot = int(slots[lane])
+            places, at[lane] = self._walk_one(int(at[lane]), remaining[lane] - done)
+            starts[slot : slot + len(places)] = places
         if bool(np.any(at != limits)):
             raise _corrupt("its records do not fill it")
-        return starts, bodies
+        return starts
 
-    def _lengths(self, positions: Ints) -> tuple[Ints, Ints]:
-        """As `_varints`; quicker, for most records are smaller than 8 KB and so have lengths of one or two bytes."""
-        pair = self.pairs[positions].astype(np.int64)
-        if bool(np.any(pair & _TWO_STOP_BITS == _TWO_STOP_BITS)):
-            return self._varints(positions)
-        two = (pair >> 7) & 1
-        value = (pair & 0x7F) | (((pair >> 1) & 0x3F80) * two)
-        return (value >> 1) ^ -(value & 1), positions + 1 + two
+    def _record_sizes(self, positions: Ints) -> Ints:
+        """With the length in front, which for most is of one or two bytes, and looked up in a table."""
+        sizes: Ints = _SIZES[self.pairs[positions]]
+        if int(sizes.min()) >= 0:
+            return sizes
+        lengths, behind = self._varints(positions)
+        if bool(np.any(lengths < 0)):
+            raise _corrupt("a record claims a length below zero")
+        return behind - positions + lengths
 
-    def _walk_one(self, position: int, limit: int, first: int, count: int, starts: Ints, bodies: Ints) -> int:
+    def _walk_one(self, position: int, count: int) -> tuple[list[int], int]:
         data = self.data
-        found: list[int] = []
-        behind: list[int] = []
+        places: list[int] = []
         for _ in range(count):
-            found.append(position)
+            places.append(position)
             byte = data[position]
             if byte < 0x80:
-                length, body = (byte >> 1) ^ -(byte & 1), position + 1
+                length, position = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                length, body = read_varint(data, position)
-            behind.append(body)
-            position = body + length
-            if length < 0 or position > limit:
-                raise _corrupt("a record reaches beyond its batch")
-        starts[first : first + count] = found
-        bodies[first : first + count] = behind
-        return position
+                length, position = read_varint(data, position)
+            position += length
+            if length < 0:
+                raise _corrupt("a record claims a length below zero")
+        return places, position
+
+    def _bodies(self, starts: Ints) -> Ints:
+        pairs = self.pairs[starts]
+        if bool(np.any(_SIZES[pairs] < 0)):
+            return self._varints(starts)[1]
+        return starts + 1 + ((pairs >> 7) & 1)
 
     # Fields
 
