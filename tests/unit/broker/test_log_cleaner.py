@@ -99,6 +99,19 @@ async def test_what_is_clean_is_not_cleaned_again_also_not_after_a_restart(bench
     assert bench.broker.log_cleaner.max_dirty_ratio == 0
 
 
+@on_broker()
+async def test_what_was_replaced_goes_after_file_delete_delay_ms(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    await asyncio.sleep(30)
+    names = bench.disk.list_dir("/data/changes-0")
+    assert any(name.endswith(".log.deleted") for name in names)
+    await asyncio.sleep(32)
+    names = bench.disk.list_dir("/data/changes-0")
+    assert [name for name in names if name.endswith((".deleted", ".swap", ".cleaned"))] == []
+
+
 @on_broker(log_cleaner_backoff_ms="60000")
 async def test_the_dirtiest_log_is_cleaned_first(bench: Bench) -> None:
     for topic in ("tidy", "dirty"):

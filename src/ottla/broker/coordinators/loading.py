@@ -33,7 +33,10 @@ async def load(
     while offset < end_offset and not hosted.is_closed:
         found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
         data = await env.workers.run(found.region.read)
-        for batch in read_batches(data):
+        batches = read_batches(data)
+        if not batches:
+            break  # compaction has left nothing from here to the end
+        for batch in batches:
             records += replay_batch(batch, machine, codec, hosted)
             offset = max(offset, batch.header.last_offset + 1)
         await asyncio.sleep(0)
