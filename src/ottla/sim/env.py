@@ -29,6 +29,9 @@ class World:
         self.clock = SimClock(loop.time)
         self.trace = Trace(loop.time)
         self.network = SimNetwork(self.derive(), profile, self.trace.note)
+        self.acknowledged = (
+            asyncio.Event()
+        )  # set by a client that was just told that something is done for good
 
     def derive(self) -> Random:
         return Random(self.random.getrandbits(64))

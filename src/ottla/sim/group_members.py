@@ -82,6 +82,7 @@ class GroupMember:
         self._work = work
         self._topic = topic
         self._note = world.trace.note
+        self.acknowledged = world.acknowledged
         self.random: Random = world.derive()
         self._now_s = asyncio.get_running_loop().time
         self.who = Identity(instance_id=instance_id)

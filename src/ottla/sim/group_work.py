@@ -54,6 +54,7 @@ class Committing:
         error = await member.client.commit(member.who, partition, position, commit.name)
         if error == ErrorCode.none:
             history.acknowledge(commit, self._now_s())
+            member.acknowledged.set()
             self._committed[partition] = position
         elif error in REFUSED_COMMITS:
             history.refuse(commit)

@@ -32,6 +32,9 @@ TIME_LIMIT_S = 3600.0
 # A member that died is missed after its session; then the others take one or two rebalances.
 CONVERGED_AFTER_S_MAX = 90.0
 AUDIT_INTERVAL_S = 0.5
+# After a crash it is the first to ask, before others commit again and nobody sees what was lost.
+AUDIT_RETRY_S = 0.05
+AUDITOR_TIMEOUT_S = 1.0
 GROUP_CONFIG = {
     "offsets.topic.num.partitions": "2",
     "log.roll.ms": "4000",
@@ -59,15 +62,15 @@ class Auditor:
     def __init__(self, world: World, node: BrokerNode, group: GroupUnderTest, topic: Topic) -> None:
         self._node = node
         self.group = group
-        client = SimClient(world.network.host("auditor"), (HOST, PORT), "auditor")
+        client = SimClient(world.network.host("auditor"), (HOST, PORT), "auditor", AUDITOR_TIMEOUT_S)
         self.client = GroupClient(client, group.history.group_id, topic)
         self._partitions = list(range(topic.partitions))
         self._now_s = asyncio.get_running_loop().time
 
     async def watch(self) -> None:
         while True:
-            await self.committed()
-            await asyncio.sleep(AUDIT_INTERVAL_S)
+            committed = await self.committed()
+            await asyncio.sleep(AUDIT_RETRY_S if committed is None else AUDIT_INTERVAL_S)
 
     async def committed(self) -> list[int] | None:
         """None where the coordinator could not say."""

@@ -20,6 +20,7 @@ BROKER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
+ACKNOWLEDGED_WITHIN_S = 2.0
 PROFILE = NetworkProfile(reset_probability=0.002, refuse_probability=0.02)
 
 
@@ -99,11 +100,12 @@ class Chaos:
             await self._act()
 
     async def _act(self) -> None:
-        match self._random.randrange(8):
+        match self._random.randrange(9):
             case 0:
                 await self._node.kill()
                 await self._restart()
-            case 1:
+            case 1 | 8:
+                await self._acknowledgement()
                 await (self._node.lose_power() if self._flushes else self._node.kill())
                 await self._restart()
             case 2:
@@ -119,6 +121,15 @@ class Chaos:
                 self._world.network.partition(client, HOST)
                 await asyncio.sleep(self._random.uniform(0.1, 20.0))
                 self._world.network.heal()
+
+    async def _acknowledgement(self) -> None:
+        """Waits for the worst moment: somebody has just been told that something is done for good."""
+        self._world.acknowledged.clear()
+        try:
+            async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
+                await self._world.acknowledged.wait()
+        except TimeoutError:
+            pass
 
     async def _restart(self) -> None:
         await asyncio.sleep(self._random.uniform(0.0, 3.0))

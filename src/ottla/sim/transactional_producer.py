@@ -45,6 +45,7 @@ class TransactionalProducer:
     def __init__(self, world: World, client: TransactionClient, history: TransactionHistory) -> None:
         self._client = client
         self._history = history
+        self._acknowledged = world.acknowledged
         self._now_ms = world.clock.now_ms
         self._now_s = asyncio.get_running_loop().time
         self._who = Producer()
@@ -126,6 +127,7 @@ class TransactionalProducer:
             await asyncio.sleep(RETRY_PAUSE_S)
         if commit:
             transaction.outcome = Outcome.COMMITTED
+            self._acknowledged.set()
         if who != self._who:
             self._sequences.clear()
         self._who = who
