@@ -290,6 +290,18 @@ def test_a_batch_larger_than_the_buffer_is_read_whole(
     assert contents(log) == [(2, b"b", b"3"), (3, b"a", b"4")]
 
 
+@pytest.mark.parametrize("codec", [0, 4])
+def test_many_records_are_looked_at_in_parts(
+    log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, codec: int
+) -> None:
+    monkeypatch.setattr("ottla.storage.cleaner.cleaning._RECORDS_TOGETHER", 3)
+    monkeypatch.setattr("ottla.storage.cleaner.cleaning._UNPACKED_BYTES", 30)
+    for number in range(8):
+        put(log, (b"a", b"%d" % number), (b"k%d" % number, b"v"), codec=codec)
+    cleaned(log, disk)
+    assert [offset for offset, *_ in contents(log)] == [1, 3, 5, 7, 9, 11, 13, 14, 15]
+
+
 # What is dirty, and when
 
 

@@ -20,6 +20,8 @@ from ottla.storage.cleaner.transactions import CleanedTransactions
 
 # Compressed batches are unpacked together up to this size.
 _UNPACKED_BYTES = 16 << 20
+# A column has eight bytes a record, and there are a dozen.
+_RECORDS_TOGETHER = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,21 +219,33 @@ def _partly_kept(
 
 
 def _look_into(chunk: Chunk, indexes: Iterable[int]) -> Iterator[_Look]:
-    """The records of these batches: all in one where they are not compressed."""
+    """The records of these batches in the order of the log, of as many of them together as memory allows."""
     plain: list[int] = []
     packed: list[int] = []
     for index in indexes:
         header = chunk.batches[index].header
         if header.records_count > 0:
             (plain if header.compression == NONE else packed).append(index)
-    if plain and not packed:
-        placed = [
-            _placed(chunk.batches[index], chunk.batches[index].position + HEADER_SIZE) for index in plain
-        ]
-        buffer = RecordBuffer(chunk.data)
-        yield _Look(plain, buffer, buffer.columns(placed))
+    if packed:
+        yield from _look_into_packed(chunk, sorted(plain + packed))
         return
-    yield from _look_into_packed(chunk, sorted(plain + packed))
+    buffer = RecordBuffer(chunk.data)
+    while plain:
+        some, plain = _some(chunk, plain)
+        placed = [
+            _placed(chunk.batches[index], chunk.batches[index].position + HEADER_SIZE) for index in some
+        ]
+        yield _Look(some, buffer, buffer.columns(placed))
+
+
+def _some(chunk: Chunk, indexes: list[int]) -> tuple[list[int], list[int]]:
+    """As many batches as may be looked into together, and the rest."""
+    records = 0
+    for at, index in enumerate(indexes):
+        records += chunk.batches[index].header.records_count
+        if records > _RECORDS_TOGETHER and at:
+            return indexes[:at], indexes[at:]
+    return indexes, []
 
 
 def _look_into_packed(chunk: Chunk, indexes: list[int]) -> Iterator[_Look]:
