@@ -35,20 +35,20 @@ def cleanable_log(log: Log, last_stable_offset: int, now_ms: int) -> CleanableLo
     first_dirty = log.clean_up_to
     if first_dirty is None or not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset  # never cleaned; or the log was cut, or begins later now
-    closed = list(log.segments)[:-1]
-    limit = min(last_stable_offset, log.segments.active.base_offset)
-    dirty = [segment for segment in log.segments.from_offset(first_dirty) if segment in closed]
+    active = log.segments.active
+    limit = min(last_stable_offset, active.base_offset)
+    dirty = log.segments.from_offset(first_dirty)[:-1]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         young = (segment for segment in dirty if segment.largest_timestamp > now_ms - lag_ms)
         limit = min(limit, next((segment.base_offset for segment in young), limit))
     first_uncleanable = max(_segment_start(log, limit), first_dirty)
-    clean_bytes = sum(segment.size for segment in closed if segment not in dirty)
+    dirty_bytes = sum(segment.size for segment in dirty)
     cleanable = [segment for segment in dirty if segment.base_offset < first_uncleanable]
     return CleanableLog(
         first_dirty,
         first_uncleanable,
-        clean_bytes,
+        log.size_bytes - active.size - dirty_bytes,
         sum(segment.size for segment in cleanable),
         _is_overdue(dirty, log.config.max_compaction_lag_ms, now_ms),
     )
