@@ -60,7 +60,6 @@ class JavaCopier(EventProcess):
             "--consumer-group": group,
             "--transactional-id": f"{group}-{partition}",
             "--transaction-size": "25",
-            "--transaction-timeout": "10000",
         }
         flat = [word for pair in arguments.items() for word in pair]
         super().__init__(java_command(libs, COPIER, *flat, "--use-group-metadata", *options))

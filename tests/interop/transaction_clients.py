@@ -120,9 +120,16 @@ def read_to_end(consumer: Consumer) -> list[str]:
 def end_offset(bootstrap: str, topic: str, partition: int = 0, *, stable: bool = False) -> int:
     """The high watermark, or the last stable offset."""
     topics = [{"name": topic, "partitions": [{"partition_index": partition, "timestamp": LATEST}]}]
-    with contextlib.closing(KioClient(bootstrap)) as client:
-        answer = client.ask(LIST_OFFSETS, 8, replica_id=-1, isolation_level=int(stable), topics=topics)
-    assert errors_in(answer) == []
+    answer: Any = None
+
+    def is_known() -> bool:
+        """A broker that has just started may not lead the partition yet."""
+        nonlocal answer
+        with contextlib.closing(KioClient(bootstrap)) as client:
+            answer = client.ask(LIST_OFFSETS, 8, replica_id=-1, isolation_level=int(stable), topics=topics)
+        return not errors_in(answer)
+
+    wait_until(is_known, f"the end of {topic}-{partition} is known")
     return int(answer.topics[0].partitions[0].offset)
 
 
