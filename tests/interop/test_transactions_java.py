@@ -47,7 +47,11 @@ def rows(printed: str) -> list[dict[str, str]]:
 
 
 class JavaCopier(EventProcess):
-    """It ends when it has copied what its partition held at its start."""
+    """It ends when it has copied what its partition held at its start.
+
+    It asks for its offset before it initializes its producer, and waits then for what a predecessor left open to be
+    aborted by its timeout. That has to be longer than a restart of the broker takes.
+    """
 
     def __init__(
         self, libs: Path, bootstrap: str, source: str, partition: int, group: str, *options: str
@@ -86,8 +90,13 @@ def test_the_message_copier_copies_exactly_once_through_aborts_and_kills_of_itse
         create_topic(broker.bootstrap, name, partitions=2)
     produce_to_each(broker.bootstrap, topic_name, 2, count)
 
+    timeout_ms = "30000" if broker.name == "kafka" else "8000"
+
     def start(partition: int, *options: str) -> JavaCopier:
-        copier = JavaCopier(kafka_libs, broker.bootstrap, topic_name, partition, group_id, *options)
+        copier = JavaCopier(
+            *(kafka_libs, broker.bootstrap, topic_name, partition, group_id),
+            *("--transaction-timeout", timeout_ms, *options),
+        )
         started.append(copier)
         return copier
 
