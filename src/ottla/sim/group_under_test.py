@@ -19,9 +19,12 @@ class GroupUnderTest:
         self._new_member = new_member
         self.history = history
         self.members: dict[GroupMember, asyncio.Task[None]] = {}
+        self._leaving: dict[GroupMember, asyncio.Task[None]] = {}
 
     def start_member(self, tasks: asyncio.TaskGroup) -> None:
-        used = [member.who.instance_id for member in self.members]
+        # Who is about to leave still believes in what it owns: nobody may take its place before it is gone.
+        self._leaving = {member: task for member, task in self._leaving.items() if not task.done()}
+        used = [member.who.instance_id for member in (*self.members, *self._leaving)]
         free = [instance_id for instance_id in INSTANCE_IDS if instance_id not in used]
         member = self._new_member(self._random.choice((None, *free)))
         self.members[member] = tasks.create_task(member.run())
@@ -36,6 +39,7 @@ class GroupUnderTest:
                 task = self.members.pop(member)
                 if self._random.random() < 0.5:
                     member.leave()
+                    self._leaving[member] = task
                 else:
                     task.cancel()
                     member.die()
