@@ -44,9 +44,7 @@ def start(
             topic_name,
             f"{topic_name}-out",
         ]
-        process = subprocess.Popen(
-            [*command, group_id, last], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        process = subprocess.Popen([*command, group_id, last], stdout=subprocess.PIPE, text=True)
         running.append(process)
         return process
 
