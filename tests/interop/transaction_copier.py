@@ -2,12 +2,14 @@
 
 It copies each record to the same partition of another topic, records and offsets in one transaction, and prints one
 JSON event a line: assigned, committed (how many records), aborted (why), closed. SIGTERM ends it after the
-transaction that it is in.
+transaction that it is in, and the end of its parent ends it wherever it is.
 """
 
 import json
+import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -85,9 +87,19 @@ class Copier:
         self._is_running = False
 
 
+def end_with_parent() -> None:
+    def wait_for_it() -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait_for_it, daemon=True).start()
+
+
 def emit(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 if __name__ == "__main__":
+    end_with_parent()
     Copier(json.loads(sys.argv[1])).run()
