@@ -73,6 +73,8 @@ class Copier:
         while True:
             try:
                 for found in self._consumer.committed(self._consumer.assignment(), TIMEOUT_S):
+                    if found.error is not None:  # not known, which is something else than none
+                        raise KafkaException(found.error)
                     found.offset = found.offset if found.offset >= 0 else OFFSET_BEGINNING
                     self._consumer.seek(found)
                 return
