@@ -70,6 +70,8 @@ def until_it_is_known(end: Callable[[float], None]) -> None:
 def rewind() -> None:
     """Back to where the last committed transaction ended."""
     for position in consumer.committed(consumer.assignment(), TIMEOUT_S):
+        if position.error:  # not known, which is something else than none
+            raise KafkaException(position.error)
         position.offset = position.offset if position.offset >= 0 else OFFSET_BEGINNING
         consumer.seek(position)
 

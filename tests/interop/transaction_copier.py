@@ -72,9 +72,10 @@ class Copier:
         """What the aborted transaction had read is read again."""
         while True:
             try:
-                for found in self._consumer.committed(self._consumer.assignment(), TIMEOUT_S):
-                    if found.error is not None:  # not known, which is something else than none
-                        raise KafkaException(found.error)
+                positions = self._consumer.committed(self._consumer.assignment(), TIMEOUT_S)
+                if any(found.error is not None for found in positions):
+                    continue  # not known, which is something else than none
+                for found in positions:
                     found.offset = found.offset if found.offset >= 0 else OFFSET_BEGINNING
                     self._consumer.seek(found)
                 return
