@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 SEEDS_IN_CHECK = 5
-SEEDS_IN_ALL = 50
+SEEDS_IN_ALL = 30
 FUZZ_SECONDS = 60
 OPTIONAL_TOOLS = {
     "java": "Apache Kafka's own client, tools and file formats are not tested against",

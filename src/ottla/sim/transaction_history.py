@@ -5,6 +5,7 @@ commit it. While a producer surely has it open, the last stable offset stays at 
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -47,14 +48,27 @@ class TransactionHistory:
     def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
         self._open: dict[str, list[Transaction]] = {}  # by transactional id: a fenced producer has one, too
+        self._fences: Counter[str] = Counter()  # requests on their way that may end what begins meanwhile
         self._seen: dict[Place, dict[int, Value]] = {}
         self._last_stable_offsets: dict[Place, int] = {}
 
     def begin(self, transactional_id: str) -> Transaction:
         transaction = Transaction(f"{transactional_id}:{len(self._transactions)}")
         self._transactions[transaction.name] = transaction
-        self._open.setdefault(transactional_id, []).append(transaction)
+        if self._fences[transactional_id]:
+            transaction.is_open = False
+        else:
+            self._open.setdefault(transactional_id, []).append(transaction)
         return transaction
+
+    def fence_sent(self, transactional_id: str) -> None:
+        """Whoever takes the id over ends what is open, and what its owner begins before the request arrives."""
+        self.end(transactional_id)
+        self._fences[transactional_id] += 1
+
+    def fence_answered(self, transactional_id: str) -> None:
+        """Not where the answer was lost: then the request may arrive at any time."""
+        self._fences[transactional_id] -= 1
 
     def end(self, transactional_id: str) -> None:
         """From now on the coordinator may end whatever is open under this id."""

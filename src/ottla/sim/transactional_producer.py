@@ -56,8 +56,10 @@ class TransactionalProducer:
     async def init(self) -> None:
         await self._until_done(self._client.find_coordinator)
         while True:
-            self._history.end(self._client.transactional_id)
+            self._history.fence_sent(self._client.transactional_id)
             error, self._who = await self._client.init(TRANSACTION_TIMEOUT_S)
+            if error != ErrorCode.request_timed_out:
+                self._history.fence_answered(self._client.transactional_id)
             if error == ErrorCode.none:
                 self._sequences.clear()
                 return
