@@ -36,10 +36,12 @@ _REFUSALS = {
 
 
 class GroupLine(NamedTuple):
+    """`members` is None where librdkafka cannot read what they are: any client may write into a group what it likes."""
+
     group: str
     type: str
     state: str
-    members: int
+    members: int | None
 
 
 class MemberLine(NamedTuple):
@@ -81,13 +83,20 @@ def list_groups(
     listing: Any = cluster.result(cluster.admin.list_consumer_groups(), "Groups cannot be listed")
     if listing.errors:
         raise cluster.error("Some brokers did not list their groups", listing.errors[0].args[0])
-    chosen = [
-        item.group_id
-        for item in listing.valid
+    chosen = {
+        item.group_id: item
+        for item in sorted(listing.valid, key=lambda item: item.group_id)
         if (not states or STATES[item.state] in states) and (not types or TYPES[item.type] in types)
-    ]
-    found = _describe(cluster, sorted(chosen))
-    return [GroupLine(g.group, g.type, g.state, len(g.members)) for g in found.values()]
+    }
+    unreadable: set[str] = set()
+    found = _describe(cluster, list(chosen), unreadable)
+    lines = []
+    for name, item in chosen.items():
+        if name in found:
+            lines.append(GroupLine(name, found[name].type, found[name].state, len(found[name].members)))
+        elif name in unreadable:
+            lines.append(GroupLine(name, TYPES[item.type], STATES[item.state], None))
+    return lines
 
 
 def describe_groups(cluster: Cluster, names: Sequence[str]) -> list[GroupDescription]:
@@ -139,8 +148,13 @@ def _offset_line(
     )
 
 
-def _describe(cluster: Cluster, names: Sequence[str]) -> dict[str, GroupDescription]:
-    """Those that exist. Of others some brokers say that they are dead, and some that they were not found."""
+def _describe(
+    cluster: Cluster, names: Sequence[str], unreadable: set[str] | None = None
+) -> dict[str, GroupDescription]:
+    """Those that exist. Of others some brokers say that they are dead, and some that they were not found.
+
+    Those that cannot be described go into `unreadable`; without it, the first of them is an error.
+    """
     if not names:
         return {}
     found = {}
@@ -150,11 +164,10 @@ def _describe(cluster: Cluster, names: Sequence[str]) -> dict[str, GroupDescript
         except ClusterError:
             if _code(future) == KafkaError.GROUP_ID_NOT_FOUND:
                 continue
-            if _code(future) != KafkaError._DESTROY:
+            if unreadable is None:
                 raise
-            # librdkafka has put another connection in the place of the one that the question was to go out on.
-            again = cluster.admin.describe_consumer_groups([name])
-            group = cluster.result(again[name], f"Group {name}")
+            unreadable.add(name)
+            continue
         if STATES[group.state] != DEAD:
             found[name] = _description(group)
     return found

@@ -47,7 +47,9 @@ def list_command(
     if as_json:
         print_json(*(line._asdict() for line in lines))
     elif lines:
-        print_table(["GROUP", "TYPE", "STATE", ">MEMBERS"], lines)
+        counted = ("?" if line.members is None else line.members for line in lines)
+        rows = [(*line[:3], count) for line, count in zip(lines, counted, strict=True)]
+        print_table(["GROUP", "TYPE", "STATE", ">MEMBERS"], rows)
     else:
         print("No groups." if not state and not type else "No such groups.", file=sys.stderr)
 
