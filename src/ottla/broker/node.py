@@ -26,7 +26,7 @@ from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.server import Server, ServerLimits
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.client_telemetry import ClientTelemetry
-from ottla.core.controller.changes import changes_since
+from ottla.core.controller.changes import MetadataChanges, changes_since
 from ottla.core.controller.commands import (
     AllocateProducerIds,
     CreateTopics,
@@ -368,14 +368,24 @@ class Broker:
                 }
             )
         self.partitions.apply(changes, new)
-        if self._groups is not None or CONSUMER_OFFSETS in new.topics:
-            if types & {ResourceType.BROKER, ResourceType.GROUP}:
-                self.groups.reconfigure()
-            self.groups.image_changed(changes, new)
-        if self._transactions is not None or TRANSACTION_STATE in new.topics:
-            if ResourceType.BROKER in types:
-                self.transactions.reconfigure()
-            self.transactions.image_changed(changes, new)
+        self._tell_coordinators(changes, types, new)
+
+    def _tell_coordinators(
+        self, changes: MetadataChanges, config_types: set[int], image: MetadataImage
+    ) -> None:
+        """Groups first: transactions write to their partitions. One that is made here takes the image whole."""
+        if self._groups is not None:
+            if config_types & {ResourceType.BROKER, ResourceType.GROUP}:
+                self._groups.reconfigure()
+            self._groups.image_changed(changes, image)
+        elif CONSUMER_OFFSETS in image.topics:
+            _ = self.groups
+        if self._transactions is not None:
+            if ResourceType.BROKER in config_types:
+                self._transactions.reconfigure()
+            self._transactions.image_changed(changes, image)
+        elif TRANSACTION_STATE in image.topics:
+            _ = self.transactions
 
     def _apply_broker_configs(self, image: MetadataImage) -> None:
         own = image.config(ResourceType.BROKER, str(self.config.node_id))

@@ -11,7 +11,7 @@ from ottla.broker.coordinators.internal_topics import consumer_offsets
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, completed, gather
+from ottla.broker.pending import Pending, completed
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
@@ -63,18 +63,7 @@ class GroupCoordinator:
 
     def list_groups(self, command: ListGroups) -> Pending[tuple[ListedGroup, ...] | KafkaError]:
         """The groups of all shards here; KafkaError where one is still loading: the list would not be whole."""
-
-        def merge(
-            results: list[tuple[ListedGroup, ...] | KafkaError],
-        ) -> tuple[ListedGroup, ...] | KafkaError:
-            merged: list[ListedGroup] = []
-            for result in results:
-                if isinstance(result, KafkaError):
-                    return result
-                merged += result
-            return tuple(merged)
-
-        return gather([shard.submit(command) for shard in self.shards]).then(merge)
+        return self.shards.submit_to_all(command)
 
     async def find(self, group_id: str) -> int | KafkaError:
         """The id of the node that coordinates the group. Makes `__consumer_offsets` where it is not there."""

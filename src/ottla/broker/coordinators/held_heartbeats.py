@@ -9,7 +9,6 @@ from ottla.core.coordination import Command, Decision
 from ottla.core.groups.commands import ConsumerGroupHeartbeat, Heartbeat
 from ottla.core.groups.shard import GroupShard
 from ottla.core.purgatory import Operation
-from ottla.model.errors import KafkaError
 from ottla.protocol.group_records.records import OffsetCommitKey
 
 
@@ -20,9 +19,9 @@ def held_until_news(
 ) -> Pending[Any]:
     """Decides the heartbeat, which is the sign of life that it is, and holds its answer where that tells nothing."""
     answer: Pending[Any] = shard.submit(cast(Command[Any], command))
-    if not answer.done or not _is_without_news(command, answer.value):
+    if not answer.done:
         return answer
-    hold_ms = shard.machine.hold_ms(command)
+    hold_ms = shard.machine.hold_ms(command, answer.value)
     if hold_ms == 0:
         return answer
     held = HeldHeartbeat(shard, command, answer.value)
@@ -67,7 +66,7 @@ class HeldHeartbeat(Operation):
         self._answer = answer
 
     def try_complete(self, now_ms: int) -> bool:
-        if self._shard.machine.hold_ms(self._command) > 0:
+        if self._shard.machine.hold_ms(self._command, self._answer) > 0:
             return False
         # Decided anew, as if it had come now; that answer has the news, or an error that is some.
         self._shard.submit(cast(Command[Any], self._command)).subscribe(self.pending.complete)
@@ -75,14 +74,6 @@ class HeldHeartbeat(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self.pending.complete(self._answer)
-
-
-def _is_without_news(command: Heartbeat | ConsumerGroupHeartbeat, answer: Any) -> bool:
-    if isinstance(answer, KafkaError):
-        return False
-    if isinstance(command, Heartbeat):
-        return True
-    return answer.assignment is None and answer.member_epoch == command.member_epoch
 
 
 def _group_of(key: Any) -> str | None:

@@ -1,17 +1,21 @@
 """The shards of one coordinator: one for each partition of its internal topic that this broker leads."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topic
 from ottla.broker.coordinators.key_hash import partition_for
 from ottla.broker.coordinators.shard import CoordinatorShard, MachineT
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.pending import Pending, gather
 from ottla.core.controller.image import MetadataImage
+from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
+
+ListedT = TypeVar("ListedT")
 
 
 class ShardSet(Generic[MachineT]):
@@ -42,6 +46,21 @@ class ShardSet(Generic[MachineT]):
     def index_of(self, key: str) -> int | None:
         """The partition that `key` belongs to, wherever it is led; None where the topic is not there yet."""
         return partition_for(key, self._num_partitions) if self._num_partitions else None
+
+    def submit_to_all(
+        self, command: Command[tuple[ListedT, ...]]
+    ) -> Pending[tuple[ListedT, ...] | KafkaError]:
+        """What all shards here list; KafkaError where one is still loading: the list would not be whole."""
+
+        def merge(results: list[tuple[ListedT, ...] | KafkaError]) -> tuple[ListedT, ...] | KafkaError:
+            merged: list[ListedT] = []
+            for result in results:
+                if isinstance(result, KafkaError):
+                    return result
+                merged += result
+            return tuple(merged)
+
+        return gather([shard.submit(command) for shard in self]).then(merge)
 
     async def find(self, key: str) -> int | KafkaError:
         """The id of the node that coordinates `key`. Makes the topic where it is not there."""

@@ -9,7 +9,7 @@ from ottla.broker.coordinators.markers import MarkerWriter
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, completed, gather
+from ottla.broker.pending import Pending, completed
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import TRANSACTION_VERSION, MetadataImage
 from ottla.core.coordination import Command, ResponseT
@@ -86,18 +86,7 @@ class TransactionCoordinator:
         self, command: ListTransactions
     ) -> Pending[tuple[ListedTransaction, ...] | KafkaError]:
         """The ids of all shards here; KafkaError where one is still loading: the list would not be whole."""
-
-        def merge(
-            results: list[tuple[ListedTransaction, ...] | KafkaError],
-        ) -> tuple[ListedTransaction, ...] | KafkaError:
-            merged: list[ListedTransaction] = []
-            for result in results:
-                if isinstance(result, KafkaError):
-                    return result
-                merged += result
-            return tuple(merged)
-
-        return gather([shard.submit(command) for shard in self.shards]).then(merge)
+        return self.shards.submit_to_all(command)
 
     async def find(self, transactional_id: str) -> int | KafkaError:
         """The id of the node that coordinates the id. Makes `__transaction_state` where it is not there."""

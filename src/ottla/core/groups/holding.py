@@ -7,7 +7,23 @@ session. And a member of the consumer protocol has one heartbeat on its way at a
 subscription) waits for the answer of the one before, so half of the interval is left to it.
 """
 
+from ottla.core.groups.commands import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+)
+from ottla.model.errors import KafkaError
+
 HELD_MAX_MS = 5000
+
+HeartbeatAnswer = ConsumerGroupHeartbeatResponse | KafkaError | None
+
+
+def brings_news(command: Heartbeat | ConsumerGroupHeartbeat, answer: HeartbeatAnswer) -> bool:
+    """A refusal, an assignment or another epoch. A heartbeat of the classic protocol has no other answer than these."""
+    if isinstance(answer, ConsumerGroupHeartbeatResponse) and isinstance(command, ConsumerGroupHeartbeat):
+        return answer.assignment is not None or answer.member_epoch != command.member_epoch
+    return answer is not None
 
 
 def held_of_session_ms(session_timeout_ms: int) -> int:

@@ -15,7 +15,7 @@ from ottla.core.groups.commands import ConsumerGroupHeartbeat, Heartbeat, ListGr
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.machine import ConsumerMachine
 from ottla.core.groups.group import GroupDecision
-from ottla.core.groups.holding import held_of_interval_ms, held_of_session_ms
+from ottla.core.groups.holding import HeartbeatAnswer, brings_news, held_of_interval_ms, held_of_session_ms
 from ottla.core.groups.migration.machine import MigrationMachine
 from ottla.core.groups.offsets.machine import OffsetsMachine
 from ottla.core.groups.settings import GroupSettings
@@ -74,11 +74,13 @@ class GroupShard:
         self.consumer.topics_changed(decision, now_ms)
         return decision
 
-    def hold_ms(self, command: Heartbeat | ConsumerGroupHeartbeat) -> int:
-        """How long the answer to a heartbeat that brings no news may be kept back; 0 where it brings some.
+    def hold_ms(self, command: Heartbeat | ConsumerGroupHeartbeat, answer: HeartbeatAnswer) -> int:
+        """How long `answer`, where it brings no news, may be kept back; 0 where it brings some, or would by now.
 
         So a member learns of a rebalance when it begins, not with its next heartbeat, seconds later.
         """
+        if brings_news(command, answer):
+            return 0
         group = self.state.groups.get(command.group_id)
         if isinstance(command, Heartbeat):
             if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE:

@@ -17,7 +17,7 @@ from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import EndTransaction
 from ottla.core.transactions.ending import prepare
 from ottla.core.transactions.metadata import MAX_PRODUCER_EPOCH, TransactionMetadata
-from ottla.core.transactions.refusals import being_ended, fenced, wrong_producer_id
+from ottla.core.transactions.refusals import being_ended, check_producer
 from ottla.core.transactions.states import COMPLETE, PREPARED, STATE_NAMES, TransactionState
 from ottla.core.transactions.store import (
     TransactionDecision,
@@ -49,10 +49,7 @@ def _end_version_0(
     now_ms: int,
 ) -> None:
     metadata = store.get(command.transactional_id)
-    if command.producer_id != metadata.record.producer_id:
-        raise wrong_producer_id(command.transactional_id, command.producer_id, metadata)
-    if not metadata.is_current_epoch(command.producer_epoch):
-        raise fenced(command.transactional_id, command.producer_id, command.producer_epoch, metadata)
+    check_producer(command, metadata)
     if metadata.state in PREPARED:
         raise being_ended(command.transactional_id)
     if metadata.state is TransactionState.ONGOING:
@@ -76,10 +73,7 @@ def _end_version_2(
         raise being_ended(command.transactional_id)
     once_more = _is_once_more(command, metadata)
     if not once_more:
-        if command.producer_id != metadata.record.producer_id:
-            raise wrong_producer_id(command.transactional_id, command.producer_id, metadata)
-        if not metadata.is_current_epoch(command.producer_epoch):
-            raise fenced(command.transactional_id, command.producer_id, command.producer_epoch, metadata)
+        check_producer(command, metadata)
     repeated = once_more and metadata.state is _completed(command.commit)
     accepted = metadata.state is TransactionState.ONGOING or (not command.commit and not once_more)
     if repeated and metadata.record.producer_epoch != MAX_PRODUCER_EPOCH:

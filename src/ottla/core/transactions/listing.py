@@ -1,10 +1,7 @@
 """DescribeTransactions and ListTransactions (KIP-664), with patterns of ids (KIP-1152)."""
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
-
 from ottla.core.coordination import Waiter
+from ottla.core.expressions import compiled
 from ottla.core.transactions.commands import (
     DescribedTransaction,
     DescribeTransaction,
@@ -15,8 +12,6 @@ from ottla.core.transactions.metadata import TransactionMetadata
 from ottla.core.transactions.states import PREPARED, STATE_NAMES
 from ottla.core.transactions.store import TransactionDecision, TransactionStore, refuse_empty_id
 from ottla.model.errors import ErrorCode, KafkaError
-
-_PATTERNS_MAX = 64  # that are kept
 
 
 def describe_transaction(
@@ -57,7 +52,7 @@ def list_transactions(
     now_ms: int,
 ) -> None:
     pattern = command.transactional_id_pattern
-    matches_id = _matcher(pattern) if pattern else None
+    matches_id = compiled(pattern, "Transaction ID pattern").fullmatch if pattern else None
     decision.reply(
         waiter,
         tuple(
@@ -77,33 +72,3 @@ def _is_listed(command: ListTransactions, metadata: TransactionMetadata, now_ms:
         command.duration_ms < 0
         or now_ms - metadata.record.transaction_start_timestamp_ms > command.duration_ms
     )
-
-
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    """Raises INVALID_REGULAR_EXPRESSION. The whole id has to match.
-
-    RE2 as for subscriptions (docs/decisions/0005-re2-for-subscriptions.md): no pattern takes long.
-    """
-    import re2
-
-    try:
-        matcher: Callable[[str], Any] = _compiled(pattern).fullmatch
-    except re2.error as error:
-        (reason,) = error.args
-        raise KafkaError(
-            ErrorCode.invalid_regular_expression,
-            f"Transaction ID pattern `{pattern}` is not a valid regular expression: "
-            f"{reason.decode(errors='replace') if isinstance(reason, bytes) else reason}. "
-            "The syntax is that of RE2.",
-        ) from None
-    return matcher
-
-
-@lru_cache(_PATTERNS_MAX)
-def _compiled(pattern: str) -> Any:
-    # Rarely asked for, and the library takes its time to load.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(pattern, options=options)

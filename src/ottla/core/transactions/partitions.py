@@ -5,8 +5,8 @@ Offsets are committed within a transaction by adding the group's partition of `_
 
 from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
-from ottla.core.transactions.metadata import TransactionMetadata, with_partitions
-from ottla.core.transactions.refusals import being_ended, fenced, wrong_producer_id
+from ottla.core.transactions.metadata import with_partitions
+from ottla.core.transactions.refusals import being_ended, check_producer
 from ottla.core.transactions.states import PREPARED, TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
 from ottla.core.transactions.timeouts import start_timeout
@@ -24,7 +24,7 @@ def add_partitions(
     if metadata.state in PREPARED:
         # First of all: the producer may go on under the id that it gets when this transaction is complete.
         raise being_ended(command.transactional_id)
-    _check_producer(command, metadata)
+    check_producer(command, metadata)
     added = dict.fromkeys(each for each in command.partitions if each not in metadata.partitions)
     begins = metadata.state is not TransactionState.ONGOING
     if begins or added:
@@ -52,7 +52,7 @@ def verify_partitions(
     now_ms: int,
 ) -> None:
     metadata = store.get(command.transactional_id)
-    _check_producer(command, metadata)
+    check_producer(command, metadata)
     if metadata.state in PREPARED:
         raise being_ended(command.transactional_id)
     decision.reply(
@@ -65,10 +65,3 @@ def verify_partitions(
             for partition in command.partitions
         ),
     )
-
-
-def _check_producer(command: AddPartitions | VerifyPartitions, metadata: TransactionMetadata) -> None:
-    if command.producer_id != metadata.record.producer_id:
-        raise wrong_producer_id(command.transactional_id, command.producer_id, metadata)
-    if not metadata.is_current_epoch(command.producer_epoch):
-        raise fenced(command.transactional_id, command.producer_id, command.producer_epoch, metadata)

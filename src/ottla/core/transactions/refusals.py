@@ -1,5 +1,6 @@
 """The refusals that several requests share, each saying who has the transactional id, and what to do."""
 
+from ottla.core.transactions.commands import AddPartitions, EndTransaction, VerifyPartitions
 from ottla.core.transactions.metadata import TransactionMetadata
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -11,12 +12,18 @@ def being_ended(transactional_id: str) -> KafkaError:
     )
 
 
-def wrong_producer_id(transactional_id: str, producer_id: int, metadata: TransactionMetadata) -> KafkaError:
-    return KafkaError(
-        ErrorCode.invalid_producer_id_mapping,
-        f"the transactional id {transactional_id!r} belongs to producer {metadata.record.producer_id}, not to "
-        f"{producer_id}; initialize the producer again",
-    )
+def check_producer(
+    command: AddPartitions | VerifyPartitions | EndTransaction, metadata: TransactionMetadata
+) -> None:
+    """Raises KafkaError unless it comes from the producer that has the transactional id now."""
+    if command.producer_id != metadata.record.producer_id:
+        raise KafkaError(
+            ErrorCode.invalid_producer_id_mapping,
+            f"the transactional id {command.transactional_id!r} belongs to producer "
+            f"{metadata.record.producer_id}, not to {command.producer_id}; initialize the producer again",
+        )
+    if not metadata.is_current_epoch(command.producer_epoch):
+        raise fenced(command.transactional_id, command.producer_id, command.producer_epoch, metadata)
 
 
 def fenced(

@@ -47,10 +47,12 @@ VALUE_TYPES: dict[int, type[Any]] = {
 
 # Kafka 4.3 writes groups as of before flexible versions, so that older releases can read them after a downgrade.
 GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = OffsetCommitValue.__version__
 
 _OFFSET_KEYS = (b"\x00\x01", b"\x00\x00")
 _OFFSET_HEAD = Struct(">hqi")
 _PLAIN_OFFSET = Struct(">hqiBq")
+_NO_METADATA = 1  # a compact string of no bytes
 _OFFSET_HEAD_V0 = Struct(">hq")
 _TIMESTAMP = Struct(">q")
 _TOPIC_ID_TAG = 0
@@ -119,10 +121,15 @@ def _read_offset_key(key: bytes) -> OffsetCommitKey:
 def _pack_offset(value: OffsetCommitValue) -> bytes:
     tags = NO_TAGS if value.topic_id is None else _topic_id_tag(value.topic_id)
     if not value.metadata:  # as nearly always
-        return _PLAIN_OFFSET.pack(4, value.offset, value.leader_epoch, 1, value.commit_timestamp) + tags
+        return (
+            _PLAIN_OFFSET.pack(
+                OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, _NO_METADATA, value.commit_timestamp
+            )
+            + tags
+        )
     return b"".join(
         (
-            _OFFSET_HEAD.pack(4, value.offset, value.leader_epoch),
+            _OFFSET_HEAD.pack(OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch),
             encode_compact_string(value.metadata),
             _TIMESTAMP.pack(value.commit_timestamp),
             tags,

@@ -19,7 +19,7 @@ class KeySchema(RecordSchema):
     __flexible__: ClassVar[bool] = False
 
 
-# Not frozen, though nobody changes them: a frozen dataclass takes three times as long to make, and a commit makes two
+# Not frozen, though nobody changes them: a frozen dataclass takes twice as long to make, and a commit makes two
 # for every partition.
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class OffsetCommitKey(KeySchema):

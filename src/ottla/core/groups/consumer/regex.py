@@ -1,14 +1,7 @@
-"""Subscriptions by regular expression, evaluated by the coordinator (KIP-848).
+"""Subscriptions by regular expression, evaluated by the coordinator (KIP-848)."""
 
-The expressions are RE2's, as in Kafka: they match in time linear in the name, whatever a client thinks up
-(docs/decisions/0005-re2-for-subscriptions.md).
-"""
-
-from functools import lru_cache
-from typing import Any
-
+from ottla.core.expressions import compiled
 from ottla.core.groups.topics import ClusterTopics
-from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
 
 _PATTERNS_MAX = 1024  # that are kept
@@ -16,18 +9,7 @@ _PATTERNS_MAX = 1024  # that are kept
 
 def check_regex(regex: str) -> None:
     """Raises INVALID_REGULAR_EXPRESSION where it is not one of RE2's."""
-    import re2
-
-    try:
-        _compiled(regex)
-    except re2.error as error:
-        (reason,) = error.args
-        raise KafkaError(
-            ErrorCode.invalid_regular_expression,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
-            f"{reason.decode(errors='replace') if isinstance(reason, bytes) else reason}. "
-            "The syntax is that of RE2.",
-        ) from None
+    compiled(regex, "SubscribedTopicRegex")
 
 
 class RegexResolver:
@@ -55,20 +37,10 @@ class RegexResolver:
         self.names_version(topics)
         looked_at, matches = self._matches.get(regex, (frozenset(), frozenset()))
         if looked_at is not self._names:
-            matches_whole = _compiled(regex).fullmatch
+            matches_whole = compiled(regex, "SubscribedTopicRegex").fullmatch
             found = {name for name in self._names - looked_at if matches_whole(name)}
             matches = (matches & self._names) | found
             if len(self._matches) >= _PATTERNS_MAX:
                 self._matches.clear()
             self._matches[regex] = (self._names, matches)
         return matches
-
-
-@lru_cache(_PATTERNS_MAX)
-def _compiled(regex: str) -> Any:
-    # Few brokers have groups with expressions, and the library takes its time to load.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(regex, options=options)
