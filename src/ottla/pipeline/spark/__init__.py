@@ -1,0 +1,1 @@
+"""The connector `format("ottla")`: topics as DataFrames and streams, and DataFrames into topics, also exactly once."""

@@ -1,0 +1,90 @@
+"""What a stage is: one streaming query of the pipeline, which can say beforehand what would stop it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class Problem(NamedTuple):
+    """Something that would stop a stage, found before anything starts."""
+
+    where: str
+    what: str
+    remedy: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the topics are: any Kafka. `properties` are librdkafka's, as in `{"security.protocol": "SSL"}`."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """The configuration of a confluent-kafka client."""
+        return {"bootstrap.servers": self.bootstrap, **self.properties, **more}
+
+    def options(self) -> dict[str, str]:
+        """The same as options of `format("ottla")`."""
+        return {f"kafka.{name}": str(value) for name, value in self.client().items()}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all stages of one pipeline share. Relative paths are relative to `folder`, where pipeline.toml lies."""
+
+    pipeline: str
+    cluster: Cluster
+    folder: Path
+    checkpoints: str
+
+    def checkpoint(self, stage: str) -> str:
+        return self.path(f"{self.checkpoints.rstrip('/')}/{stage}")
+
+    def path(self, path: str) -> str:
+        """A path of the configuration as Spark takes it; a URL such as s3a://bucket/folder stays as it is."""
+        return path if "://" in path else str((self.folder / path).resolve())
+
+    def sink_id(self, stage: str) -> str:
+        """The identity under which a stage writes exactly once: the user's names, not those of a query or a run."""
+        return f"{self.pipeline}.{stage}"
+
+    def stream(self, spark: "SparkSession", topic: str, **options: str) -> "DataFrame":
+        """A topic as a stream from its beginning, committed records only, with headers."""
+        defaults = {
+            "startingOffsets": "earliest",
+            "includeHeaders": "true",
+            "kafka.isolation.level": "read_committed",
+        }
+        reader = spark.readStream.format("ottla").options(**self.cluster.options()).option("subscribe", topic)
+        return reader.options(**{**defaults, **options}).load()
+
+    def to_topics(self, rows: "DataFrame", stage: str, **options: str) -> "DataStreamWriter":
+        """Writes `rows` (key, value, headers, topic, partition, timestamp) exactly once, as the stage's query."""
+        from ottla.pipeline.spark import exactly_once
+
+        writer = exactly_once(rows, sink_id=self.sink_id(stage)).options(
+            **{**self.cluster.options(), **options}
+        )
+        return writer.option("checkpointLocation", self.checkpoint(stage)).queryName(stage)
+
+
+class Stage(Protocol):
+    """Made as `Kind(name, settings, context)`, where `Kind.Settings` is the dataclass of its table."""
+
+    name: str
+
+    def problems(self) -> Iterator[Problem]:
+        """What would stop it, asked of the real cluster, paths and database, without Spark."""
+        ...
+
+    def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        """Starts its query; `trigger` is Spark's: {"availableNow": True} or {"processingTime": "1 second"}."""
+        ...
