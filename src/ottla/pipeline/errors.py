@@ -11,3 +11,7 @@ class PipelineError(Exception):
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"
+
+
+class PassingError(PipelineError):
+    """A fault that may pass by itself: a broker or a database that is away. The runner starts the stage again."""

@@ -38,12 +38,16 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Context:
-    """What all stages of one pipeline share. Relative paths are relative to `folder`, where pipeline.toml lies."""
+    """What all stages of one pipeline share. Relative paths are relative to `folder`, where pipeline.toml lies.
+
+    `topics` are those that the pipeline makes before its stages start: that they are missing is no problem yet.
+    """
 
     pipeline: str
     cluster: Cluster
     folder: Path
     checkpoints: str
+    topics: frozenset[str] = frozenset()
 
     def checkpoint(self, stage: str) -> str:
         return self.path(f"{self.checkpoints.rstrip('/')}/{stage}")
