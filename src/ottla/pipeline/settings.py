@@ -29,7 +29,7 @@ def setting(doc: str, default: Any = MISSING, *, choices: tuple[str, ...] = ()) 
 
 def read_settings(kind: type[Settings], table: Mapping[str, Any], where: str) -> Settings:
     """`table` as a `kind`; `where` names the table in errors, as in `[sources.orders]`."""
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = {key_of(field): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
     for name in table:
         if name not in fields:
@@ -37,8 +37,16 @@ def read_settings(kind: type[Settings], table: Mapping[str, Any], where: str) ->
     for name, field in fields.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise PipelineError(f"{where} has no `{name}`.", f"Add it: {field.metadata['doc']}")
-    values = {name: checked(value, hints[name], fields[name], where) for name, value in table.items()}
+    values = {}
+    for name, value in table.items():
+        field = fields[name]
+        values[field.name] = checked(value, hints[field.name], field, where)
     return kind(**values)
+
+
+def key_of(field: Field[Any]) -> str:
+    """A field's name in the file: one that Python keeps for itself is a field with an underscore, as `from_`."""
+    return field.name.rstrip("_")
 
 
 def unknown(name: str, known: Mapping[str, Any], where: str) -> PipelineError:
@@ -51,16 +59,17 @@ def checked(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
     choices = field.metadata.get("choices")
     if choices and value not in choices:
         raise PipelineError(
-            f"{where}: `{field.name}` is {value!r}.", f"Choose one of: {', '.join(map(str, choices))}."
+            f"{where}: `{key_of(field)}` is {value!r}.", f"Choose one of: {', '.join(map(str, choices))}."
         )
-    return as_type(value, hint, f"{where}: `{field.name}`")
+    return as_type(value, hint, f"{where}: `{key_of(field)}`")
 
 
 def as_type(value: Any, hint: Any, what: str) -> Any:
     """TOML's value as the field's type: lists become tuples, whole numbers serve as numbers, nothing else is bent."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return as_type(value, next(kind for kind in arguments if kind is not types.NoneType), what)
+        kinds = [kind for kind in arguments if kind is not types.NoneType]
+        return as_type(value, kinds[0] if type(value) is kinds[0] else kinds[-1], what)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise PipelineError(f"{what} is {value!r}.", "Give a list, as in [1, 2].")
