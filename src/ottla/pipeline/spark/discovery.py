@@ -1,0 +1,131 @@
+"""What the cluster has of the chosen topics: their partitions, and offsets by end of the log, by number or by time."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.clients import make_client
+from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition
+from ottla.pipeline.spark.options import Point, ReadOptions
+
+METADATA_TIMEOUT_S = 30.0
+# What a broker answers while a partition changes its leader or has just been made
+PASSING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+
+
+class Discovery:
+    """Asks the cluster on behalf of one reader, always with its isolation level."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.client = make_client(AdminClient, options.client)
+        committed = options.client.get("isolation.level") == "read_committed"
+        self.isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def partitions(self) -> set[TopicPartition]:
+        """Of the chosen topics, those that exist. A topic that is subscribed to and does not exist has none."""
+        try:
+            topics = self.client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise unreachable(self.options.client["bootstrap.servers"], error) from error
+        existing = {
+            TopicPartition(topic.topic, number) for topic in topics.values() for number in topic.partitions
+        }
+        return chosen(self.options, existing)
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self.listed(dict.fromkeys(partitions, OffsetSpec.earliest()))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self.listed(dict.fromkeys(partitions, OffsetSpec.latest()))
+
+    def at_time(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Of the first record at or after the time; LATEST where there is none."""
+        return self.listed({at: OffsetSpec.for_timestamp(time_ms) for at, time_ms in times_ms.items()})
+
+    def listed(self, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
+        if not specs:
+            return {}
+        asked = {KafkaPartition(*at): spec for at, spec in specs.items()}
+        answers = self.client.list_offsets(
+            asked, isolation_level=self.isolation, request_timeout=METADATA_TIMEOUT_S
+        )
+        try:
+            return {
+                TopicPartition(at.topic, at.partition): answer.result().offset
+                for at, answer in answers.items()
+            }
+        except KafkaException as error:
+            raise unreachable(self.options.client["bootstrap.servers"], error) from error
+
+    def resolve(self, point: Point, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
+        """The offsets of a starting or ending point, as numbers."""
+        if point.everywhere is not None:
+            wanted = dict.fromkeys(partitions, point.everywhere)
+        else:
+            wanted = point.each
+            check_complete(wanted, partitions)
+        if point.kind == "time":
+            return self.resolve_times(wanted, is_start=is_start)
+        ends = {EARLIEST: self.earliest, LATEST: self.latest}
+        offsets = {at: offset for at, offset in wanted.items() if offset not in ends}
+        for end, find in ends.items():
+            offsets |= find([at for at, offset in wanted.items() if offset == end])
+        return offsets
+
+    def resolve_times(self, times_ms: Mapping[TopicPartition, int], *, is_start: bool) -> Offsets:
+        offsets = self.at_time(times_ms)
+        late = [at for at, offset in offsets.items() if offset == LATEST]
+        if late and is_start and not self.options.late_start_is_latest:
+            raise PipelineError(
+                f"{late[0]} has no record at or after the starting time {times_ms[late[0]]}.",
+                "Give an earlier time, or startingOffsetsByTimestampStrategy=latest to begin with what comes next.",
+            )
+        return offsets | self.latest(late)
+
+
+def chosen(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[TopicPartition]:
+    if options.assign:
+        return {at for at in existing if at in options.assign}
+    if options.pattern is not None:
+        matches = re.compile(options.pattern).fullmatch
+        return {at for at in existing if matches(at.topic)}
+    return {at for at in existing if at.topic in options.subscribe}
+
+
+def check_exists(options: ReadOptions, partitions: Collection[TopicPartition]) -> None:
+    """What was named must be there when a query begins; a pattern may match nothing yet."""
+    missing = sorted(set(options.subscribe) - {at.topic for at in partitions})
+    missing += sorted(str(at) for at in options.assign if at not in partitions)
+    if missing:
+        what = "The partition" if options.assign else "The topic"
+        raise PipelineError(
+            f"{what} {missing[0]} does not exist on {options.client['bootstrap.servers']}.",
+            "Create it, or correct the name.",
+        )
+
+
+def check_complete(given: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
+    missing = sorted(str(at) for at in partitions if at not in given)
+    unknown = sorted(str(at) for at in given if at not in partitions)
+    if missing or unknown:
+        what = f"leaves out {missing[0]}" if missing else f"names {unknown[0]}, which is not read"
+        raise PipelineError(
+            f"The JSON of offsets {what}.", "Name each partition; -1 stands for latest, -2 for earliest."
+        )
+
+
+def unreachable(servers: str, error: KafkaException) -> PipelineError:
+    said: KafkaError = error.args[0]
+    return PipelineError(
+        f"The cluster at {servers} did not answer: {said.str()}.",
+        "Check that it runs, the address, and the `kafka.*` options for security.",
+    )

