@@ -1,6 +1,7 @@
 """A cluster as its clients see it: how to reach it, and what to say when it cannot be reached."""
 
 import socket
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -30,9 +31,13 @@ class AddressError(ClusterError):
 class Cluster:
     """Connections to one cluster; the addresses in `bootstrap` are where to begin."""
 
-    def __init__(self, bootstrap: str) -> None:
-        """Raises UnreachableError, within seconds, where nothing listens at any of the addresses."""
+    def __init__(self, bootstrap: str, properties: Mapping[str, Any] | None = None) -> None:
+        """Raises UnreachableError, within seconds, where nothing listens at any of the addresses.
+
+        `properties` are librdkafka's, for every client.
+        """
         self.bootstrap = bootstrap
+        self._properties = dict(properties or {})
         self._last_error = ""
         _connect_to_any(bootstrap)
         self.admin = AdminClient(self.client_config())
@@ -45,6 +50,7 @@ class Cluster:
             # librdkafka would write to stderr what we say ourselves, in other words.
             "log_level": 0,
             "error_cb": self._remember,
+            **self._properties,
         }
         return config | {name.replace("_", "."): value for name, value in settings.items()}
 

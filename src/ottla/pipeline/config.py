@@ -1,0 +1,279 @@
+"""A `pipeline.toml` as objects: read, checked against the settings of its stages, with every mistake named at once."""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.kinds import GROUPS, stage_class
+from ottla.pipeline.settings import read_settings, setting, unknown
+from ottla.pipeline.stage import Cluster, Context, Problem, Stage
+
+FILE_NAME = "pipeline.toml"
+TABLES = ("name", "cluster", "spark", "topics", *GROUPS)
+# A stage's name becomes a folder's name, part of a transactional id and the name of a query.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
+HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Where the topics are: Ottla or any Kafka."""
+
+    bootstrap: str = setting("Addresses of brokers, HOST:PORT, parted by commas.")
+    properties: dict[str, Any] = setting(
+        "Further settings of the clients, in librdkafka's names, as in security.protocol.", {}
+    )
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """How Spark runs the stages."""
+
+    master: str = setting("Where Spark runs: local[*], spark://HOST:PORT, yarn or k8s://URL.", "local[*]")
+    checkpoints: str = setting(
+        "The folder in which every stage keeps how far it is; on a cluster one that all machines see.",
+        "checkpoints",
+    )
+    interval: str = setting("How often a stage looks for new records, as Spark writes it.", "1 second")
+    conf: dict[str, Any] = setting("Spark's own properties, as in spark.sql.shuffle.partitions.", {})
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """A topic that the pipeline makes where it is missing; one that is there stays as it is."""
+
+    partitions: int = setting("How many partitions; -1 takes the cluster's default.", -1)
+    replication_factor: int = setting("How many replicas; -1 takes the cluster's default.", -1)
+    configs: dict[str, Any] = setting("Topic configs in Kafka's names, as in retention.ms.", {})
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A stage as the file declares it: its group (sources, transforms, sinks), name, kind and settings."""
+
+    group: str
+    name: str
+    kind: str
+    settings: Any
+    make: Callable[..., Stage] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    path: Path
+    context: Context
+    spark: SparkSettings
+    topics: Mapping[str, TopicSettings]
+    declared: tuple[Declared, ...]
+
+    def stages(self, only: str | None = None) -> dict[str, Stage]:
+        """The stages by name, sources before transforms before sinks, each in the order of the file."""
+        if only is not None and only not in self.names:
+            raise unknown_stage(only, self)
+        return {
+            item.name: item.make(item.name, item.settings, self.context)
+            for item in self.declared
+            if only in (None, item.name)
+        }
+
+    def find(self, name: str, *groups: str) -> Declared:
+        """The stage of that name in one of `groups`."""
+        for item in self.declared:
+            if item.name == name and item.group in groups:
+                return item
+        raise unknown_stage(name, self, *groups)
+
+    @property
+    def names(self) -> list[str]:
+        return [item.name for item in self.declared]
+
+
+class ConfigErrors(PipelineError):
+    """Everything that is wrong with a file, not only the first thing."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__(problems[0].what, problems[0].remedy)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{problem.where}: {problem.what} {problem.remedy}" for problem in self.problems)
+
+
+def unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
+    known = [item.name for item in pipeline.declared if not groups or item.group in groups]
+    what = f"{pipeline.path} has no stage `{name}`" + (
+        f" among its {' and '.join(groups)}." if groups else "."
+    )
+    return PipelineError(what, f"It has: {', '.join(known)}." if known else "It has none.")
+
+
+def load(path: Path) -> Pipeline:
+    """The pipeline of a file, or of the folder in which a pipeline.toml lies."""
+    path = path / FILE_NAME if path.is_dir() else path
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(
+            f"{path} cannot be read: {error.strerror}.",
+            "Name the file with --file, or write one with `ottla pipeline init`.",
+        ) from None
+    return parse(text, path, os.environ)
+
+
+def parse(text: str, path: Path, environment: Mapping[str, str]) -> Pipeline:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path} is not TOML: {error}.", "Mend that line.") from None
+    return Reader(path, tables, lines_of_tables(text), environment).pipeline()
+
+
+def lines_of_tables(text: str) -> dict[str, int]:
+    """The line of each [table]."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        header = HEADER.match(line)
+        if header:
+            found[re.sub(r"[\"']", "", header[1])] = number
+    return found
+
+
+class Reader:
+    """Reads the tables one after another and keeps what is wrong with each."""
+
+    def __init__(
+        self, path: Path, tables: dict[str, Any], lines: Mapping[str, int], environment: Mapping[str, str]
+    ) -> None:
+        self.path = path
+        self.tables = tables
+        self.lines = lines
+        self.environment = environment
+        self.problems: list[Problem] = []
+
+    def pipeline(self) -> Pipeline:
+        self._top_level()
+        name = self._name()
+        cluster = self._table("cluster", self.tables.get("cluster", {}), ClusterSettings)
+        spark = self._table("spark", self.tables.get("spark", {}), SparkSettings)
+        topics = {
+            topic: self._table(f"topics.{topic}", table, TopicSettings)
+            for topic, table in self._named("topics").items()
+        }
+        declared = list(self._stages())
+        if self.problems:
+            raise ConfigErrors(self.problems)
+        assert cluster is not None
+        assert spark is not None
+        folder = self.path.parent.resolve()
+        properties = {key: as_text(value) for key, value in cluster.properties.items()}
+        context = Context(
+            name, Cluster(cluster.bootstrap, properties), folder, spark.checkpoints, frozenset(topics)
+        )
+        made = {topic: settings for topic, settings in topics.items() if settings is not None}
+        return Pipeline(self.path, context, spark, made, tuple(declared))
+
+    def _top_level(self) -> None:
+        for key in self.tables:
+            if key not in TABLES:
+                self._problem("", unknown(key, dict.fromkeys(TABLES), str(self.path)))
+        if not any(self.tables.get(group) for group in GROUPS):
+            self._problem(
+                "",
+                PipelineError("It has no stage.", "Add a [sources.NAME], [transforms.NAME] or [sinks.NAME]."),
+            )
+
+    def _name(self) -> str:
+        name = self.tables.get("name", self.path.resolve().parent.name)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", NAME_RULE))
+        return str(name)
+
+    def _stages(self) -> Iterator[Declared]:
+        seen: dict[str, str] = {}
+        for group in GROUPS:
+            for name, table in self._named(group).items():
+                where = f"{group}.{name}"
+                if not NAME.fullmatch(name):
+                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", NAME_RULE))
+                elif name in seen:
+                    what = f"The name `{name}` is also that of [{seen[name]}]."
+                    self._problem(where, PipelineError(what, "Every stage of a pipeline needs its own."))
+                seen.setdefault(name, where)
+                yield from self._stage(group, name, table)
+
+    def _stage(self, group: str, name: str, table: Any) -> Iterator[Declared]:
+        where = f"{group}.{name}"
+        try:
+            if not isinstance(table, dict):
+                raise PipelineError("It is no table.", f"Write [{where}] and its settings below.")
+            kind, make = stage_class(group, table.get("kind"))
+        except PipelineError as error:
+            self._problem(where, error)
+            return
+        rest = {key: value for key, value in table.items() if key != "kind"}
+        settings = self._table(where, rest, make.Settings)
+        if settings is not None:
+            yield Declared(group, name, kind, settings, make)
+
+    def _named(self, group: str) -> dict[str, Any]:
+        tables = self.tables.get(group, {})
+        if isinstance(tables, dict):
+            return tables
+        self._problem(
+            group, PipelineError("It is no table.", f"Write [{group}.NAME] and its settings below.")
+        )
+        return {}
+
+    def _table(self, where: str, table: Any, kind: type[Any]) -> Any:
+        """The settings of a table; None where something is wrong with it, which is then in `problems`."""
+        try:
+            if not isinstance(table, dict):
+                raise PipelineError("It is no table.", f"Write [{where}] and its settings below.")
+            return read_settings(kind, with_variables(table, self.environment), f"[{where}]")
+        except PipelineError as error:
+            self._problem(where, error)
+            return None
+
+    def _problem(self, where: str, error: PipelineError) -> None:
+        line = self.lines.get(where)
+        place = str(self.path) + (f", line {line}" if line else "")
+        is_named = not where or error.what.startswith(f"[{where}]")
+        what = error.what if is_named else f"[{where}]: {error.what}"
+        self.problems.append(Problem(place, what, error.remedy))
+
+
+NAME_RULE = "Use letters, digits, `.`, `_` and `-`, and begin with a letter or a digit."
+
+
+def with_variables(value: Any, environment: Mapping[str, str]) -> Any:
+    """`${NAME}` in any text is the environment's; `$${` stands for `${` itself."""
+    if isinstance(value, dict):
+        return {key: with_variables(item, environment) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_variables(item, environment) for item in value]
+    if isinstance(value, str):
+        return VARIABLE.sub(lambda found: _variable(found, environment), value)
+    return value
+
+
+def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
+    name = found[2]
+    if name is None:
+        return "${"
+    if name not in environment:
+        raise PipelineError(
+            f"The environment has no variable {name}, which is asked for as ${{{name}}}.",
+            f"Set it before you start, or write $${{{name}}} where the text itself is meant.",
+        )
+    return environment[name]
+
+
+def as_text(value: Any) -> str:
+    """As properties files write it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,113 @@
+"""What a running pipeline shows: a table that lives at a terminal, or plain lines for a log."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ottla.pipeline.progress import Progress
+from ottla.pipeline.run import Display, StageRun
+
+COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", "STATE")
+STYLES = {"running": "green", "waiting": "yellow", "done": "blue", "failed": "bold red"}
+
+
+class PlainDisplay:
+    """A line for each batch and for each change of a stage's state."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def changed(self, run: StageRun) -> None:
+        self._line(f"{run.name}: {state_of(run)}")
+
+    def batch(self, run: StageRun, progress: Progress) -> None:
+        self._line(f"{run.name}: {batch_line(progress)}")
+
+    def show(self, runs: Sequence[StageRun]) -> None:
+        pass
+
+    def _line(self, text: str) -> None:
+        self._write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
+
+
+class LiveDisplay:
+    """One table that changes in place; what fails stays above it, as a line."""
+
+    def __init__(self, live: Live, header: str) -> None:
+        self._live = live
+        self._header = header
+
+    def changed(self, run: StageRun) -> None:
+        if run.state in ("failed", "waiting"):
+            self._live.console.print(Text(f"{run.name}: {state_of(run)}", style=STYLES[run.state]))
+
+    def batch(self, run: StageRun, progress: Progress) -> None:
+        pass
+
+    def show(self, runs: Sequence[StageRun]) -> None:
+        self._live.update(Group(Text(self._header), table_of(runs)), refresh=True)
+
+
+@contextmanager
+def display_for(console: Console, *, plain: bool, header: str) -> Iterator[Display]:
+    if plain or not console.is_terminal:
+        yield PlainDisplay(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield LiveDisplay(live, header)
+
+
+def table_of(runs: Sequence[StageRun]) -> RenderableType:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in COLUMNS:
+        is_number = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number
+        )
+    for run in runs:
+        table.add_row(*(Text(cell) for cell in cells_of(run)), Text(state_of(run), style=STYLES[run.state]))
+    return table
+
+
+def cells_of(run: StageRun) -> tuple[str, ...]:
+    progress = run.progress
+    if progress is None:
+        return (run.name, "", "", "", "", "", "")
+    return (
+        run.name,
+        f"{progress.rows_per_second:,.0f}",
+        f"{run.rows:,}",
+        "" if progress.behind is None else f"{progress.behind:,}",
+        str(progress.batch),
+        f"{progress.seconds:.1f} s",
+        "" if run.dead_letters is None else f"{run.dead_letters:,}",
+    )
+
+
+def batch_line(progress: Progress) -> str:
+    parts = [
+        f"batch {progress.batch}",
+        f"{progress.rows:,} rows in {progress.seconds:.1f} s",
+        f"{progress.rows_per_second:,.0f} rows/s",
+    ]
+    if progress.behind is not None:
+        parts.append(f"{progress.behind:,} behind")
+    if progress.dead_letters:
+        parts.append(f"{progress.dead_letters:,} dead letters")
+    return ", ".join(parts)
+
+
+def state_of(run: StageRun) -> str:
+    return (
+        f"{run.state}: {run.note}" if run.state in ("failed", "waiting") else f"{run.state}, {note_of(run)}"
+    )
+
+
+def note_of(run: StageRun) -> str:
+    """Spark's own words about a query begin with a capital and may be long."""
+    return run.note[:1].lower() + run.note[1:80]

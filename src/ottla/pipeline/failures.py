@@ -1,0 +1,62 @@
+"""What a person is told when a query has failed: Spark wraps the one sentence that matters in pages of Java."""
+
+import re
+from typing import NamedTuple
+
+from ottla.pipeline.errors import PassingError, PipelineError
+
+# Our errors by their full names, as Python writes them at the end of a trace. They may stand in the middle of Java's.
+OURS = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
+# The last line of a Python trace, where no error of ours is in the text: `ValueError: bad`.
+PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): ([^\n]+)", re.MULTILINE)
+SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
+# What passes by itself, in the words of librdkafka, of Spark, of databases and of sockets.
+PASSING = re.compile(
+    r"_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|COORDINATOR_(?:NOT_AVAILABLE|LOAD_IN_PROGRESS)"
+    r"|NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE|NOT_LEADER|BROKER_NOT_AVAILABLE|REQUEST_TIMED_OUT"
+    r"|CONCURRENT_TRANSACTIONS|Connection refused|Connection reset|ConnectionRefusedError|ConnectionResetError"
+    r"|ExecutorLostFailure|Lost connection to (?:MySQL|MariaDB|server)|Can't connect to (?:MySQL|MariaDB|server)"
+    r"|Broken pipe|server closed the connection unexpectedly"
+)
+# Below it Spark shows the plan with its options.
+PLAN = "=== Streaming Query ==="
+LINE_MAX = 500
+
+
+class Failure(NamedTuple):
+    """`sentence` is for a person; `is_passing` says that the same may go well a moment later."""
+
+    sentence: str
+    is_passing: bool
+
+
+def failure_of(error: BaseException) -> Failure:
+    if isinstance(error, PipelineError):
+        return Failure(str(error), isinstance(error, PassingError))
+    return failure_from(str(error) or type(error).__name__)
+
+
+def failure_from(text: str) -> Failure:
+    """What the text of an exception comes down to: an error of ours wins, then Python's, then Spark's."""
+    text = text.partition(PLAN)[0]
+    ours = OURS.findall(text)
+    if ours:
+        name, sentence = ours[-1]
+        return Failure(sentence.strip(), name == PassingError.__name__)
+    is_passing = PASSING.search(text) is not None
+    python = PYTHON.findall(text)
+    if python:
+        name, sentence = python[-1]
+        return Failure(shortened(f"{name.rpartition('.')[2]}: {sentence}"), is_passing)
+    condition = SPARK_CONDITION.search(text)
+    return Failure(shortened(condition[2] if condition else first_line(text)), is_passing)
+
+
+def first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+
+
+def shortened(line: str) -> str:
+    line = TRAILING.sub("", line)
+    return line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} ..."
