@@ -1,0 +1,29 @@
+"""The two columns that go beside a raw record through a transform: where it came from, and what is wrong with it.
+
+`_origin` is the record as it was read, so that a dead letter can carry it byte for byte. `_error` is null while the
+record is good; a part that cannot take a record writes the reason there and the record goes on to the end, where it
+turns into a dead letter. Nothing is raised, so one bad record does not stop the others.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+ORIGIN = "_origin"
+ERROR = "_error"
+ORIGIN_FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def with_origin(raw: DataFrame) -> DataFrame:
+    """The rows of a topic as a transform's function gets them."""
+    origin = F.struct(*(F.col(name) for name in ORIGIN_FIELDS))
+    return raw.withColumns({ORIGIN: origin, ERROR: F.lit(None).cast("string")})
+
+
+def error_of(rows: DataFrame) -> Column:
+    """`_error`, or null for rows that a function made without it."""
+    return F.col(ERROR) if ERROR in rows.columns else F.lit(None).cast("string")
+
+
+def mark(rows: DataFrame, reason: Column) -> DataFrame:
+    """Writes `reason` where it is not null. The first reason of a record stays: later ones follow from it."""
+    return rows.withColumn(ERROR, F.coalesce(error_of(rows), reason))

@@ -1,0 +1,40 @@
+"""Each key once within a span of event time.
+
+The rows go through a shuffle by key into Spark's state. The partition of a key is the same in every run of a batch, so
+the sink still writes each row once. Which of two rows of one key comes first is certain only where they come from one
+partition of the topic.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ottla.pipeline.transform.columns import ORIGIN, error_of
+
+KEY, ALONE, TIME = "_deduplicate_key", "_deduplicate_alone", "_deduplicate_time"
+
+
+def deduplicate(
+    rows: DataFrame, by: str | Sequence[str], *, within: str, event_time: str | Column = "timestamp"
+) -> DataFrame:
+    """The first row of each key, and not those that follow within `within` ("1 hour") of event time.
+
+    A row more than `within` older than the newest that was seen is late: Spark drops it, and counts it in the
+    progress of the query. Rows that are marked, and rows whose keys are all null, are no duplicates of each other.
+    """
+    names = [by] if isinstance(by, str) else list(by)
+    is_alone = (
+        error_of(rows).isNotNull() | F.coalesce(*(F.col(name).cast("string") for name in names)).isNull()
+    )
+    origin = F.struct(*(F.col(f"{ORIGIN}.{name}") for name in ("topic", "partition", "offset")))
+    time = F.col(event_time) if isinstance(event_time, str) else event_time
+    helped = rows.withColumns(
+        {
+            KEY: F.struct(*(F.col(name).alias(f"by{index}") for index, name in enumerate(names))),
+            ALONE: F.when(is_alone, origin),
+            TIME: F.coalesce(time, F.col(f"{ORIGIN}.timestamp")),
+        }
+    )
+    first = helped.withWatermark(TIME, within).dropDuplicatesWithinWatermark([KEY, ALONE])
+    return first.drop(KEY, ALONE, TIME)

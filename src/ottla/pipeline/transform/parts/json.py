@@ -1,0 +1,87 @@
+"""JSON into columns and back. A record that is not JSON of the schema is marked with the field that is wrong."""
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from ottla.pipeline.transform.columns import mark
+from ottla.pipeline.transform.parts.schemas import BAD, parsed_schema, required_reason, without_bad
+
+EXCERPT_LENGTH = 60
+
+
+def parse_json(
+    rows: DataFrame,
+    schema: str | StructType,
+    *,
+    column: str = "value",
+    into: str = "data",
+    required: Sequence[str] = (),
+    rest: str | None = None,
+) -> DataFrame:
+    """Adds the struct `into` with the fields of `schema`, a DDL text such as "id long, amount decimal(10,2)".
+
+    Fields that the schema does not know are left out, or kept as text in the map column `rest`. A record without one
+    of the `required` fields is marked. A null value, a tombstone, stays null and is no error.
+    """
+    fields = parsed_schema(schema)
+    text = F.col(column).cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
+    found = rows.withColumn(into, F.from_json(text, fields.add(BAD, "string"), options))
+    found = mark(found, json_reason(text, F.col(into), parsed_schema(schema)))
+    found = without_bad(mark(found, required_reason(into, required)), into)
+    if rest is None:
+        return found
+    known = F.array(*(F.lit(name) for name in parsed_schema(schema).names))
+    everything = F.from_json(text, "map<string,string>")
+    return found.withColumn(rest, F.map_filter(everything, lambda name, _: ~F.array_contains(known, name)))
+
+
+def write_json(rows: DataFrame, *columns: str, into: str = "value") -> DataFrame:
+    """Writes one struct column, or several columns as one object, as JSON into `into`. A null struct stays null."""
+    is_struct = len(columns) == 1 and isinstance(rows.select(columns[0]).schema[0].dataType, StructType)
+    whole = F.col(columns[0]) if is_struct else F.struct(*columns)
+    return rows.withColumn(into, F.to_json(whole).cast("binary"))
+
+
+def json_reason(text: Column, data: Column, schema: StructType) -> Column:
+    """Why `text` does not give `data`; null where it does."""
+    misfits = F.array_compact(F.array(*(misfit(text, data, path, kind) for path, kind in paths(schema))))
+    wrong = F.when(F.size(misfits) > 0, F.array_join(misfits, "; ")).otherwise(
+        F.concat(F.lit("not a JSON object of the schema: "), excerpt(text))
+    )
+    # from_json stops at the end of the first value: with a value behind it, the array has not two elements
+    alone = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2
+    return (
+        F.when(text.isNull(), None)
+        .when(~F.is_valid_utf8(text), "not UTF-8")
+        .when(data.isNull(), "empty, where JSON was expected")
+        .when(data[BAD].isNotNull(), wrong)
+        .when(~F.coalesce(alone, F.lit(False)), F.concat(F.lit("not one JSON object: "), excerpt(text)))
+    )
+
+
+def misfit(text: Column, data: Column, path: Sequence[str], kind: DataType) -> Column:
+    """What stands in the text at `path`, where it did not become a value of the schema."""
+    there = F.get_json_object(text, "$" + "".join(f"['{name}']" for name in path))
+    value = data
+    for name in path:
+        value = value[name]
+    said = F.concat(F.lit(f"`{'.'.join(path)}` is not {kind.simpleString()}: "), excerpt(there))
+    return F.when(there.isNotNull() & value.isNull(), said)
+
+
+def paths(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """Every field of a schema, those of nested structs too, by its path."""
+    for field in schema:
+        path = (*above, field.name)
+        yield path, field.dataType
+        if isinstance(field.dataType, StructType):
+            yield from paths(field.dataType, path)
+
+
+def excerpt(text: Column) -> Column:
+    short = F.substring(text, 1, EXCERPT_LENGTH)
+    return F.when(F.length(text) > EXCERPT_LENGTH, F.concat(short, F.lit("..."))).otherwise(short)

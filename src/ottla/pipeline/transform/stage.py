@@ -1,0 +1,81 @@
+"""A transform as a stage: reads topics, lets the person's logic make rows of them, and writes records exactly once."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import connect
+from ottla.pipeline.transform.columns import with_origin
+from ottla.pipeline.transform.dead_letters import Ending, as_records
+from ottla.pipeline.transform.loading import load_function, load_sql
+from ottla.pipeline.transform.settings import TransformSettings
+
+
+class Transform:
+    Settings = TransformSettings
+
+    def __init__(self, name: str, settings: TransformSettings, context: Context) -> None:
+        self.name = name
+        self.settings = settings
+        self.context = context
+
+    def problems(self) -> Iterator[Problem]:
+        where = f"[transforms.{self.name}]"
+        found = [Problem(where, what, remedy) for what, remedy in contradictions(self.settings)]
+        yield from found
+        try:
+            if not found:
+                self.logic()
+        except PipelineError as error:
+            yield Problem(where, error.what, error.remedy)
+        topics = {*self.settings.topics, self.settings.to, self.settings.dead_letters} - {""}
+        present = connect(self.context.cluster).metadata().topics
+        for topic in sorted(topics - self.context.topics - set(present)):
+            yield Problem(
+                where, f"There is no topic {topic}.", f"Make it, or add [topics.{topic}] to the pipeline."
+            )
+
+    def start(self, spark: SparkSession, trigger: Mapping[str, Any]) -> StreamingQuery:
+        settings = self.settings
+        ending = Ending(
+            self.name, settings.topics, settings.to, settings.dead_letters, settings.origin_headers
+        )
+        records = self.records(spark, ending)
+        return self.context.to_topics(records, self.name).trigger(**trigger).start()
+
+    def records(self, spark: SparkSession, ending: Ending, **reading: str) -> DataFrame:
+        """The stream of records that it makes. `reading` are options of the source, as startingOffsets."""
+        for what, remedy in contradictions(self.settings):
+            raise PipelineError(f"[transforms.{self.name}]: {what}", remedy)
+        options = {"maxOffsetsPerTrigger": str(self.settings.max_records_per_batch), **reading}
+        raw = self.context.stream(spark, ",".join(self.settings.topics), **options)
+        return as_records(self.logic()(spark, with_origin(raw)), ending)
+
+    def logic(self) -> Callable[[SparkSession, DataFrame], DataFrame]:
+        """Read anew each time: a transform that is started again runs what the file says now."""
+        settings, folder = self.settings, self.context.folder
+        if settings.sql:
+            return load_sql(folder / settings.sql, settings.options)
+        function = load_function(folder, settings.function, settings.options)
+        return lambda _, raw: function(raw)
+
+
+def contradictions(settings: TransformSettings) -> Iterator[tuple[str, str]]:
+    """What is wrong with the settings by themselves: what, and what to do."""
+    if bool(settings.function) == bool(settings.sql):
+        how_many = "both `function` and `sql`" if settings.sql else "neither `function` nor `sql`"
+        yield f"It has {how_many}.", "Give it exactly one of them."
+    if not settings.topics:
+        yield "`from` names no topic.", "Name the topic that it reads."
+    for name in ("to", "dead_letters"):
+        topic = getattr(settings, name)
+        if topic in settings.topics:
+            yield f"`{name}` is {topic}, which it reads itself.", "It would never end: name another topic."
+    if settings.dead_letters == settings.to:
+        yield f"`to` and `dead_letters` are both {settings.to}.", "Name two topics."
+    if settings.max_records_per_batch < 1:
+        yield f"`max_records_per_batch` is {settings.max_records_per_batch}.", "Give 1 or more."
