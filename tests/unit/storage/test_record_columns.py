@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.errors import KafkaError
+from ottla.records.columns import PADDING, PlacedRecords, RecordBuffer
 from ottla.records.header import HEADER_SIZE
 from ottla.records.records import Record, build_batch, iter_records, read_header
-from ottla.storage.cleaner.columns import PADDING, PlacedRecords, RecordBuffer
 from ottla.storage.cleaner.key_hash import hash_keys
 
 keys = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)

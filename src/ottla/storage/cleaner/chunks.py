@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.records.columns import PADDING
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
-from ottla.storage.cleaner.columns import PADDING
 
 # Large, so that numpy has many batches to work on side by side.
 CHUNK_BYTES = 8 << 20

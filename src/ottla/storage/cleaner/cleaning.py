@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ottla.records.columns import PADDING, Mask, PlacedRecords, RecordBuffer, RecordColumns
 from ottla.records.compression import NONE
 from ottla.records.control import control_type
 from ottla.records.header import HEADER_SIZE, BatchHeader, Bytes
 from ottla.records.records import iter_records, unpacked_records
 from ottla.storage.cleaner.chunks import Chunk, PlacedHeader
-from ottla.storage.cleaner.columns import PADDING, Mask, PlacedRecords, RecordBuffer, RecordColumns
 from ottla.storage.cleaner.job import LastRecord
 from ottla.storage.cleaner.key_hash import hash_keys
 from ottla.storage.cleaner.offset_map import OffsetMap

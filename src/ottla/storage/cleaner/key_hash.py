@@ -6,7 +6,7 @@ keys at once, and begins with a number that is drawn for every cleaning: nobody 
 
 import numpy as np
 
-from ottla.storage.cleaner.columns import Ints, RecordBuffer, Words
+from ottla.records.columns import Ints, RecordBuffer, Words
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _FINAL = np.uint64(0xFF51AFD7ED558CCD)

@@ -7,7 +7,7 @@ keys of a column look for their slots together, and those that found theirs take
 import numpy as np
 from numpy.typing import NDArray
 
-from ottla.storage.cleaner.columns import Ints, Words
+from ottla.records.columns import Ints, Words
 
 ENTRY_BYTES = 24
 # The largest piece that is looked up together: its temporaries stay in the cache of the processor.

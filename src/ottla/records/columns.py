@@ -1,7 +1,7 @@
-"""The records of many batches as columns: where each lies, where its key is, whether it has a value.
+"""The records of many batches as columns: where each lies, where its key is, and where its other fields are.
 
-Compaction must look at every record. One at a time, Python does a million a second; here each step of numpy takes
-the same small thing from thousands of records at once.
+For those who must look at every record: compaction, and the pipeline's reader. One at a time, Python does a million a
+second; here each step of numpy takes the same small thing from thousands of records at once.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,21 @@ class RecordBuffer:
         return is_null
 
     def timestamp_deltas(self, bodies: Ints) -> Ints:
-        return self._varints(bodies + 1)[0]
+        return self.varints(bodies + 1)[0]
+
+    def fields(self, positions: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+        """Of the fields at `positions`: where their bytes begin, how many they are (-1: null), what follows.
+
+        KafkaError(CORRUPT_MESSAGE) where one reaches beyond its record's end.
+        """
+        try:
+            lengths, starts = self.varints(positions)
+        except IndexError:
+            raise _corrupt("a field reaches beyond its batch") from None
+        behind = starts + np.maximum(lengths, 0)
+        if bool(np.any((lengths < -1) | (behind > ends))):
+            raise _corrupt("a field reaches beyond its record")
+        return starts, lengths, behind
 
     # Walking
 
@@ -141,7 +155,7 @@ class RecordBuffer:
         sizes: Ints = _SIZES[self.pairs[positions]]
         if int(sizes.min()) >= 0:
             return sizes
-        lengths, behind = self._varints(positions)
+        lengths, behind = self.varints(positions)
         if bool(np.any(lengths < 0)):
             raise _corrupt("a record claims a length below zero")
         return behind - positions + lengths
@@ -164,12 +178,12 @@ class RecordBuffer:
     def _bodies(self, starts: Ints) -> Ints:
         pairs = self.pairs[starts]
         if bool(np.any(_SIZES[pairs] < 0)):
-            return self._varints(starts)[1]
+            return self.varints(starts)[1]
         return starts + 1 + ((pairs >> 7) & 1)
 
     # Fields
 
-    def _varints(self, positions: Ints) -> tuple[Ints, Ints]:
+    def varints(self, positions: Ints) -> tuple[Ints, Ints]:
         """The numbers at `positions` and the positions behind them."""
         word = self.words[positions]
         stop = ~word & _STOP_BITS
@@ -203,14 +217,14 @@ class RecordBuffer:
         keys = positions + (np.bitwise_count(second | (second - _ONE)) >> 3)
         if not bool(np.all(second)):
             rows = np.flatnonzero(second == 0)
-            offsets[rows] = self._varints(positions[rows])[1]
-            keys[rows] = self._varints(offsets[rows])[1]
+            offsets[rows] = self.varints(positions[rows])[1]
+            keys[rows] = self.varints(offsets[rows])[1]
         return offsets, keys
 
     def _key_lengths(self, positions: Ints) -> tuple[Ints, Ints]:
         short = self.bytes[positions].astype(np.int64)
         if bool(np.any(short >= 0x80)):
-            return self._varints(positions)
+            return self.varints(positions)
         return (short >> 1) ^ -(short & 1), positions + 1
 
     def _offsets(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints, positions: Ints) -> Ints:
@@ -221,7 +235,7 @@ class RecordBuffer:
         has_holes = counts != last_deltas + 1
         if bool(np.any(has_holes)):
             rows = np.flatnonzero(np.repeat(has_holes, counts))
-            offsets[rows] = self._varints(positions[rows])[0] + np.repeat(bases, counts)[rows]
+            offsets[rows] = self.varints(positions[rows])[0] + np.repeat(bases, counts)[rows]
         return offsets
 
 
