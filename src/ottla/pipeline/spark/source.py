@@ -32,11 +32,11 @@ class OttlaDataSource(DataSource):
         return StreamReader(read_options(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
-        from ottla.pipeline.spark.sink import batch_writer
+        from ottla.pipeline.spark.sink import make_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        return make_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
-        from ottla.pipeline.spark.sink import stream_writer
+        from ottla.pipeline.spark.sink import make_stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        return make_stream_writer(self.options, schema, overwrite)
