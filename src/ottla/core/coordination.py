@@ -63,6 +63,13 @@ class Replay(Protocol[KeyT_contra, ValueT_contra]):
     ) -> None: ...
 
 
+class PackedRecords(NamedTuple):
+    """Records that are encoded already, as they stand in a batch that holds nothing else."""
+
+    number: int
+    payload: bytes
+
+
 class Decision(Generic[KeyT, ValueT]):
     """What a machine wants done: collected while it decides, performed by the shell afterwards.
 
@@ -73,6 +80,7 @@ class Decision(Generic[KeyT, ValueT]):
         self._replay = replay
         self.producer: Producer | None = None
         self.records: list[tuple[KeyT, ValueT | None]] = []  # all or none of them are written
+        self.packed: PackedRecords | None = None  # instead of `records`
         self.replies: list[Reply] = []
         self.timings: list[Timing] = []
         self.effects: list[Any] = []
@@ -88,6 +96,11 @@ class Decision(Generic[KeyT, ValueT]):
     def write_only(self, key: KeyT, value: ValueT | None) -> None:
         """Writes a record of what the machine has changed already (a snapshot of its state)."""
         self.records.append((key, value))
+
+    def write_packed(self, number: int, payload: bytes) -> None:
+        """Likewise, of encoded records, which are then all that this decision writes."""
+        assert not self.records, "packed records stand alone"
+        self.packed = PackedRecords(number, payload)
 
     def reply(self, waiter: Waiter, response: Any) -> None:
         if waiter is not None:

@@ -38,6 +38,9 @@ TOPIC_IDS_FROM = 10
 NO_RETENTION = -1
 NO_THROTTLE_TIME = bytes(4)
 STRING_BYTES_MAX = 0x7FFF
+ONE_BYTE_MAX = 0x7F  # of a varint
+
+OFFSET_FIELDS = "qi"  # an offset and its leader epoch, in requests from v6 on and in records alike
 
 _INT64 = Struct(">q")
 _PARTITION = Struct(">iqi")
@@ -47,10 +50,13 @@ _FLEXIBLE_ANSWER = Struct(">ihB")
 
 
 class OffsetCommitPartition(NamedTuple):
+    """`position` is where in the request its offset and leader epoch stand, one after the other (OFFSET_FIELDS)."""
+
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     offset: int
     leader_epoch: int
     metadata: str | None
+    position: int
 
 
 class OffsetCommitTopic(NamedTuple):
@@ -68,6 +74,17 @@ class OffsetCommitRequest(NamedTuple):
     group_instance_id: str | None
     retention_ms: int
     topics: list[OffsetCommitTopic]
+
+
+def sender_of_commit(body: bytes, version: int) -> bytes | None:
+    """Group, generation and member, as the request opens with them; None where it is old or its names are long."""
+    if version < FLEXIBLE_FROM:
+        return None
+    group_end = body[0]
+    generation_end = group_end + INT32.size
+    if group_end > ONE_BYTE_MAX or generation_end >= len(body) or body[generation_end] > ONE_BYTE_MAX:
+        return None
+    return body[: generation_end + body[generation_end]]
 
 
 def decode_offset_commit_request(body: memoryview, version: int) -> OffsetCommitRequest:
@@ -96,9 +113,10 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
         partitions: list[OffsetCommitPartition] = []
         for _ in range(partitions_count):
             index, offset, leader_epoch = _PARTITION.unpack_from(body, position)
+            at = position + INT32.size
             metadata, position = read_compact_string(body, position + 16)
             position = skip_tags(body, position)
-            partitions.append(OffsetCommitPartition(index, offset, leader_epoch, _short(metadata)))
+            partitions.append(OffsetCommitPartition(index, offset, leader_epoch, _short(metadata), at))
         position = skip_tags(body, position)
         topics.append(OffsetCommitTopic(name, topic_id, partitions))
     end_request(body, skip_tags(body, position))
@@ -138,9 +156,10 @@ def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
         partitions: list[OffsetCommitPartition] = []
         for _ in range(partitions_count):
             index, offset, *leader_epoch = layout.unpack_from(body, position)
+            at = position + INT32.size
             metadata, position = read_string(body, position + layout.size)
             partitions.append(
-                OffsetCommitPartition(index, offset, leader_epoch[0] if leader_epoch else -1, metadata)
+                OffsetCommitPartition(index, offset, leader_epoch[0] if leader_epoch else -1, metadata, at)
             )
         topics.append(OffsetCommitTopic(required(name), None, partitions))
     end_request(body, position)

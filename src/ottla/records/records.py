@@ -209,7 +209,20 @@ def build_keyed_batch(
 
     In half the time of `build_batch`, and less for many records: it counts where thousands of offsets are committed.
     """
-    parts: list[bytes] = []
+    return build_packed_batch(
+        b"".join(encode_keyed_records(pairs)),
+        len(pairs),
+        timestamp,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=transactional,
+    )
+
+
+def encode_keyed_records(pairs: Sequence[tuple[bytes, bytes | None]]) -> list[bytes]:
+    """The records of such a batch."""
+    records: list[bytes] = []
     for index, (key, value) in enumerate(pairs):
         body = b"".join(
             (
@@ -221,8 +234,21 @@ def build_keyed_batch(
                 b"\x00",  # no headers
             )
         )
-        parts += (encode_varint(len(body)), body)
-    payload = b"".join(parts)
+        records.append(encode_varint(len(body)) + body)
+    return records
+
+
+def build_packed_batch(
+    payload: bytes,
+    count: int,
+    timestamp: int,
+    *,
+    codec: int = NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> tuple[BatchHeader, bytes]:
+    """Likewise, of `count` records that are encoded already."""
     if codec != NONE:
         payload = compress(codec, payload, None)
     header = BatchHeader(
@@ -232,13 +258,13 @@ def build_keyed_batch(
         MAGIC,
         0,
         codec | transactional * TRANSACTIONAL_MASK,
-        len(pairs) - 1,
+        count - 1,
         timestamp,
         timestamp,
         producer_id,
         producer_epoch,
         NO_SEQUENCE,
-        len(pairs),
+        count,
     )
     return header, b"".join(sealed_parts(header, payload))
 

@@ -5,6 +5,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.types import TopicName
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, refused, versions, with_groups
 
@@ -312,5 +314,51 @@ def test_offset_delete_asks_the_group_for_partitions_that_are_there() -> None:
         with_groups(bench, refused(ErrorCode.group_id_not_found))
         response = await bench.ask(request)
         assert (response.error_code, response.topics) == (ErrorCode.group_id_not_found, ())
+
+    run()
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offsets(version: int) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("orders", partitions=2)
+        await bench.broker.groups.find("g")
+        nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        answered = []
+        for offset in range(1, 5):
+            parts = [partition(0, offset), partition(1, 10 * offset)]
+            request = commit_request(version, ("orders", topic_id, parts), **nobody)
+            answered.append(answers(await bench.ask(request)))
+        topic = topic_id if version >= 10 else "orders"
+        assert answered == [[(topic, 0, ErrorCode.none), (topic, 1, ErrorCode.none)]] * 4
+        fetched = bench.broker.groups.submit("g", commands.OffsetFetch(group_id="g", partitions=None)).value
+        assert [(each.partition, each.offset, each.metadata) for each in fetched] == [
+            (0, 4, "note"),
+            (1, 40, "note"),
+        ]
+
+    run()
+
+
+def test_a_commit_that_repeats_is_refused_when_its_topic_is_gone_or_its_group_has_members() -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("orders", partitions=1)
+        await bench.broker.groups.find("g")
+        nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        request = commit_request(9, ("orders", None, [partition(0)]), **nobody)
+        for _ in range(3):
+            assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
+        shard = bench.broker.groups.shards.shard_of("g")
+        assert shard is not None
+        shard.machine.state.groups["g"].check_offset_commit = refuse  # type: ignore[method-assign]
+        assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_member_id)]
+        gone = DeleteTopicState(name=TopicName("orders"), topic_id=None)
+        await bench.ask(DeleteTopicsRequest(topics=(gone,), timeout=timedelta(seconds=1)))
+        assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_topic_or_partition)]
+
+    def refuse(*_: Any) -> None:
+        raise refused(ErrorCode.unknown_member_id)
 
     run()

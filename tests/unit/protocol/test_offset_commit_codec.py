@@ -44,6 +44,7 @@ def our_request(message: Any, version: int) -> OffsetCommitRequest:
                         part.committed_offset,
                         part.committed_leader_epoch if version >= 6 else -1,
                         part.committed_metadata,
+                        0,
                     )
                     for part in topic.partitions
                 ],
@@ -58,9 +59,20 @@ def our_request(message: Any, version: int) -> OffsetCommitRequest:
 @given(data=st.data())
 def test_a_request_reads_as_kio_wrote_it(version: int, data: st.DataObject) -> None:
     message = data.draw(st.from_type(load_request_schema(ApiKey.OFFSET_COMMIT, version)))
-    assert decode_offset_commit_request(memoryview(kio_bytes(message)), version) == our_request(
-        message, version
-    )
+    body = kio_bytes(message)
+    request = decode_offset_commit_request(memoryview(body), version)
+    assert without_positions(request) == our_request(message, version)
+    for topic in request.topics:
+        for part in topic.partitions:
+            assert int.from_bytes(body[part.position : part.position + 8], "big", signed=True) == part.offset
+
+
+def without_positions(request: OffsetCommitRequest) -> OffsetCommitRequest:
+    topics = [
+        topic._replace(partitions=[part._replace(position=0) for part in topic.partitions])
+        for topic in request.topics
+    ]
+    return request._replace(topics=topics)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -73,7 +85,7 @@ def test_a_response_has_the_bytes_that_kio_writes(version: int, data: st.DataObj
     topics = [
         OffsetCommitTopic(
             *topic_key(topic, version),
-            [OffsetCommitPartition(part.partition_index, 0, -1, None) for part in topic.partitions],
+            [OffsetCommitPartition(part.partition_index, 0, -1, None, 0) for part in topic.partitions],
         )
         for topic in message.topics
     ]
@@ -109,7 +121,7 @@ def our_message(schema: Any, metadata: str) -> bytes:
 
 
 def test_codes_are_told_in_the_order_of_the_request() -> None:
-    partitions = [OffsetCommitPartition(7, 0, -1, None), OffsetCommitPartition(3, 0, -1, None)]
+    partitions = [OffsetCommitPartition(7, 0, -1, None, 0), OffsetCommitPartition(3, 0, -1, None, 0)]
     codes = iter([ErrorCode.none, ErrorCode.offset_metadata_too_large])
     assert encode_offset_commit_response(
         [OffsetCommitTopic("t", None, partitions)], codes, 2

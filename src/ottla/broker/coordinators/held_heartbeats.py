@@ -44,6 +44,8 @@ def tell_held_heartbeats(
     Those are the group of the command, and those whose records were written; heartbeats and commits that changed
     nothing but offsets, which is what most are, cost nothing.
     """
+    if decision.packed is not None:  # offsets and nothing else
+        return
     if decision.records:
         touched = {_group_of(key): None for key, _ in decision.records if type(key) is not OffsetCommitKey}
     elif isinstance(command, Heartbeat | ConsumerGroupHeartbeat):

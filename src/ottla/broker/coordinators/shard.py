@@ -32,7 +32,8 @@ from ottla.core.purgatory import Operation
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.records.records import build_keyed_batch
+from ottla.records.header import BatchHeader
+from ottla.records.records import build_keyed_batch, build_packed_batch
 
 logger = logging.getLogger("ottla.coordinator")
 
@@ -202,7 +203,7 @@ class CoordinatorShard(Generic[MachineT]):
             self._reload(bug, waiter)
             return
         self._keep_timers(decision.timings)
-        if decision.records:
+        if decision.records or decision.packed is not None:
             try:
                 self._append(decision, now_ms)
             except KafkaError as error:
@@ -236,23 +237,29 @@ class CoordinatorShard(Generic[MachineT]):
     # -- what a decision wants done
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
+        hosted = self.hosted
+        hosted.append_internally(self._batches(decision, now_ms), now_ms)
+        self._waiting_room.check(hosted.topic_partition)
+        if hosted.needs_flush:
+            self._spawn(self._flush())
+
+    def _batches(self, decision: Decision[Any, Any], now_ms: int) -> list[tuple[BatchHeader, bytes]]:
+        codec = self.settings.compression
+        if decision.packed is not None:
+            number, payload = decision.packed
+            return [build_packed_batch(payload, number, now_ms, codec=codec)]
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        batches = [
+        return [
             build_keyed_batch(
                 records,
                 now_ms,
-                codec=self.settings.compression,
+                codec=codec,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 transactional=decision.producer is not None,
             )
             for records in self._encoded(decision.records)
         ]
-        hosted = self.hosted
-        hosted.append_internally(batches, now_ms)
-        self._waiting_room.check(hosted.topic_partition)
-        if hosted.needs_flush:
-            self._spawn(self._flush())
 
     def _encoded(self, records: list[tuple[Any, Any]]) -> list[list[tuple[bytes, bytes | None]]]:
         """The records of one batch, or of several where one would be larger than the topic allows."""

@@ -9,6 +9,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
+from ottla.core.groups.offsets.repetition import CommitShape, CommitShapes
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_commit_codec import (
     NO_RETENTION,
@@ -21,27 +22,45 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 FIRST_WITH_STALE_MEMBER_EPOCH = 9
+SHAPE_BYTES_MAX = 16 * 1024  # larger commits are rare, and might not fit into one batch
 
 # The errors of partitions that are not there, in the order of the request; None for those that the group is asked.
 Refusals = list[ErrorCode | None]
+Committed = tuple[PartitionError, ...] | KafkaError
 
 
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+    sent = bytes(body)
+    shape = broker.groups.shapes.find(sent, context.version)
+    return _commit(broker, context, sent) if shape is None else _commit_again(broker, context, sent, shape)
+
+
+def _commit_again(
+    broker: "Broker", context: RequestContext, body: bytes, shape: CommitShape
+) -> Answer | Pending[Answer]:
+    def answer(committed: Committed) -> Answer:
+        if committed is shape.accepted:
+            return context.respond(shape.response)
+        topics = decode_offset_commit_request(memoryview(body), context.version).topics
+        codes = _codes(committed, [None] * shape.count)
+        return context.respond(encode_offset_commit_response(topics, codes, context.version))
+
+    committed = broker.groups.submit(shape.command.group_id, shape.again(body))
+    return answer(committed.value) if committed.done else committed.then(answer)
+
+
+def _commit(broker: "Broker", context: RequestContext, body: bytes) -> Answer | Pending[Answer]:
     version = context.version
-    request = decode_offset_commit_request(body, version)
+    request = decode_offset_commit_request(memoryview(body), version)
     offsets, refusals = _check_topics(broker.image, request)
 
-    def answer(committed: tuple[PartitionError, ...] | KafkaError) -> Answer:
-        given: Iterator[ErrorCode]
-        if isinstance(committed, KafkaError):
-            given = repeat(committed.code)
-        else:
-            given = iter([partition.error_code for partition in committed])
-        codes = (next(given) if refusal is None else refusal for refusal in refusals)
-        return context.respond(encode_offset_commit_response(request.topics, codes, version))
+    def answer(committed: Committed) -> Answer:
+        codes = list(_codes(committed, refusals))
+        response = encode_offset_commit_response(request.topics, iter(codes), version)
+        if not any(codes):
+            _learn(broker.groups.shapes, body, version, request, command, response)
+        return context.respond(response)
 
-    if not offsets:  # nothing for the group: whether it is there does not matter
-        return answer(())
     command = OffsetCommit(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -51,7 +70,32 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
         can_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
         retention_ms=None if request.retention_ms == NO_RETENTION else request.retention_ms,
     )
+    if not offsets:  # nothing for the group: whether it is there does not matter
+        return answer(())
     return broker.groups.submit(request.group_id, command).then(answer)
+
+
+def _learn(
+    shapes: CommitShapes,
+    body: bytes,
+    version: int,
+    request: OffsetCommitRequest,
+    command: OffsetCommit,
+    response: bytes,
+) -> None:
+    """The commit was accepted as it is; when its sender commits again it will mostly be the same, offsets aside."""
+    if command.offsets and len(body) <= SHAPE_BYTES_MAX and shapes.is_repeated(body, version):
+        positions = [partition.position for topic in request.topics for partition in topic.partitions]
+        shapes.learn(body, version, CommitShape(body, positions, command, response))
+
+
+def _codes(committed: Committed, refusals: Refusals) -> Iterator[ErrorCode]:
+    given: Iterator[ErrorCode]
+    if isinstance(committed, KafkaError):
+        given = repeat(committed.code)
+    else:
+        given = iter([partition.error_code for partition in committed])
+    return (next(given) if refusal is None else refusal for refusal in refusals)
 
 
 def _check_topics(
@@ -67,7 +111,7 @@ def _check_topics(
         if topic is None:
             refusals += [missing] * len(partitions)
             continue
-        for index, offset, leader_epoch, metadata in partitions:
+        for index, offset, leader_epoch, metadata, _ in partitions:
             if index not in topic.partitions:
                 refusals.append(ErrorCode.unknown_topic_or_partition)
                 continue

@@ -8,6 +8,7 @@ from tests.unit.core.groups.shell import START_MS, FakeShell
 from ottla.core.coordination import Decision
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.protocol.group_records.codec import decode_record, encode_key, encode_value
+from ottla.records.records import build_packed_batch, iter_records
 
 
 class Written(NamedTuple):
@@ -38,8 +39,15 @@ class TransactionalShell(FakeShell):
 
     def _perform(self, decision: Decision[Any, Any]) -> None:
         producer_id = decision.producer.producer_id if decision.producer else NO_PRODUCER_ID
-        self.log += [Written(key, value, producer_id) for key, value in decision.records]
+        records = decision.records if decision.packed is None else unpacked(*decision.packed)
+        self.log += [Written(key, value, producer_id) for key, value in records]
         super()._perform(decision)
+
+
+def unpacked(number: int, payload: bytes) -> list[Any]:
+    """The records that a batch of `payload` holds."""
+    _, batch = build_packed_batch(payload, number, START_MS)
+    return [decode_record(record.key or b"", record.value) for record in iter_records(batch)]
 
 
 def replayed(log: Sequence[Written | Marker], fresh: Any) -> Any:

@@ -21,6 +21,7 @@ from ottla.core.groups.commands import (
     TxnOffsetCommit,
 )
 from ottla.core.groups.group import Group, GroupDecision, OffsetExpiry
+from ottla.core.groups.offsets.repetition import CommittedAgain, RepeatedCommit
 from ottla.core.groups.offsets.store import OffsetStore, OffsetValue
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -57,6 +58,20 @@ class OffsetsMachine:
             raise _no_such_group(command.group_id, code)
         expire_ms = NO_TIMESTAMP if command.retention_ms is None else now_ms + command.retention_ms
         decision.reply(waiter, self._write(command.group_id, command.offsets, expire_ms, decision, now_ms))
+
+    def commit_again(
+        self, command: RepeatedCommit, waiter: Waiter, decision: GroupDecision, now_ms: int
+    ) -> None:
+        """As `commit`, of what was committed before and can only differ in its offsets."""
+        shape, group_id = command.shape, command.shape.command.group_id
+        group = self._state.groups.get(group_id)
+        if group is None or not self._offsets.can_repeat(group_id):
+            self.commit(command.spelled_out(), waiter, decision, now_ms)
+            return
+        group.check_offset_commit(shape.command, decision, now_ms)
+        decision.write_packed(shape.count, shape.packed_records(command.offsets, now_ms))
+        self._offsets.repeat(group_id, CommittedAgain(shape, command.offsets, now_ms))
+        decision.reply(waiter, shape.accepted)
 
     def commit_in_transaction(
         self, command: TxnOffsetCommit, waiter: Waiter, decision: GroupDecision, now_ms: int
@@ -242,6 +257,7 @@ class OffsetsMachine:
 
     DECIDE: ClassVar[dict[type[Command[Any]], Method]] = {
         OffsetCommit: commit,
+        RepeatedCommit: commit_again,
         TxnOffsetCommit: commit_in_transaction,
         OffsetFetch: fetch,
         OffsetDelete: delete,

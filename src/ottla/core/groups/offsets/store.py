@@ -7,6 +7,7 @@ loses its value there and then; so no record's position needs to be kept with a 
 
 from collections.abc import Iterator
 
+from ottla.core.groups.offsets.repetition import CommitShape, CommittedAgain
 from ottla.model.ids import TopicPartition
 from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitValue
 
@@ -22,9 +23,30 @@ class OffsetStore:
         self.pending: dict[str, dict[TopicPartition, PendingValues]] = {}
         # Where each open transaction has written, as group and partition: a dict serves as an ordered set.
         self.transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
+        # Newer than what `committed` has, oldest first, for groups that are there: spelled out when somebody asks.
+        self._repeated: dict[str, dict[CommitShape, CommittedAgain]] = {}
 
     def of_group(self, group_id: str) -> OffsetsByTopic:
+        if group_id in self._repeated:
+            self._spell_out(group_id)
         return self.committed.get(group_id) or {}
+
+    def can_repeat(self, group_id: str) -> bool:
+        """Whether a repeated commit has nothing to do but to be kept: there are offsets, and none is pending."""
+        return group_id in self.committed and group_id not in self.pending
+
+    def repeat(self, group_id: str, commit: CommittedAgain) -> None:
+        commits = self._repeated.get(group_id)
+        if commits is None:
+            commits = self._repeated[group_id] = {}
+        commits.pop(commit.shape, None)  # so that it stands last, as it does in the log
+        commits[commit.shape] = commit
+
+    def _spell_out(self, group_id: str) -> None:
+        topics = self.committed[group_id]
+        for commit in self._repeated.pop(group_id).values():
+            for key, value in commit.records():
+                topics.setdefault(key.topic, {})[key.partition] = value
 
     def pending_of_group(self, group_id: str) -> dict[TopicPartition, PendingValues]:
         return self.pending.get(group_id) or {}
@@ -66,8 +88,8 @@ class OffsetStore:
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Also what is pending: a marker that comes later finds nothing to commit."""
-        topics = self.committed.get(group_id)
-        if topics is not None and topic in topics:
+        topics = self.of_group(group_id)
+        if topic in topics:
             topics[topic].pop(partition, None)
             if not topics[topic]:
                 del topics[topic]
@@ -94,6 +116,8 @@ class OffsetStore:
             self._take_pending(group_id, partition, producer_id)
 
     def _put_committed(self, group_id: str, topic: str, partition: int, value: OffsetValue) -> None:
+        if group_id in self._repeated:
+            self._spell_out(group_id)
         topics = self.committed.get(group_id)
         if topics is None:
             topics = self.committed[group_id] = {}
@@ -116,13 +140,14 @@ class OffsetStore:
             for group_id, partitions in self.pending.items()
         }
         committed = {
-            group_id: {topic: dict(offsets) for topic, offsets in topics.items()}
-            for group_id, topics in self.committed.items()
+            group_id: {topic: dict(offsets) for topic, offsets in self.of_group(group_id).items()}
+            for group_id in self.committed
         }
         return committed, pending
 
     def validate(self) -> None:
         assert all(self.committed.values()), "a group is kept that has no offsets"
+        assert self._repeated.keys() <= self.committed.keys(), "a commit repeats nothing"
         assert all(self.pending.values()), "a group is kept that has no pending offsets"
         for group_id, topics in self.committed.items():
             assert all(topics.values()), f"{group_id} keeps a topic without offsets"

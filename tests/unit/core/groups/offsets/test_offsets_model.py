@@ -78,6 +78,16 @@ class OffsetsModel(RuleBasedStateMachine):
         lives_ms = RETENTION_MS if retention_ms is None else retention_ms
         self.committed.update(self._accepted(group_id, offsets, lives_ms))
 
+    @rule(group_id=groups, partitions=some_partitions, metadata=st.sampled_from((None, "fits")))
+    def commit_again(
+        self, group_id: str, partitions: tuple[TopicPartition, ...], metadata: str | None
+    ) -> None:
+        """In the short way, whether there was a commit of this shape before or not."""
+        offsets = self._offsets(partitions, metadata)
+        answer = self.shell.commit_again(*offsets, group_id=group_id)
+        assert not any(each.error_code for each in answer)
+        self.committed.update(self._accepted(group_id, offsets, RETENTION_MS))
+
     @rule(group_id=groups, producer_id=producers, partitions=some_partitions, metadata=metadata)
     def commit_in_transaction(
         self, group_id: str, producer_id: int, partitions: tuple[TopicPartition, ...], metadata: str | None

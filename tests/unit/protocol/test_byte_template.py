@@ -1,0 +1,48 @@
+"""Numbers are read from and put into the places of a template, and nothing else is let be different."""
+
+from struct import Struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.protocol.byte_template import ByteTemplate
+
+FIELD = Struct(">qi")
+gaps = st.lists(st.binary(max_size=9), min_size=1, max_size=6)
+numbers = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
+
+
+def assembled(gaps: list[bytes], pairs: list[tuple[int, int]]) -> bytes:
+    return gaps[0] + b"".join(FIELD.pack(*pair) + gap for pair, gap in zip(pairs, gaps[1:], strict=True))
+
+
+@given(gaps, st.data())
+def test_what_is_filled_in_is_read_again_and_fits(gaps: list[bytes], data: st.DataObject) -> None:
+    several = st.lists(numbers, min_size=len(gaps) - 1, max_size=len(gaps) - 1)
+    first, second = data.draw(several), data.draw(several)
+    positions = [len(assembled(gaps[: index + 1], first[:index])) for index in range(len(gaps) - 1)]
+    template = ByteTemplate(assembled(gaps, first), positions, "qi")
+    again = assembled(gaps, second)
+    flat = tuple(number for pair in second for number in pair)
+    assert template.fits(again)
+    assert template.read(again) == flat
+    assert template.fill(flat) == again
+
+
+@given(st.binary(min_size=20, max_size=40), st.integers(0, 39), st.integers(1, 255))
+def test_a_byte_outside_of_the_numbers_makes_it_another_string(
+    sample: bytes, index: int, change: int
+) -> None:
+    template = ByteTemplate(sample, [4], "qi")
+    index %= len(sample)
+    changed = bytearray(sample)
+    changed[index] ^= change
+    assert template.fits(bytes(changed)) == (4 <= index < 16)
+    assert not template.fits(sample + b"\0")
+    assert not template.fits(sample[1:])
+
+
+def test_a_stamp_stands_in_all_its_places() -> None:
+    template = ByteTemplate(b"ab" + bytes(8) + b"cd" + bytes(8) + b"e", [], "q", [2, 12])
+    stamp = (1_700_000_000_000).to_bytes(8, "big")
+    assert template.fill((), 1_700_000_000_000) == b"ab" + stamp + b"cd" + stamp + b"e"
