@@ -5,7 +5,7 @@ import sys
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, groups, perf, topics, transactions
+from ottla.cli import configs, groups, perf, pipeline, topics, transactions
 from ottla.cli.consume import consume
 from ottla.cli.dump_log import dump_log
 from ottla.cli.options import AsJson
@@ -39,6 +39,7 @@ app.add_typer(transactions.app, name="transactions")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(perf.app, name="perf")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("dump-log")(dump_log)
 
 
@@ -60,8 +61,9 @@ def run() -> int:
         app(prog_name="ottla")
     except Exception as error:
         from ottla.admin.cluster import AddressError, ClusterError, UnreachableError
+        from ottla.pipeline.errors import PipelineError
 
-        if not isinstance(error, ClusterError | CommandError):
+        if not isinstance(error, ClusterError | CommandError | PipelineError):
             raise
         print_error(str(error))
         if isinstance(error, AddressError):

@@ -25,9 +25,9 @@ HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
 class ClusterSettings:
     """Where the topics are: Ottla or any Kafka."""
 
-    bootstrap: str = setting("Addresses of brokers, HOST:PORT, parted by commas.")
+    bootstrap: str = setting("addresses of brokers, HOST:PORT, parted by commas")
     properties: dict[str, Any] = setting(
-        "Further settings of the clients, in librdkafka's names, as in security.protocol.", {}
+        "further settings of the clients, in librdkafka's names, such as security.protocol", {}
     )
 
 
@@ -35,22 +35,22 @@ class ClusterSettings:
 class SparkSettings:
     """How Spark runs the stages."""
 
-    master: str = setting("Where Spark runs: local[*], spark://HOST:PORT, yarn or k8s://URL.", "local[*]")
+    master: str = setting("where Spark runs: local[*], spark://HOST:PORT, yarn or k8s://URL", "local[*]")
     checkpoints: str = setting(
-        "The folder in which every stage keeps how far it is; on a cluster one that all machines see.",
+        "the folder in which every stage keeps how far it is; on a cluster one that all machines see",
         "checkpoints",
     )
-    interval: str = setting("How often a stage looks for new records, as Spark writes it.", "1 second")
-    conf: dict[str, Any] = setting("Spark's own properties, as in spark.sql.shuffle.partitions.", {})
+    interval: str = setting("how often a stage looks for new records, as Spark writes it", "1 second")
+    conf: dict[str, Any] = setting("Spark's own properties, such as spark.sql.shuffle.partitions", {})
 
 
 @dataclass(frozen=True)
 class TopicSettings:
     """A topic that the pipeline makes where it is missing; one that is there stays as it is."""
 
-    partitions: int = setting("How many partitions; -1 takes the cluster's default.", -1)
-    replication_factor: int = setting("How many replicas; -1 takes the cluster's default.", -1)
-    configs: dict[str, Any] = setting("Topic configs in Kafka's names, as in retention.ms.", {})
+    partitions: int = setting("how many partitions; -1 takes the cluster's default", -1)
+    replication_factor: int = setting("how many replicas; -1 takes the cluster's default", -1)
+    configs: dict[str, Any] = setting("topic configs in Kafka's names, such as retention.ms", {})
 
 
 @dataclass(frozen=True)

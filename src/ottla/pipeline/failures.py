@@ -9,6 +9,8 @@ from ottla.pipeline.errors import PassingError, PipelineError
 OURS = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
 # The last line of a Python trace, where no error of ours is in the text: `ValueError: bad`.
 PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): ([^\n]+)", re.MULTILINE)
+# A transform without dead letters refuses a record with a sentence of its own.
+REFUSED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
 SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
 # What passes by itself, in the words of librdkafka, of Spark, of databases and of sockets.
@@ -44,6 +46,9 @@ def failure_from(text: str) -> Failure:
     if ours:
         name, sentence = ours[-1]
         return Failure(sentence.strip(), name == PassingError.__name__)
+    refused = REFUSED.search(text)
+    if refused:
+        return Failure(TRAILING.sub("", refused[1]), is_passing=False)
     is_passing = PASSING.search(text) is not None
     python = PYTHON.findall(text)
     if python:

@@ -1,0 +1,145 @@
+"""`ottla pipeline`: files, databases and archives through topics, on Spark."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from ottla.cli.output import print_error, print_json, print_table
+
+if TYPE_CHECKING:
+    from ottla.pipeline.stage import Problem
+
+app = typer.Typer(
+    help="A data pipeline on Spark: into raw topics, transformed, archived, exactly once.",
+    no_args_is_help=True,
+)
+
+File = Annotated[
+    Path,
+    typer.Option("--file", "-f", metavar="FILE", help="The pipeline.toml, or the folder in which it lies."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs, instead of what the file says."),
+]
+DEFAULT_FILE = Path("pipeline.toml")
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path("."),
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Write a commented pipeline.toml, with a transform and a file to try it on."""
+    from ottla.pipeline.template import write_template
+
+    for path in write_template(folder, bootstrap):
+        print(f"Wrote {path}")
+    where = "" if folder == Path(".") else f" --file {folder}"
+    print(f"Next: ottla pipeline validate{where}, then ottla pipeline run{where}")
+
+
+@app.command()
+def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
+    """Check a pipeline against the real cluster, paths and databases. All problems at once; nothing is changed."""
+    from ottla.pipeline.config import ConfigErrors, load
+    from ottla.pipeline.validate import problems_of
+
+    try:
+        problems = problems_of(load(file))
+    except ConfigErrors as error:
+        problems = error.problems
+    if as_json:
+        print_json(*(problem._asdict() for problem in problems))
+    else:
+        _print_problems(problems)
+    if any(not problem.is_warning for problem in problems):
+        raise typer.Exit(1)
+    if not as_json:
+        print(f"{file}: nothing stands in its way.")
+
+
+@app.command()
+def run(
+    once: Annotated[bool, typer.Option("--once", help="Do what is there, and end.")] = False,
+    only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="Only this stage.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines for a log, at a terminal too.")] = False,
+    master: Master = None,
+    file: File = DEFAULT_FILE,
+) -> None:
+    """Run the stages of a pipeline until Ctrl-C or SIGTERM. It goes on where it was stopped."""
+    from ottla.pipeline.config import load
+    from ottla.pipeline.foreground import run_pipeline
+    from ottla.pipeline.validate import problems_of
+
+    pipeline = load(file)
+    problems = problems_of(pipeline, only, master)
+    _print_problems(problems)
+    if any(not problem.is_warning for problem in problems):
+        raise typer.Exit(1)
+    if not run_pipeline(pipeline, once=once, only=only, plain=plain, master=master):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
+    """Show how far each stage is, from its checkpoint and the cluster. Nothing has to run."""
+    from ottla.pipeline.config import load
+    from ottla.pipeline.status import EndOffsets, statuses
+
+    pipeline = load(file)
+    ends = EndOffsets(pipeline)
+    lines = statuses(pipeline, ends)
+    if as_json:
+        print_json(*(line._asdict() for line in lines))
+    else:
+        print_table(
+            ["STAGE", "KIND", ">BATCH", "LAST BATCH", ">BEHIND", "STATE"],
+            [(line.stage, line.kind, line.batch, line.at, line.behind, line.state) for line in lines],
+        )
+    if ends.problem is not None:
+        print_error(ends.problem)
+
+
+@app.command()
+def submit(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- OPTIONS]", help="Options of spark-submit itself, after --."),
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Run the line instead of printing it.")] = False,
+    master: Master = None,
+    file: File = DEFAULT_FILE,
+) -> None:
+    """Print the spark-submit line that runs the pipeline on a cluster, with this package attached."""
+    import shlex
+
+    from ottla.pipeline.config import load
+    from ottla.pipeline.submit import attach, command, executable
+
+    pipeline = load(file)
+    archive, job = attach(pipeline)
+    line = command(pipeline, archive, job, master, arguments or [])
+    if not run:
+        print(shlex.join(line))
+        return
+    done = subprocess.run([executable(), *line[1:]], check=False)
+    raise typer.Exit(done.returncode)
+
+
+@app.command()
+def reference() -> None:
+    """Print docs/pipeline/settings.md: every setting of a pipeline.toml."""
+    from ottla.pipeline.reference import reference_markdown
+
+    print(reference_markdown(), end="")
+
+
+def _print_problems(problems: "list[Problem]") -> None:
+    for problem in problems:
+        kind = "warning" if problem.is_warning else "problem"
+        print(f"{kind}: {problem.where}: {problem.what} {problem.remedy}", file=sys.stderr)

@@ -1,0 +1,101 @@
+"""The reference of a `pipeline.toml`, made from the settings that the code declares."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, Field
+from typing import Any
+
+from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings
+from ottla.pipeline.kinds import KINDS, stage_class
+from ottla.pipeline.settings import key_of
+
+HEAD = """\
+# Settings of a pipeline
+
+Every table and every setting of a `pipeline.toml`. This page is made from the code: `ottla pipeline reference`.
+[pipeline.md](../pipeline.md) shows how they go together.
+
+`${NAME}` in any text is taken from the environment, so that no secret has to stand in the file; `$${` stands for `${`.
+Relative paths are relative to the folder of the file.
+
+At the top of the file, `name` names the pipeline. It is part of the identity under which the stages write exactly
+once, so choose it once. Without it, the folder's name serves.
+"""
+TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
+
+
+def reference_markdown() -> str:
+    parts = [
+        HEAD,
+        section("[cluster]", ClusterSettings),
+        section("[spark]", SparkSettings),
+        section("[topics.NAME]", TopicSettings),
+    ]
+    parts += [section(title, kind) for title, kind in stage_sections()]
+    return "\n".join(parts)
+
+
+def stage_sections() -> Iterator[tuple[str, type[Any]]]:
+    for group, kinds in KINDS.items():
+        for kind in kinds:
+            title = f"[{group}.NAME]" + (f', kind = "{kind}"' if len(kinds) > 1 or group == "sinks" else "")
+            yield title, stage_class(group, kind)[1].Settings
+
+
+def section(title: str, kind: type[Any]) -> str:
+    hints = typing.get_type_hints(kind)
+    rows = [
+        f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {meaning_of(field)} |"
+        for field in dataclasses.fields(kind)
+    ]
+    return "\n".join(
+        [
+            f"## `{title}`",
+            "",
+            "| setting | type | default | what it does |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def type_name(hint: Any) -> str:
+    arguments = [item for item in typing.get_args(hint) if item not in (types.NoneType, Ellipsis)]
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(type_name(item) for item in arguments)
+    if origin is tuple:
+        return f"list of {type_name(arguments[0])}"
+    if origin is dict:
+        return "table"
+    return TYPE_NAMES.get(hint, str(hint))
+
+
+def default_of(field: Field[Any]) -> str:
+    if field.default_factory is not MISSING:
+        value = field.default_factory()
+    elif field.default is not MISSING:
+        value = field.default
+    else:
+        return "must be given"
+    return "none" if value in (None, "", (), [], {}) and value is not False else f"`{toml_of(value)}`"
+
+
+def toml_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_of(item) for item in value) + "]"
+    return str(value)
+
+
+def meaning_of(field: Field[Any]) -> str:
+    choices = field.metadata.get("choices") or ()
+    listed = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
+    doc = str(field.metadata["doc"]).replace("|", "\\|").rstrip(".")
+    return doc[:1].upper() + doc[1:] + listed

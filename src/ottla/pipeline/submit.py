@@ -1,0 +1,91 @@
+"""The `spark-submit` line of a pipeline: `ottla pipeline run` as the job, this package and the transforms attached."""
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla import __version__
+from ottla.pipeline.config import Pipeline, as_text
+from ottla.pipeline.errors import PipelineError
+
+FOLDER = "submit"
+PACKAGE = Path(__file__).parents[1]
+JOB = '''\
+"""Runs `ottla pipeline run` where Spark has submitted it."""
+
+from ottla.cli.main import main
+
+main()
+'''
+
+
+def attach(pipeline: Pipeline) -> tuple[Path, Path]:
+    """Writes the package as a zip, which is what Spark puts on the path of every executor, and the job's file."""
+    folder = pipeline.context.folder / FOLDER
+    archive, job = folder / f"ottla-{__version__}.zip", folder / "ottla_pipeline.py"
+    try:
+        folder.mkdir(exist_ok=True)
+        fresh = archive.with_suffix(".new")
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as packed:
+            for file in files_of_the_package():
+                packed.write(file, file.relative_to(PACKAGE.parent))
+        fresh.replace(archive)
+        job.write_text(JOB)
+    except OSError as error:
+        raise PipelineError(
+            f"What is to be submitted cannot be written to {folder}: {error.strerror}.",
+            "Make room for it, or give the folder the rights.",
+        ) from None
+    return archive, job
+
+
+def files_of_the_package() -> list[Path]:
+    files = [file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    return sorted([*files, PACKAGE.parent / "pyspark_ottla.py"])
+
+
+def command(
+    pipeline: Pipeline, archive: Path, job: Path, master: str | None, more: Sequence[str] = ()
+) -> list[str]:
+    """`more` are options of spark-submit itself, such as --deploy-mode or --num-executors."""
+    master = master or pipeline.spark.master
+    beside = sorted(pipeline.context.folder.glob("*.py"))
+    attached = ",".join(str(path) for path in (archive, *beside))
+    conf = [
+        part for key, value in pipeline.spark.conf.items() for part in ("--conf", f"{key}={as_text(value)}")
+    ]
+    name = f"ottla {pipeline.context.pipeline}"
+    run = ["pipeline", "run", "--plain", "--master", master, "--file", str(pipeline.path.resolve())]
+    return [
+        "spark-submit",
+        "--master",
+        master,
+        "--name",
+        name,
+        *conf,
+        "--py-files",
+        attached,
+        *more,
+        str(job),
+        *run,
+    ]
+
+
+def executable() -> str:
+    """Spark's own script: of SPARK_HOME, beside this Python, or on the PATH."""
+    home = os.environ.get("SPARK_HOME")
+    candidates = [Path(home) / "bin" / "spark-submit"] if home else []
+    candidates.append(Path(sys.executable).parent / "spark-submit")
+    for candidate in candidates:
+        if candidate.is_file():
+            return str(candidate)
+    found = shutil.which("spark-submit")
+    if found is None:
+        raise PipelineError(
+            "There is no spark-submit: not in SPARK_HOME, not beside this Python, not on the PATH.",
+            "Install it: pip install 'ottla[spark]', or set SPARK_HOME.",
+        )
+    return found

@@ -1,0 +1,103 @@
+"""How far a stage is, from Spark's reports and from its checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.pipeline.fake_stages import FakeStage
+
+from ottla.pipeline.config import Declared
+from ottla.pipeline.progress import Offsets, Progress, behind, progress_of, topic_offsets
+from ottla.pipeline.status import local_path, read_checkpoint, status_of
+
+
+class Ends:
+    def __init__(self, offsets: Offsets | None) -> None:
+        self.offsets = offsets
+
+    def of(self, topics: set[str]) -> Offsets | None:
+        return self.offsets
+
+
+def source(end: Any, latest: Any) -> dict[str, Any]:
+    return {"endOffset": json.dumps(end), "latestOffset": json.dumps(latest)}
+
+
+def checkpoint(folder: Path, planned: dict[int, list[str]], committed: list[int]) -> Path:
+    for name, batches in (("offsets", planned), ("commits", committed)):
+        (folder / name).mkdir(parents=True)
+        for batch in batches:
+            lines = planned[batch] if name == "offsets" else []
+            (folder / name / str(batch)).write_text("\n".join(["v1", "{}", *lines]))
+        (folder / name / f".{max(batches, default=0)}.crc").write_bytes(b"\0")
+    return folder
+
+
+def test_a_report_becomes_a_line_of_the_display() -> None:
+    report = {
+        "batchId": 7,
+        "numInputRows": 10,
+        "durationMs": {"triggerExecution": 500},
+        "sources": [source({"t": {"0": 10}}, {"t": {"0": 25}}), source({"entry": 3}, None)],
+        "observedMetrics": {"x": {"dead_letters": 2}, "y": {"other": 1}},
+    }
+    assert progress_of(report) == Progress(7, 10, 20.0, 0.5, 15, 2)
+
+
+def test_a_report_without_numbers_is_no_error() -> None:
+    assert progress_of({"batchId": 0, "sources": []}) == Progress(0, 0, 0.0, 0.0, None, None)
+
+
+def test_records_behind_count_partitions_that_are_new_from_their_beginning() -> None:
+    assert behind({"t": {0: 5}}, {"t": {0: 7, 1: 3}, "u": {0: 1}}) == 6
+    assert behind({"t": {0: 9}}, {"t": {0: 7}}) == 0
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        None,
+        "",
+        "-",
+        {},
+        "3",
+        {"entry": 3},
+        {"t": {"x": 1}},
+        {"t": {"0": "1"}},
+        {"t": {"0": True}},
+        {"gtid": {"0": {}}},
+    ],
+)
+def test_offsets_of_another_form_are_not_counted(offset: Any) -> None:
+    assert topic_offsets(offset) is None
+
+
+def test_a_checkpoint_tells_the_last_batch_and_what_is_unfinished(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, {9: ["{}"], 10: ['{"t": {"0": 5}}', "-"], 11: ["{}"]}, [9, 10])
+    found = read_checkpoint(folder)
+    assert (found.batch, found.unfinished, found.offsets) == (10, 11, ({"t": {"0": 5}},))
+    assert found.at is not None
+
+
+def test_a_stage_that_has_not_run_says_so(tmp_path: Path) -> None:
+    item = Declared("sources", "s", "fake", None, FakeStage)
+    status = status_of(item, str(tmp_path), Ends({}))  # type: ignore[arg-type]
+    assert (status.state, status.batch, status.behind) == ("not started yet", None, None)
+
+
+def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, {0: ['{"t": {"0": 5}}']}, [0])
+    item = Declared("transforms", "s", "transform", None, FakeStage)
+    ends = Ends({"t": {0: 8}})
+    status = status_of(item, f"file://{folder}", ends)  # type: ignore[arg-type]
+    assert (status.state, status.batch, status.behind) == ("all batches committed", 0, 3)
+    away = status_of(item, str(folder), Ends(None))  # type: ignore[arg-type]
+    assert (away.batch, away.behind) == (0, None)
+
+
+def test_a_checkpoint_elsewhere_needs_spark() -> None:
+    item = Declared("sources", "s", "fake", None, FakeStage)
+    status = status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
+    assert "can only be read with Spark" in status.state
+    assert local_path("hdfs://x") is None
