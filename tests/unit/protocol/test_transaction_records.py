@@ -1,8 +1,11 @@
 """Records of `__transaction_state` keep Kafka's bytes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol import coordinator_codec
 from ottla.protocol.transaction_records.codec import decode_record, encode_key, encode_value
 from ottla.protocol.transaction_records.records import (
     TransactionLogKey,
@@ -82,3 +85,9 @@ def test_a_transaction_that_is_cut_off_is_corrupt() -> None:
         with pytest.raises(KafkaError) as refused:
             decode_record(encode_key(KEY), data[:size])
         assert refused.value.code is ErrorCode.corrupt_message
+
+
+@given(st.from_type(TransactionLogKey), st.from_type(TransactionLogValue))
+def test_it_is_packed_as_kio_writes_it(key: TransactionLogKey, value: TransactionLogValue) -> None:
+    assert encode_key(key) == coordinator_codec.encode_key(key)
+    assert encode_value(value) == coordinator_codec.encode_value(value, value.__version__)
