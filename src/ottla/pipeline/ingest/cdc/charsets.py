@@ -1,0 +1,41 @@
+"""MySQL's character sets as Python's codecs."""
+
+from collections.abc import Callable
+
+BINARY = "binary"
+CODECS = {
+    "utf8": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf8mb4": "utf-8",
+    "ucs2": "utf-16-be",
+    "utf16": "utf-16-be",
+    "utf16le": "utf-16-le",
+    "utf32": "utf-32-be",
+    "latin2": "iso8859-2",
+    "latin5": "iso8859-9",
+    "latin7": "iso8859-13",
+    "greek": "iso8859-7",
+    "hebrew": "iso8859-8",
+    "koi8r": "koi8-r",
+    "koi8u": "koi8-u",
+    "sjis": "shift_jis",
+    "ujis": "euc_jp",
+    "eucjpms": "euc_jp",
+    "euckr": "euc_kr",
+    "tis620": "tis-620",
+    "macce": "mac-latin2",
+    "macroman": "mac-roman",
+}
+LATIN1 = ("latin1", "cp1252")
+# The five bytes that Windows-1252 leaves open stand for themselves in MySQL's latin1.
+LATIN1_TABLE = "".join(bytes([byte]).decode("cp1252", "replace") for byte in range(256))
+LATIN1_TABLE = "".join(chr(at) if char == "�" else char for at, char in enumerate(LATIN1_TABLE))
+
+
+def decoder_of(charset: str) -> Callable[[bytes], str]:
+    """Raises LookupError for a character set that Python has no codec for."""
+    if charset in LATIN1:
+        return lambda data: "".join(map(LATIN1_TABLE.__getitem__, data))
+    codec = CODECS.get(charset, charset)
+    "".encode(codec)
+    return lambda data: data.decode(codec)

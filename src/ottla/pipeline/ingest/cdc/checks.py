@@ -1,0 +1,169 @@
+"""What would stop the capture of a server, asked of the real one before anything starts."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysqlreplication.event import RotateEvent
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.cdc.binlog import Lost, stream
+from ottla.pipeline.ingest.cdc.checkpoint import last_offset
+from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.server import connected, explained, query
+from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
+from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import connect
+
+MARIADB_MIN = (10, 5)
+TRANSACTIONAL = ("InnoDB", "ROCKSDB")
+# The number under which we only try whether the binlog can be read: a running capture keeps its own.
+TRIAL_OFFSET = 1_000_000_000
+WANTED = (
+    ("log_bin", "ON", "keeps no binlog", "Start it with log_bin set, and a server_id."),
+    ("binlog_format", "ROW", "does not log changes as rows", "Set binlog_format = ROW."),
+    ("binlog_row_image", "FULL", "logs rows without all of their columns", "Set binlog_row_image = FULL."),
+    ("log_bin_compress", "OFF", "compresses its binlog, which cannot be read", "Set log_bin_compress = OFF."),
+)
+
+
+def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Problem]:
+    if "://" in capture.state:
+        yield Problem(
+            where,
+            f"The snapshot and the schema history cannot be kept in {capture.state}.",
+            "Set `checkpoints` to a folder of a file system that driver and executors see.",
+        )
+        return
+    try:
+        with connected(capture) as connection:
+            problem = server_kind_problem(query(connection, "SELECT VERSION()")[0][0], capture)
+            if problem is not None:
+                yield Problem(where, *problem)
+                return
+            variables = dict(query(connection, "SHOW GLOBAL VARIABLES"))
+            tables = captured_tables(connection, capture)
+            replicas = replica_ids(connection)
+    except PipelineError as error:
+        yield Problem(where, error.what, error.remedy)
+        return
+    for what, remedy, is_warning in (
+        *variable_problems(variables, capture),
+        *server_id_problems(capture, int(variables["server_id"]), replicas),
+        *table_problems(tables, capture),
+    ):
+        yield Problem(where, what, remedy, is_warning)
+    if variables["log_bin"] == "ON":
+        yield from binlog_problems(capture, where, Position.parse(variables["gtid_binlog_pos"]))
+    yield from topic_problems(capture, where, tables, context)
+
+
+def server_kind_problem(version: str, capture: Capture) -> tuple[str, str] | None:
+    if "mariadb" not in version.lower():
+        return (
+            f"The database at {capture.address} is MySQL {version}, whose GTIDs cannot be followed yet.",
+            "Capture a MariaDB server, 10.5 or later.",
+        )
+    numbers = version.removeprefix("5.5.5-").split("-")[0].split(".")
+    if (int(numbers[0]), int(numbers[1])) < MARIADB_MIN:
+        return f"The database at {capture.address} is MariaDB {version}.", "Use MariaDB 10.5 or later."
+    return None
+
+
+def variable_problems(variables: Mapping[str, str], capture: Capture) -> Iterator[tuple[str, str, bool]]:
+    for name, wanted, what, remedy in WANTED:
+        found = variables.get(name, wanted)
+        if found.upper() != wanted:
+            yield f"The database at {capture.address} {what} ({name} = {found}).", remedy, False
+    if variables.get("binlog_row_metadata", "").upper() != "FULL":
+        yield (
+            f"The database at {capture.address} does not log the names of columns (binlog_row_metadata = "
+            f"{variables.get('binlog_row_metadata')}): a change of a table's columns will stop this source.",
+            "Set binlog_row_metadata = FULL.",
+            True,
+        )
+    if variables.get("sync_binlog") != "1":
+        yield (
+            f"The database at {capture.address} may lose the end of its binlog when its machine fails (sync_binlog = "
+            f"{variables.get('sync_binlog')}): what was captured of it would not be in the database.",
+            "Set sync_binlog = 1.",
+            True,
+        )
+
+
+def server_id_problems(
+    capture: Capture, own: int, replicas: frozenset[int]
+) -> Iterator[tuple[str, str, bool]]:
+    if capture.server_id == own or capture.server_id in replicas:
+        whose = "is the database's own" if capture.server_id == own else "is that of another replica"
+        yield (
+            f"The server id {capture.server_id} {whose}.",
+            "Give this source a `server_id` of its own.",
+            False,
+        )
+
+
+def table_problems(tables: list[CapturedTable], capture: Capture) -> Iterator[tuple[str, str, bool]]:
+    if not tables:
+        patterns = ", ".join(capture.tables)
+        yield (
+            f"No table at {capture.address} that the user `{capture.user}` may see matches {patterns}.",
+            "Mend `tables`, or grant the user SELECT on them.",
+            True,
+        )
+    for table in tables:
+        name = f"{table.db}.{table.name}"
+        if not table.key:
+            yield f"{name} has no primary key: its records have no key.", "Give it one.", True
+        if table.engine not in TRANSACTIONAL:
+            yield (
+                f"{name} is kept in {table.engine}, which has no transactions: changes during the snapshot may be in "
+                "it and come again.",
+                f"ALTER TABLE {name} ENGINE = InnoDB.",
+                True,
+            )
+        for column in table.columns:
+            if "COMPRESSED" in column.declared:
+                yield (
+                    f"Column `{column.name}` of {name} is COMPRESSED, which cannot be captured.",
+                    "Change its type, or leave the table out of `tables`.",
+                    False,
+                )
+
+
+def replica_ids(connection: Any) -> frozenset[int]:
+    """Of the replicas that tell their numbers, where the user may ask for them."""
+    try:
+        return frozenset(int(row[0]) for row in query(connection, "SHOW SLAVE HOSTS"))
+    except pymysql.MySQLError:
+        return frozenset()
+
+
+def binlog_problems(capture: Capture, where: str, current: Position) -> Iterator[Problem]:
+    """Reads the first event from where the source would go on: rights, and binlogs that are gone, show themselves."""
+    offset = last_offset(Path(capture.state).parent)
+    position = Position.parse(offset["gtid"]) if offset and offset["gtid"] else current
+    trial = Capture(**{**vars(capture), "server_id": capture.server_id + TRIAL_OFFSET})
+    try:
+        with closing(stream(trial, position, (RotateEvent,))) as reader:
+            reader.fetchone()
+    except pymysql.MySQLError as error:
+        problem = explained(error, capture)
+        yield Problem(where, problem.what, problem.remedy)
+    except Lost as lost:
+        yield Problem(
+            where, f"The database at {capture.address} does not send its binlog: {lost}.", "See its log."
+        )
+
+
+def topic_problems(
+    capture: Capture, where: str, tables: list[CapturedTable], context: Context
+) -> Iterator[Problem]:
+    wanted = {capture.topic_of(table.db, table.name) for table in tables}
+    if "{" not in capture.topic:
+        wanted.add(capture.topic)
+    for topic in sorted(wanted - context.topics - set(connect(context.cluster).metadata().topics)):
+        yield Problem(where, f"The topic {topic} does not exist.", f"Create it, or add [topics.{topic}].")

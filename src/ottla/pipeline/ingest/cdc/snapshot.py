@@ -1,0 +1,204 @@
+"""The consistent snapshot: all rows of the captured tables as of one position of the binlog.
+
+A snapshot cannot be taken twice, so its records are put into files beside the checkpoint, and batches read the files.
+The manifest is written last: a snapshot without one was cut off, and another is taken. MariaDB opens a consistent
+snapshot together with its place in the binlog, without a lock.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+from pymysql.constants import ER
+from pymysql.cursors import SSCursor
+
+from ottla import __version__
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.cdc import selecting
+from ottla.pipeline.ingest.cdc.envelope import Record, Source, snapshot_read
+from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, write_whole
+from ottla.pipeline.ingest.cdc.server import connected, query
+from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
+
+ARROW = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
+CHUNK_ROWS = 20_000
+CHUNK_BYTES = 16 << 20
+ATTEMPTS = 5
+TABLE_CHANGED = frozenset({ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR})
+OPEN = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET time_zone = '+00:00', net_write_timeout = 600",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`position` is the snapshot's place in the binlog, `chunks` the number of its files."""
+
+    position: str
+    file: str
+    pos: int
+    ts_ms: int
+    server_id: int
+    chunks: int = 0
+
+    @classmethod
+    def load(cls, folder: Path) -> "Manifest | None":
+        try:
+            return cls(**json.loads((folder / "manifest.json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def save(self, folder: Path) -> None:
+        write_whole(folder / "manifest.json", json.dumps(asdict(self)))
+
+
+def chunk_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.arrow"
+
+
+def read_chunk(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            yield from pa.ipc.open_stream(file)
+    except FileNotFoundError:
+        raise PipelineError(
+            f"The file {path} of the snapshot is gone.",
+            "Remove the source's checkpoint folder to begin with a new snapshot. Where Spark runs on several "
+            "machines, the checkpoints must be in a folder that all of them see.",
+        ) from None
+
+
+def drop_chunks(folder: Path, before: int) -> None:
+    """What has been committed is not read again."""
+    for path in folder.glob("*.arrow"):
+        if int(path.stem) < before:
+            path.unlink(missing_ok=True)
+
+
+def take(capture: Capture) -> Manifest:
+    """With `snapshot = "never"` it is empty, and only remembers where the changes begin."""
+    for attempt in range(1, ATTEMPTS + 1):
+        folder = capture.snapshot_folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with connected(capture, cursorclass=SSCursor) as connection:
+            try:
+                manifest = staged(connection, capture)
+            except pymysql.MySQLError as error:
+                if error.args[0] in TABLE_CHANGED and attempt < ATTEMPTS:
+                    continue
+                raise
+        manifest.save(folder)
+        return manifest
+    raise AssertionError("the last attempt returns or raises")
+
+
+def staged(connection: Any, capture: Capture) -> Manifest:
+    manifest = opened(connection)
+    if not manifest.file:
+        raise PipelineError(
+            f"The database at {capture.address} keeps no binlog.", "Start it with log_bin and server_id set."
+        )
+    tables = captured_tables(connection, capture)
+    history = SchemaHistory(capture.schema_folder)
+    for table in tables:
+        history.record(table.version(manifest.position))
+    if capture.snapshot == "never":
+        return manifest
+    records = snapshot_records(connection, capture, tables, manifest)
+    return replace(manifest, chunks=write_chunks(capture.snapshot_folder, records))
+
+
+def opened(connection: Any) -> Manifest:
+    for statement in OPEN:
+        query(connection, statement)
+    status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    file, pos = status.get("Binlog_snapshot_file", ""), int(status.get("Binlog_snapshot_position", 0))
+    position, server_id = query(connection, "SELECT BINLOG_GTID_POS(%s, %s), @@server_id", file, pos)[0]
+    return Manifest(position or "", file, pos, time.time_ns() // 1_000_000, int(server_id))
+
+
+def snapshot_records(
+    connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
+) -> Iterator[Record]:
+    """The last row is marked: whoever reads the topic knows that the snapshot is whole."""
+    rows = ((table, row) for table in tables for row in table_rows(connection, table))
+    held = next(rows, None)
+    while held is not None:
+        table, row = held
+        held = next(rows, None)
+        source = source_of(table, capture, at, "true" if held is not None else "last")
+        yield snapshot_read(capture.topic_of(table.db, table.name), row, table.key, source)
+
+
+def source_of(table: CapturedTable, capture: Capture, at: Manifest, snapshot: str) -> Source:
+    return Source(
+        version=__version__,
+        connector="mariadb",
+        name=capture.server,
+        ts_ms=at.ts_ms,
+        db=table.db,
+        table=table.name,
+        server_id=at.server_id,
+        gtid=at.position or None,
+        file=at.file,
+        pos=at.pos,
+        snapshot=snapshot,
+    )
+
+
+def table_rows(connection: Any, table: CapturedTable) -> Iterator[dict[str, Any]]:
+    names = [column.name for column in table.columns]
+    readers = [selecting.reader(column) for column in table.columns]
+    with connection.cursor() as cursor:
+        cursor.execute(selecting.statement(table))
+        for row in cursor:
+            yield {
+                name: None if value is None else read(value)
+                for name, value, read in zip(names, row, readers, strict=True)
+            }
+
+
+def write_chunks(folder: Path, records: Iterable[Record]) -> int:
+    """Returns how many files there are."""
+    chunks = 0
+    for batch in batched(records):
+        with chunk_path(folder, chunks).open("wb") as file:
+            with pa.ipc.new_stream(file, ARROW) as out:
+                out.write_batch(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        chunks += 1
+    return chunks
+
+
+def batched(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+    """Records in columns, as many at once as a task or a file should hold."""
+    held: list[Record] = []
+    size = 0
+    for record in records:
+        held.append(record)
+        size += len(record.value or b"")
+        if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield in_columns(held)
+            held, size = [], 0
+    if held:
+        yield in_columns(held)
+
+
+def in_columns(records: list[Record]) -> pa.RecordBatch:
+    topics, keys, values = zip(*records, strict=True)
+    return pa.record_batch(
+        [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(topics, pa.string())],
+        schema=ARROW,
+    )
