@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 from ottla.pipeline.spark.java import ensure_java
 
 # module:class of every data source of ours, imported when a session is made
-DATA_SOURCES = ("ottla.pipeline.spark.source:OttlaDataSource",)
+DATA_SOURCES = (
+    "ottla.pipeline.spark.source:OttlaDataSource",
+    "ottla.pipeline.ingest.spooldir.source:SpoolDirDataSource",
+)
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 

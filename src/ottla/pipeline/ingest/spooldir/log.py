@@ -1,0 +1,257 @@
+"""The log of taken files: which pieces of which files are in entry 0, 1, 2 ... The offsets of the stream are entries.
+
+An entry is what one task reads. It is on the disk before Spark hears of it and never changes, so a batch that runs
+again reads the same. One JSON object a line, appended and synced; a last line that a crash cut off does not count.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ottla.pipeline.ingest.spooldir.files import Identity, Piece, TakenFile
+from ottla.pipeline.ingest.spooldir.splitting import Splitting
+from ottla.pipeline.ingest.spooldir.taking import Place, after
+from ottla.pipeline.ingest.spooldir.troubles import in_use, log_unreadable, log_unwritable
+
+NAME = "taken.jsonl"
+LOCK_WAIT_S = 20.0
+# The log is written anew, without what is done, when it has grown to this and to twice what was left the last time.
+REWRITE_BYTES = 4 * 1024 * 1024
+
+
+class Unfinished(NamedTuple):
+    """The file that is taken in part, and how far."""
+
+    file: TakenFile
+    place: Place
+
+
+class TakenLog:
+    """What was taken (`entries` from `finished` to `end`), and how far it is put away.
+
+    Everything below `finished` is committed and put away, what lies below `finishing` is committed and may be.
+    `known` are by their paths the files that are not put away, and those that are done but still stand there (`kept`).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / NAME
+        self.entries: dict[int, tuple[Piece, ...]] = {}
+        self.files: dict[int, TakenFile] = {}
+        self.known: dict[str, TakenFile] = {}
+        self.kept: set[int] = set()
+        self.unfinished: Unfinished | None = None
+        self.end = self.finishing = self.finished = 0
+        self._next_file = 0
+        self._rewrite_at = REWRITE_BYTES
+        self._lock: IO[bytes] | None = None
+
+    def open(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = locked(self.folder)
+            self._read()
+        except OSError as error:
+            raise log_unwritable(str(self.folder), error) from None
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def new_file(self, path: str, name: str, identity: Identity, splitting: Splitting) -> TakenFile:
+        """A number for a file; it counts as taken with the first entry that has a piece of it."""
+        self._next_file += 1
+        return TakenFile(self._next_file - 1, path, name, identity, splitting)
+
+    def take(self, entries: Sequence[tuple[Sequence[TakenFile], Sequence[Piece]]]) -> None:
+        """Appends entries: each with its pieces, and the files of which these are the first."""
+        self._append(
+            {"entry": self.end + at, "files": [file_line(file) for file in files], "pieces": pieces}
+            for at, (files, pieces) in enumerate(entries)
+        )
+
+    def begin_finishing(self, end: int) -> None:
+        self._append([{"finishing": end}])
+
+    def end_finishing(self, end: int, kept: Sequence[int]) -> None:
+        self._append([{"finished": end, "kept": list(kept)}])
+        if self.path.stat().st_size > self._rewrite_at:
+            self._rewrite()
+
+    def last_pieces(self, start: int, end: int) -> Iterator[TakenFile]:
+        """The files of which the last piece is in these entries, in the order in which they were taken."""
+        for at in range(start, end):
+            for piece in self.entries[at]:
+                if piece.end == self.files[piece.file].identity.size:
+                    yield self.files[piece.file]
+
+    def pieces_of(self, file: TakenFile) -> list[Piece] | None:
+        """All pieces of a file; None where some are not taken yet, or no longer in the log."""
+        pieces = [piece for entry in self.entries.values() for piece in entry if piece.file == file.number]
+        whole = sum(piece.end - piece.start for piece in pieces) == file.identity.size
+        return pieces if pieces and whole else None
+
+    def _read(self) -> None:
+        if not self.path.exists():
+            self._rewrite()
+            return
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            with self.path.open("r+b") as opened:
+                opened.truncate(whole)
+                os.fsync(opened.fileno())
+        for number, line in enumerate(data[:whole].splitlines(), 1):
+            try:
+                self._replay(json.loads(line))
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise log_unreadable(str(self.folder), number) from None
+        self._rewrite_at = max(REWRITE_BYTES, 2 * whole)
+
+    def _append(self, lines: Any) -> None:
+        lines = list(lines)
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        try:
+            append(self.path, text.encode())
+        except OSError as error:
+            raise log_unwritable(str(self.folder), error) from None
+        for line in lines:
+            self._replay(line)
+
+    def _replay(self, line: dict[str, Any]) -> None:
+        if "entry" in line:
+            if line["entry"] != self.end:
+                raise ValueError(f"entry {line['entry']} after entry {self.end - 1}")
+            self._replay_entry(
+                [file_from(file) for file in line["files"]], [Piece(*piece) for piece in line["pieces"]]
+            )
+        elif "finishing" in line:
+            self.finishing = line["finishing"]
+        elif "finished" in line:
+            self._replay_finished(line["finished"], line["kept"])
+        else:
+            self._replay_snapshot(line["snapshot"])
+
+    def _replay_entry(self, files: list[TakenFile], pieces: list[Piece]) -> None:
+        for file in files:
+            self._know(file)
+        for piece in pieces:
+            file = self.files[piece.file]
+            is_whole = piece.end == file.identity.size
+            self.unfinished = None if is_whole else Unfinished(file, after(piece))
+        self.entries[self.end] = tuple(pieces)
+        self.end += 1
+
+    def _replay_finished(self, end: int, kept: list[int]) -> None:
+        self.kept.update(kept)
+        for file in list(self.last_pieces(self.finished, end)):
+            if file.number not in self.kept:
+                del self.files[file.number]
+                if self.known[file.path] is file:
+                    del self.known[file.path]
+        for at in range(self.finished, end):
+            del self.entries[at]
+        self.finished = self.finishing = end
+
+    def _replay_snapshot(self, snapshot: dict[str, Any]) -> None:
+        self.end = self.finishing = self.finished = snapshot["finished"]
+        self._next_file = snapshot["next_file"]
+        for file in snapshot["files"]:
+            self._know(file_from(file))
+        self.kept = set(snapshot["kept"])
+        if snapshot["unfinished"] is not None:
+            number, *place = snapshot["unfinished"]
+            self.unfinished = Unfinished(self.files[number], Place(*place))
+
+    def _know(self, file: TakenFile) -> None:
+        before = self.known.get(file.path)
+        if before is not None:
+            # A name that is used again, where the file before it was kept: only the newer one can come again.
+            self.kept.discard(before.number)
+            self.files.pop(before.number, None)
+        self.files[file.number] = self.known[file.path] = file
+        self._next_file = max(self._next_file, file.number + 1)
+
+    def _rewrite(self) -> None:
+        """The log without what is done, in the place of the log, at once."""
+        unfinished = [self.unfinished.file.number, *self.unfinished.place] if self.unfinished else None
+        is_fresh = {piece.file for entry in self.entries.values() for piece in entry if piece.start == 0}
+        snapshot = {
+            "version": 1,
+            "finished": self.finished,
+            "next_file": self._next_file,
+            "files": [file_line(file) for file in self.files.values() if file.number not in is_fresh],
+            "kept": sorted(self.kept),
+            "unfinished": unfinished if unfinished and unfinished[0] not in is_fresh else None,
+        }
+        lines: list[dict[str, Any]] = [{"snapshot": snapshot}]
+        for at, pieces in self.entries.items():
+            files = [file_line(self.files[piece.file]) for piece in pieces if piece.start == 0]
+            lines.append({"entry": at, "files": files, "pieces": pieces})
+        if self.finishing > self.finished:
+            lines.append({"finishing": self.finishing})
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        write_at_once(self.path, text.encode())
+        self._rewrite_at = max(REWRITE_BYTES, 2 * len(text))
+
+
+def file_line(file: TakenFile) -> list[Any]:
+    delimiter, *rest = file.splitting
+    return [file.number, file.path, file.name, list(file.identity), [delimiter.hex(), *rest]]
+
+
+def file_from(line: list[Any]) -> TakenFile:
+    number, path, name, identity, (delimiter, *rest) = line
+    return TakenFile(number, path, name, Identity(*identity), Splitting(bytes.fromhex(delimiter), *rest))
+
+
+def locked(folder: Path) -> IO[bytes]:
+    """The lock of the log. A query that was killed a moment ago may hold it for a moment still."""
+    lock = (folder / "lock").open("ab")
+    give_up = time.monotonic() + LOCK_WAIT_S
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        if time.monotonic() > give_up:
+            lock.close()
+            raise in_use(str(folder))
+        time.sleep(0.1)
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab", buffering=0) as opened:
+        before = opened.tell()
+        try:
+            if opened.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(opened.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                opened.truncate(before)
+            raise
+
+
+def write_at_once(path: Path, data: bytes) -> None:
+    """Whatever happens, the file holds what it held, or `data`."""
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+    beside.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path | str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
