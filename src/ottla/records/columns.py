@@ -54,6 +54,16 @@ class PlacedRecords(NamedTuple):
     last_offset_delta: int
 
 
+class Places(NamedTuple):
+    """The same of many batches, as columns."""
+
+    starts: Ints
+    ends: Ints
+    records_counts: Ints
+    base_offsets: Ints
+    last_offset_deltas: Ints
+
+
 class RecordColumns(NamedTuple):
     """One entry per record, batch after batch. Positions are in the buffer."""
 
@@ -81,25 +91,27 @@ class RecordBuffer:
 
     def columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
         """KafkaError(CORRUPT_MESSAGE) where the records are not what the batches say. Each batch has some."""
+        return self.columns_at(Places(*np.array(batches, np.int64).T))
+
+    def columns_at(self, places: Places) -> RecordColumns:
         try:
-            return self._columns(batches)
+            return self._columns(places)
         except IndexError:
             raise _corrupt("a field reaches beyond its batch") from None
 
-    def _columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
-        counts = np.array([batch.records_count for batch in batches], np.int64)
-        first = np.zeros(len(batches) + 1, np.int64)
-        np.cumsum(counts, out=first[1:])
-        starts = self._walk(batches, counts, first)
+    def _columns(self, places: Places) -> RecordColumns:
+        first = np.zeros(len(places.starts) + 1, np.int64)
+        np.cumsum(places.records_counts, out=first[1:])
+        starts = self._walk(places, first)
         bodies = self._bodies(starts)
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
-        ends[first[1:] - 1] = [batch.end for batch in batches]
+        ends[first[1:] - 1] = places.ends
         offset_positions, key_length_positions = self._skip_timestamp_and_offset(bodies + 1)
         key_lengths, key_positions = self._key_lengths(key_length_positions)
         if bool(np.any(key_positions + np.maximum(key_lengths, 0) >= ends)):
             raise _corrupt("a key reaches beyond its record")
-        offsets = self._offsets(batches, counts, first, offset_positions)
+        offsets = self._offsets(places, first, offset_positions)
         return RecordColumns(first, starts, ends, bodies, offsets, key_positions, key_lengths)
 
     def is_tombstone(self, columns: RecordColumns) -> Mask:
@@ -126,14 +138,13 @@ class RecordBuffer:
 
     # Walking
 
-    def _walk(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints) -> Ints:
+    def _walk(self, places: Places, first: Ints) -> Ints:
         """Where each record starts. In every step each batch that has more records goes one further."""
         starts = np.empty(int(first[-1]), np.int64)
-        longest_first = np.argsort(-counts, kind="stable")
-        limits = np.array([batch.end for batch in batches], np.int64)[longest_first]
-        at = np.array([batch.start for batch in batches], np.int64)[longest_first]
-        slots, remaining = first[:-1][longest_first], counts[longest_first].tolist()
-        done, lanes = 0, len(batches)
+        longest_first = np.argsort(-places.records_counts, kind="stable")
+        at, limits = places.starts[longest_first], places.ends[longest_first]
+        slots, remaining = first[:-1][longest_first], places.records_counts[longest_first].tolist()
+        done, lanes = 0, len(remaining)
         while lanes >= _LANES_MIN:
             here = at[:lanes]
             starts[slots[:lanes]] = here
@@ -144,8 +155,8 @@ class RecordBuffer:
                 lanes -= 1
         for lane in range(lanes):
             slot = int(slots[lane])
-            places, at[lane] = self._walk_one(int(at[lane]), remaining[lane] - done)
-            starts[slot : slot + len(places)] = places
+            found, at[lane] = self._walk_one(int(at[lane]), remaining[lane] - done)
+            starts[slot : slot + len(found)] = found
         if bool(np.any(at != limits)):
             raise _corrupt("its records do not fill it")
         return starts
@@ -227,12 +238,11 @@ class RecordBuffer:
             return self.varints(positions)
         return (short >> 1) ^ -(short & 1), positions + 1
 
-    def _offsets(self, batches: Sequence[PlacedRecords], counts: Ints, first: Ints, positions: Ints) -> Ints:
+    def _offsets(self, places: Places, first: Ints, positions: Ints) -> Ints:
         """Without a hole, offsets count up from the base offset, and need not be read."""
-        bases = np.array([batch.base_offset for batch in batches], np.int64)
-        last_deltas = np.array([batch.last_offset_delta for batch in batches], np.int64)
+        bases, counts = places.base_offsets, places.records_counts
         offsets = np.arange(int(first[-1]), dtype=np.int64) + np.repeat(bases - first[:-1], counts)
-        has_holes = counts != last_deltas + 1
+        has_holes = counts != places.last_offset_deltas + 1
         if bool(np.any(has_holes)):
             rows = np.flatnonzero(np.repeat(has_holes, counts))
             offsets[rows] = self.varints(positions[rows])[0] + np.repeat(bases, counts)[rows]

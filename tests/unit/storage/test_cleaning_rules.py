@@ -294,8 +294,8 @@ def test_a_batch_larger_than_the_buffer_is_read_whole(
 def test_many_records_are_looked_at_in_parts(
     log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
-    monkeypatch.setattr("ottla.storage.cleaner.cleaning._RECORDS_TOGETHER", 3)
-    monkeypatch.setattr("ottla.storage.cleaner.cleaning._UNPACKED_BYTES", 30)
+    monkeypatch.setattr("ottla.storage.cleaner.look._RECORDS_TOGETHER", 3)
+    monkeypatch.setattr("ottla.storage.cleaner.look._UNPACKED_BYTES", 30)
     for number in range(8):
         put(log, (b"a", b"%d" % number), (b"k%d" % number, b"v"), codec=codec)
     cleaned(log, disk)

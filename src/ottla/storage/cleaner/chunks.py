@@ -1,29 +1,29 @@
 """Closed segments, a few megabytes of whole batches at a time, each batch checked."""
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 from typing import NamedTuple
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.records.checksum import crc32c
 from ottla.records.columns import PADDING
-from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from ottla.records.header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
+from ottla.storage.cleaner.batches import BatchColumns
 
 # Large, so that numpy has many batches to work on side by side.
 CHUNK_BYTES = 8 << 20
 
 Pace = Callable[[int], None]  # told of bytes before they are used: it may wait, or end the work by raising
 
-
-class PlacedHeader(NamedTuple):
-    position: int  # in the chunk
-    header: BatchHeader
+_LENGTH = Struct(">8xi")  # what an entry of the log begins with: its offset and its length
 
 
 class Chunk(NamedTuple):
     """Good until the next one is asked for: the buffer is used again."""
 
     data: bytearray  # with at least as many bytes behind the last batch as PADDING has
-    batches: list[PlacedHeader]
+    batches: BatchColumns
     is_last: bool = False  # nothing of the segment follows
 
 
@@ -42,35 +42,43 @@ class ChunkReader:
         while position < end:
             wanted = min(len(self._buffer) - len(PADDING), end - position)
             length = file.read_into(position, memoryview(self._buffer)[:wanted])
-            batches, used, missing = self._batches(file.path, position, length, is_checked)
-            if not batches:
+            places, used, missing = self._places(file.path, position, length)
+            if not places:
                 if length < wanted or not wanted < missing <= end - position:
                     raise _corrupt(file.path, position, "a batch reaches beyond the end of the file")
                 self._buffer = bytearray(missing + len(PADDING))
                 continue
+            batches = BatchColumns.at(self._buffer, places)
+            if not is_checked:
+                self._check(file.path, position, batches)
             self._pace(used)
             yield Chunk(self._buffer, batches, position + used == end)
             position += used
 
-    def _batches(
-        self, path: str, base: int, length: int, is_checked: bool
-    ) -> tuple[list[PlacedHeader], int, int]:
-        """(the whole batches, how many bytes they are, how many the first would need if it is not whole)"""
-        found: list[PlacedHeader] = []
-        position, data, missing = 0, self._buffer, 0
+    def _places(self, path: str, base: int, length: int) -> tuple[list[int], int, int]:
+        """(where whole batches begin, how many bytes they are, how many the next would need that is not whole)"""
+        found: list[int] = []
+        position, data = 0, self._buffer
         while position + HEADER_SIZE <= length:
-            header = read_header(data, position)
-            size = header.size
-            if header.magic != MAGIC or size < HEADER_SIZE:
-                raise _corrupt(path, base + position, f"magic {header.magic}, {size} bytes")
+            size: int = _LENGTH.unpack_from(data, position)[0] + LOG_OVERHEAD
+            if data[position + MAGIC_POSITION] != MAGIC or size < HEADER_SIZE:
+                raise _corrupt(
+                    path, base + position, f"magic {data[position + MAGIC_POSITION]}, {size} bytes"
+                )
             if position + size > length:
-                missing = size
-                break
-            if not is_checked and not crc_matches(data, position, header):
-                raise _corrupt(path, base + position, "its CRC32C does not match its bytes")
-            found.append(PlacedHeader(position, header))
+                return found, position, size
+            found.append(position)
             position += size
-        return found, position, missing
+        return found, position, 0
+
+    def _check(self, path: str, base: int, batches: BatchColumns) -> None:
+        view = memoryview(self._buffer)
+        places = zip(
+            batches.positions.tolist(), batches.ends.tolist(), batches.headers["crc"].tolist(), strict=True
+        )
+        for position, end, crc in places:
+            if crc32c(view[position + CRC_START : end]) != crc:
+                raise _corrupt(path, base + position, "its CRC32C does not match its bytes")
 
 
 def _corrupt(path: str, position: int, reason: str) -> KafkaError:

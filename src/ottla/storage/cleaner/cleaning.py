@@ -1,68 +1,47 @@
 """Which batches and records survive: the rules of compaction, on chunks of batches, without a file in sight."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from ottla.records.columns import PADDING, Mask, PlacedRecords, RecordBuffer, RecordColumns
-from ottla.records.compression import NONE
+from ottla.records.columns import Ints, Mask, RecordColumns
 from ottla.records.control import control_type
-from ottla.records.header import HEADER_SIZE, BatchHeader, Bytes
-from ottla.records.records import iter_records, unpacked_records
-from ottla.storage.cleaner.chunks import Chunk, PlacedHeader
+from ottla.records.header import CONTROL_MASK, DELETE_HORIZON_MASK, BatchHeader, Bytes
+from ottla.records.records import iter_records
+from ottla.storage.cleaner.changes import Changes, CleanedBatches
+from ottla.storage.cleaner.chunks import Chunk
 from ottla.storage.cleaner.job import LastRecord
 from ottla.storage.cleaner.key_hash import hash_keys
+from ottla.storage.cleaner.look import Look, look_into
 from ottla.storage.cleaner.offset_map import OffsetMap
-from ottla.storage.cleaner.rebuild import batch_of_records, batch_with_horizon, empty_batch
+from ottla.storage.cleaner.rebuild import batch_with_horizon, empty_batch
+from ottla.storage.cleaner.shorten import shorten
 from ottla.storage.cleaner.transactions import CleanedTransactions
-
-# Compressed batches are unpacked together up to this size.
-_UNPACKED_BYTES = 16 << 20
-# A column has eight bytes a record, and there are a dozen.
-_RECORDS_TOGETHER = 250_000
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningRules:
+    first_dirty_offset: int
     now_ms: int
     delete_retention_ms: int
     hash_seed: int
     last_records: Mapping[int, LastRecord]  # by producer id
 
 
-@dataclass(slots=True)
-class CleanedBatches:
-    """What is to be written for a chunk, in order."""
-
-    headers: list[BatchHeader] = field(default_factory=list)
-    buffers: list[Bytes] = field(default_factory=list)
-    size: int = 0
-    is_changed: bool = False
-    records_read: int = 0
-    records_kept: int = 0
-
-
-class _Look(NamedTuple):
-    """What looking into the records of some batches found; `batches` are indexes in the chunk."""
-
-    batches: list[int]
-    buffer: RecordBuffer
-    columns: RecordColumns
-
-
 def map_offsets(
     offset_map: OffsetMap, chunk: Chunk, start_offset: int, transactions: CleanedTransactions, hash_seed: int
 ) -> bool:
     """Takes in the keys of a dirty chunk. False where the map is full: what follows `latest_offset` stays dirty."""
-    wanted = []
-    for index, (position, header) in enumerate(chunk.batches):
+    batches = chunk.batches
+    is_wanted = (batches.attributes & CONTROL_MASK == 0) & (batches.last_offsets >= start_offset)
+    for index in batches.of_transactions():
+        header = batches.header(index)
         if header.is_control:
-            transactions.may_lose_marker(header, _control_type(chunk, position))
-        elif not transactions.is_aborted(header) and header.last_offset >= start_offset:
-            wanted.append(index)
-    for look in _look_into(chunk, wanted):
+            transactions.may_lose_marker(header, _control_type(chunk, index))
+        elif transactions.is_aborted(header):
+            is_wanted[index] = False
+    for look in look_into(chunk, np.flatnonzero(is_wanted)):
         columns = look.columns
         rows = np.flatnonzero((columns.key_lengths >= 0) & (columns.offsets >= start_offset))
         first, second = hash_keys(
@@ -70,77 +49,86 @@ def map_offsets(
         )
         taken = offset_map.put(first, second, columns.offsets[rows])
         if taken < len(rows):
-            batch = int(np.searchsorted(columns.first_of_batch, rows[taken], side="right")) - 1
-            left_out = chunk.batches[look.batches[batch]].header
-            offset_map.latest_offset = max(offset_map.latest_offset, left_out.base_offset - 1)
+            batch = look.batches[np.searchsorted(columns.first_of_batch, rows[taken], side="right") - 1]
+            offset_map.latest_offset = max(offset_map.latest_offset, int(batches.base_offsets[batch]) - 1)
             return False
-    offset_map.latest_offset = max(offset_map.latest_offset, chunk.batches[-1].header.last_offset)
+    offset_map.latest_offset = max(offset_map.latest_offset, int(batches.last_offsets[-1]))
     return True
 
 
 class BatchCleaner:
+    """Is to be given the chunks of a log in their order."""
+
     def __init__(
         self, offset_map: OffsetMap, transactions: CleanedTransactions, rules: CleaningRules
     ) -> None:
         self._map = offset_map
         self._transactions = transactions
         self._rules = rules
+        last_offsets = {last.last_data_offset for last in rules.last_records.values()}
+        self._producers_last = np.array(sorted(last_offsets), np.int64)
 
     def clean(self, chunk: Chunk, *, is_end: bool = False) -> CleanedBatches:
         """`is_end`: the cleaned segment ends with this chunk, whose last batch is kept then, if need be empty.
 
         So a log keeps its end (as in Kafka), and a start that finds the segment half swapped in knows what it replaces.
         """
-        output = CleanedBatches()
-        replaced: dict[int, tuple[BatchHeader, list[Bytes]] | None] = {}
-        wanted = []
-        for index, (_, header) in enumerate(chunk.batches):
-            output.records_read += header.records_count
+        batches, changes = chunk.batches, Changes(chunk)
+        is_data = batches.attributes & CONTROL_MASK == 0
+        changes.drop(is_data & (batches.records_counts == 0))
+        is_wanted = is_data & (batches.records_counts > 0) & (batches.base_offsets <= self._map.latest_offset)
+        for index in batches.of_transactions():
+            header = batches.header(index)
             if header.is_control:
-                self._clean_marker(chunk, index, replaced)
+                self._clean_marker(chunk, index, header, changes)
             elif self._transactions.is_aborted(header):
-                replaced[index] = None
-            elif header.base_offset <= self._map.latest_offset:
-                wanted.append(index)
-            if not header.records_count and not header.is_control:
-                replaced[index] = None
-        for look in _look_into(chunk, wanted):
-            self._clean_records(chunk, look, replaced)
-        self._keep_for_the_header(chunk, replaced, is_end)
-        _write_out(chunk, replaced, output)
-        return output
+                changes.drop(index)
+                is_wanted[index] = False
+        is_dirty = int(batches.base_offsets[0]) >= self._rules.first_dirty_offset
+        if is_dirty:
+            is_superseded = is_wanted & ~self._has_survivors(chunk)
+            changes.drop(is_superseded)
+            is_wanted &= ~is_superseded
+        for look in look_into(chunk, np.flatnonzero(is_wanted)):
+            self._clean_records(chunk, look, changes, is_dirty=is_dirty)
+        self._keep_for_the_header(chunk, changes, is_end=is_end)
+        return changes.output()
 
-    def _keep_for_the_header(
-        self, chunk: Chunk, replaced: dict[int, tuple[BatchHeader, list[Bytes]] | None], is_end: bool
-    ) -> None:
-        for index in [index for index, new in replaced.items() if new is None]:
-            header = chunk.batches[index].header
-            if self._is_last_of_producer(header) or (is_end and index == len(chunk.batches) - 1):
+    def _has_survivors(self, chunk: Chunk) -> Mask:
+        """Of a dirty chunk, whose records are all in the map."""
+        survivors, batches = self._map.survivors(), chunk.batches
+        found: Mask = np.searchsorted(survivors, batches.base_offsets) < np.searchsorted(
+            survivors, batches.last_offsets, side="right"
+        )
+        return found
+
+    def _keep_for_the_header(self, chunk: Chunk, changes: Changes, *, is_end: bool) -> None:
+        batches = chunk.batches
+        is_last = np.isin(batches.last_offsets, self._producers_last) | (
+            batches.attributes & CONTROL_MASK != 0
+        )
+        is_last[-1] |= is_end
+        for index in np.flatnonzero(is_last & changes.is_gone()).tolist():
+            header = batches.header(index)
+            if self._is_last_of_producer(header) or (is_end and index == len(batches) - 1):
                 if header.records_count:
-                    replaced[index] = empty_batch(header)
+                    changes.rebuild(index, empty_batch(header))
                 else:
-                    del replaced[index]
+                    changes.keep(index)
 
-    def _clean_marker(
-        self, chunk: Chunk, index: int, replaced: dict[int, tuple[BatchHeader, list[Bytes]] | None]
-    ) -> None:
+    def _clean_marker(self, chunk: Chunk, index: int, header: BatchHeader, changes: Changes) -> None:
         """A marker whose transaction is gone gets a horizon, and goes once that has passed."""
-        position, header = chunk.batches[index]
-        kind = _control_type(chunk, position)
+        kind = _control_type(chunk, index)
         if not self._transactions.may_lose_marker(header, kind):
             return
         if kind is None or (header.has_delete_horizon and header.base_timestamp <= self._rules.now_ms):
-            replaced[index] = None
+            changes.drop(index)
         elif not header.has_delete_horizon:
-            (look,) = _look_into(chunk, [index])
-            everything = slice(0, look.columns.records)
-            kept = np.ones(look.columns.records, np.bool_)
-            replaced[index] = self._with_horizon(look, header, everything, kept)
+            (look,) = look_into(chunk, np.array([index]))
+            changes.rebuild(index, self._with_horizon(look, header, slice(0, look.columns.records)))
 
-    def _with_horizon(
-        self, look: _Look, header: BatchHeader, rows: slice, kept: Mask
-    ) -> tuple[BatchHeader, list[Bytes]]:
-        bodies, ends = look.columns.bodies[rows][kept], look.columns.ends[rows][kept]
+    def _with_horizon(self, look: Look, header: BatchHeader, rows: slice | Ints) -> list[Bytes]:
+        bodies, ends = look.columns.bodies[rows], look.columns.ends[rows]
         return batch_with_horizon(
             header,
             look.buffer.data,
@@ -149,46 +137,54 @@ class BatchCleaner:
             self._rules.now_ms + self._rules.delete_retention_ms,
         )
 
-    def _clean_records(
-        self, chunk: Chunk, look: _Look, replaced: dict[int, tuple[BatchHeader, list[Bytes]] | None]
-    ) -> None:
-        columns, headers = look.columns, [chunk.batches[index].header for index in look.batches]
+    def _clean_records(self, chunk: Chunk, look: Look, changes: Changes, *, is_dirty: bool) -> None:
+        columns, first = look.columns, look.columns.first_of_batch
+        is_kept = self._newest(columns) if is_dirty else self._not_older(look)
         tombstones = look.buffer.is_tombstone(columns)
-        kept = self._survivors(look, headers, tombstones)
-        starts = columns.first_of_batch[:-1]
-        counts = np.add.reduceat(kept.astype(np.int64), starts).tolist()
-        with_tombstone = np.logical_or.reduceat(kept & tombstones, starts).tolist()
-        partial: list[int] = []
-        for at, header in enumerate(headers):
-            if not counts[at]:
-                replaced[look.batches[at]] = None
-            elif with_tombstone[at] and not header.has_delete_horizon:
-                rows = slice(int(starts[at]), int(columns.first_of_batch[at + 1]))
-                replaced[look.batches[at]] = self._with_horizon(look, header, rows, kept[rows])
-            elif counts[at] < header.records_count:
-                partial.append(at)
-        if partial:
-            for at, spans, youngest in _partly_kept(look, kept, partial):
-                header = headers[at]
-                replaced[look.batches[at]] = batch_of_records(
-                    header, look.buffer.data, spans, counts[at], header.base_timestamp + youngest
-                )
+        has_horizon = chunk.batches.attributes[look.batches] & DELETE_HORIZON_MASK != 0
+        if bool(has_horizon.any()):
+            is_over = has_horizon & (
+                chunk.batches.headers["base_timestamp"][look.batches] <= self._rules.now_ms
+            )
+            is_kept &= ~(tombstones & np.repeat(is_over, np.diff(first)))
+        if int(columns.offsets[-1]) > self._map.latest_offset:
+            # What the map had no room for is dirty: it stays whatever it is.
+            is_kept |= columns.offsets > self._map.latest_offset
+        counts = np.add.reduceat(is_kept, first[:-1], dtype=np.int64)
+        changes.drop(look.batches[counts == 0])
+        needs_horizon = np.logical_or.reduceat(is_kept & tombstones, first[:-1]) & ~has_horizon
+        for at in np.flatnonzero(needs_horizon).tolist():
+            index = int(look.batches[at])
+            rows = first[at] + np.flatnonzero(is_kept[first[at] : first[at + 1]])
+            changes.rebuild(index, self._with_horizon(look, chunk.batches.header(index), rows))
+        is_partial = (counts > 0) & (counts < np.diff(first)) & ~needs_horizon
+        if bool(is_partial.any()):
+            rows = np.flatnonzero(is_kept & np.repeat(is_partial, np.diff(first)))
+            shorten(chunk, look, look.batches[is_partial], counts[is_partial], rows, changes)
 
-    def _survivors(self, look: _Look, headers: list[BatchHeader], tombstones: Mask) -> Mask:
-        columns, now_ms = look.columns, self._rules.now_ms
-        has_key = columns.key_lengths >= 0
-        kept = np.zeros(columns.records, np.bool_)
-        rows = np.flatnonzero(has_key)
+    def _newest(self, columns: RecordColumns) -> Mask:
+        """Of records that are all in the map: those that are the last of their key."""
+        survivors, offsets = self._map.survivors(), columns.offsets
+        begin, end = (
+            np.searchsorted(survivors, offsets[0]),
+            np.searchsorted(survivors, offsets[-1], side="right"),
+        )
+        some = survivors[begin:end]
+        rows = np.searchsorted(offsets, some)
+        is_newest = np.zeros(columns.records, np.bool_)
+        is_newest[rows[offsets[rows] == some]] = True
+        return is_newest
+
+    def _not_older(self, look: Look) -> Mask:
+        """Of records before those in the map: those whose key has no later one."""
+        columns = look.columns
+        rows = np.flatnonzero(columns.key_lengths >= 0)
         first, second = hash_keys(
             look.buffer, columns.key_positions[rows], columns.key_lengths[rows], self._rules.hash_seed
         )
-        kept[rows] = columns.offsets[rows] >= self._map.get(first, second)
-        if bool(tombstones.any()):
-            is_over = [header.has_delete_horizon and header.base_timestamp <= now_ms for header in headers]
-            kept &= ~(tombstones & np.repeat(is_over, np.diff(columns.first_of_batch)))
-        # What the map had no room for is dirty: it stays whatever it is.
-        kept |= columns.offsets > self._map.latest_offset
-        return kept
+        is_kept = np.zeros(columns.records, np.bool_)
+        is_kept[rows] = columns.offsets[rows] >= self._map.get(first, second)
+        return is_kept
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._rules.last_records.get(header.producer_id)
@@ -199,116 +195,6 @@ class BatchCleaner:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
 
-def _partly_kept(
-    look: _Look, kept: Mask, batches: list[int]
-) -> Iterator[tuple[int, list[tuple[int, int]], int]]:
-    """For each of these batches its stretches of records that stay, and the greatest timestamp delta in them."""
-    columns = look.columns
-    bounds = columns.first_of_batch
-    before, behind = np.empty_like(kept), np.empty_like(kept)
-    before[1:], behind[:-1] = kept[:-1], kept[1:]
-    before[bounds[:-1]] = behind[bounds[1:] - 1] = False
-    begin, end = np.flatnonzero(kept & ~before), np.flatnonzero(kept & ~behind)
-    first_run = np.searchsorted(begin, bounds).tolist()
-    spans = list(zip(columns.starts[begin].tolist(), columns.ends[end].tolist(), strict=True))
-    deltas = np.full(columns.records, np.iinfo(np.int64).min)
-    deltas[kept] = look.buffer.timestamp_deltas(columns.bodies[kept])
-    youngest = np.maximum.reduceat(deltas, bounds[:-1]).tolist()
-    for at in batches:
-        yield at, spans[first_run[at] : first_run[at + 1]], youngest[at]
-
-
-def _look_into(chunk: Chunk, indexes: Iterable[int]) -> Iterator[_Look]:
-    """The records of these batches in the order of the log, of as many of them together as memory allows."""
-    plain: list[int] = []
-    packed: list[int] = []
-    for index in indexes:
-        header = chunk.batches[index].header
-        if header.records_count > 0:
-            (plain if header.compression == NONE else packed).append(index)
-    if packed:
-        yield from _look_into_packed(chunk, sorted(plain + packed))
-        return
-    buffer = RecordBuffer(chunk.data)
-    while plain:
-        some, plain = _some(chunk, plain)
-        placed = [
-            _placed(chunk.batches[index], chunk.batches[index].position + HEADER_SIZE) for index in some
-        ]
-        yield _Look(some, buffer, buffer.columns(placed))
-
-
-def _some(chunk: Chunk, indexes: list[int]) -> tuple[list[int], list[int]]:
-    """As many batches as may be looked into together, and the rest."""
-    records = 0
-    for at, index in enumerate(indexes):
-        records += chunk.batches[index].header.records_count
-        if records > _RECORDS_TOGETHER and at:
-            return indexes[:at], indexes[at:]
-    return indexes, []
-
-
-def _look_into_packed(chunk: Chunk, indexes: list[int]) -> Iterator[_Look]:
-    """In the order of the log: a full map must know what comes before and what after."""
-    pieces: list[bytes] = []
-    placed: list[PlacedRecords] = []
-    size, done = 0, 0
-    for at, index in enumerate(indexes):
-        position, header = chunk.batches[index]
-        data = unpacked_records(chunk.data, position, header)
-        placed.append(
-            PlacedRecords(
-                size, size + len(data), header.records_count, header.base_offset, header.last_offset_delta
-            )
-        )
-        pieces.append(data)
-        size += len(data)
-        if size >= _UNPACKED_BYTES or at + 1 == len(indexes):
-            buffer = RecordBuffer(b"".join([*pieces, PADDING]))
-            yield _Look(indexes[done : at + 1], buffer, buffer.columns(placed))
-            pieces, placed, size, done = [], [], 0, at + 1
-
-
-def _placed(batch: PlacedHeader, start: int) -> PlacedRecords:
-    header = batch.header
-    return PlacedRecords(
-        start,
-        batch.position + header.size,
-        header.records_count,
-        header.base_offset,
-        header.last_offset_delta,
-    )
-
-
-def _control_type(chunk: Chunk, position: int) -> int | None:
-    record = next(iter_records(chunk.data, position), None)
+def _control_type(chunk: Chunk, index: int) -> int | None:
+    record = next(iter_records(chunk.data, int(chunk.batches.positions[index])), None)
     return None if record is None else control_type(record)
-
-
-def _write_out(
-    chunk: Chunk, replaced: Mapping[int, tuple[BatchHeader, list[Bytes]] | None], output: CleanedBatches
-) -> None:
-    """Batches that stay as they are go out in stretches, uncopied."""
-    view = memoryview(chunk.data)
-    run_start = run_end = -1
-    for index, (position, header) in enumerate(chunk.batches):
-        if index not in replaced:
-            if position != run_end:
-                if run_end > run_start:
-                    output.buffers.append(view[run_start:run_end])
-                run_start = position
-            run_end = position + header.size
-            output.headers.append(header)
-            continue
-        new = replaced[index]
-        output.is_changed = True
-        if new is not None:
-            if run_end > run_start:
-                output.buffers.append(view[run_start:run_end])
-            run_start = run_end = -1
-            output.headers.append(new[0])
-            output.buffers += new[1]
-    if run_end > run_start:
-        output.buffers.append(view[run_start:run_end])
-    output.size = sum(header.size for header in output.headers)
-    output.records_kept = sum(header.records_count for header in output.headers)

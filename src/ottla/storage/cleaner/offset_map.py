@@ -27,6 +27,7 @@ class OffsetMap:
         self._first = np.zeros(self.slots, np.uint64)
         self._second = np.zeros(self.slots, np.uint64)
         self._next_offsets = np.zeros(self.slots, np.int64)  # 0: free
+        self._survivors: Ints | None = None
         self._divisor, self._step_divisor = np.uint64(self.slots), np.uint64(self.slots - 1)
 
     @property
@@ -49,6 +50,18 @@ class OffsetMap:
             piece = slice(start, start + _PIECE)
             self._get_piece(first[piece], second[piece], found[piece])
         return found
+
+    def survivors(self) -> Ints:
+        """Every offset in the map, ascending: of the records that were put, those stay. From here on no key is known.
+
+        So the rest of a cleaning need not look for keys again, and the memory of their hashes is free.
+        """
+        if self._survivors is None:
+            self._first = self._second = np.empty(0, np.uint64)
+            next_offsets = self._next_offsets[self._next_offsets != 0]
+            next_offsets.sort()
+            self._next_offsets, self._survivors = np.empty(0, np.int64), next_offsets - 1
+        return self._survivors
 
     def _put_piece(self, first: Words, second: Words, offsets: Ints) -> None:
         slots, steps = self._probe(first, second)

@@ -21,7 +21,7 @@ from ottla.records.varint import encode_varint, read_varint
 Span = tuple[int, int]
 
 
-def empty_batch(header: BatchHeader) -> tuple[BatchHeader, list[Bytes]]:
+def empty_batch(header: BatchHeader) -> list[Bytes]:
     """What is kept of a batch for its header's sake."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
     return _sealed(
@@ -31,7 +31,7 @@ def empty_batch(header: BatchHeader) -> tuple[BatchHeader, list[Bytes]]:
 
 def batch_of_records(
     header: BatchHeader, data: Bytes, spans: Sequence[Span], count: int, max_timestamp: int
-) -> tuple[BatchHeader, list[Bytes]]:
+) -> list[Bytes]:
     """The records that lie in `spans` of `data`, byte for byte; only the header is made anew."""
     view = memoryview(data)
     payload: Bytes = b"".join([view[start:end] for start, end in spans])
@@ -44,7 +44,7 @@ def batch_of_records(
 
 def batch_with_horizon(
     header: BatchHeader, data: Bytes, bodies: Sequence[Span], max_timestamp: int, horizon_ms: int
-) -> tuple[BatchHeader, list[Bytes]]:
+) -> list[Bytes]:
     """The same with the time until which its tombstones, or its marker, are kept (KIP-534).
 
     It stands in the place of the base timestamp, so every record's distance from that changes. `bodies` are the
@@ -77,6 +77,5 @@ def batch_with_horizon(
     )
 
 
-def _sealed(header: BatchHeader, payload: Bytes) -> tuple[BatchHeader, list[Bytes]]:
-    header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
-    return header, sealed_parts(header, payload)
+def _sealed(header: BatchHeader, payload: Bytes) -> list[Bytes]:
+    return sealed_parts(header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload)), payload)

@@ -94,11 +94,16 @@ def _dry_run(
     offset_map = OffsetMap(_DEDUPE_BYTES, _LOAD_FACTOR, max(bases[-1] - clean_up_to, 0) if bases else 0)
     first_dirty = next((segment.base_offset for segment in closed if segment.is_dirty), 0)
     transactions = CleanedTransactions(txn for txn in aborted if txn.last_offset >= first_dirty)
-    for segment in closed:
-        if segment.is_dirty:
-            for chunk in reader.read(disk.open(segment.path), segment.size):
-                map_offsets(offset_map, chunk, clean_up_to, transactions, 0)
-    cleaner = BatchCleaner(offset_map, CleanedTransactions(aborted), CleaningRules(now_ms, 0, 0, {}))
+    dirty = (
+        chunk
+        for segment in closed
+        if segment.is_dirty
+        for chunk in reader.read(disk.open(segment.path), segment.size)
+    )
+    # What the map has no room for stays.
+    all(map_offsets(offset_map, chunk, clean_up_to, transactions, 0) for chunk in dirty)
+    rules = CleaningRules(clean_up_to, now_ms, 0, 0, {})
+    cleaner = BatchCleaner(offset_map, CleanedTransactions(aborted), rules)
     records = size = 0
     for segment in closed:
         for chunk in reader.read(disk.open(segment.path), segment.size):

@@ -58,7 +58,13 @@ class _Cleaning:
             )
         segments = [segment for segment in job.segments if segment.base_offset < end_offset]
         transactions = CleanedTransactions(_touching(job, segments[0].base_offset))
-        rules = CleaningRules(job.now_ms, job.config.delete_retention_ms, job.hash_seed, job.last_records)
+        rules = CleaningRules(
+            job.first_dirty_offset,
+            job.now_ms,
+            job.config.delete_retention_ms,
+            job.hash_seed,
+            job.last_records,
+        )
         cleaner = BatchCleaner(self._map, transactions, rules)
         for group in group_segments(job, self._disk, segments):
             yield self._rewrite(group, cleaner, transactions)
