@@ -1,0 +1,79 @@
+"""What a person is told when an archive cannot be written or read: the sentence behind what Java or the system says."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from ottla.pipeline.archive.files import reason
+from ottla.pipeline.errors import PipelineError
+
+FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE
+)
+DENIED = re.compile(
+    r"Permission denied|AccessDenied|Access Denied|AccessControlException|Read-only file system", re.I
+)
+NO_FOLDER = re.compile(r"Mkdirs failed to create|Not a directory|NoSuchBucket|UnknownStore")
+UNREADABLE = re.compile(
+    r"(?:reading file:?|Could not read footer for file:?|file: FileStatus\{path=)\s*'?(\S+?\.parquet)"
+)
+PATH = re.compile(r"([\w+.-]+:/[^\s'\"]*?\.parquet|/[^\s'\"]*?\.parquet)")
+NOTHING_LOST = "Nothing is lost: the batch is written when the pipeline starts again."
+
+
+@contextlib.contextmanager
+def while_writing(url: str) -> Iterator[None]:
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise writing_failed(url, f"{error}\n{reason(error)}") from error
+
+
+def writing_failed(url: str, account: str) -> PipelineError:
+    """`account` is all that was said, in whatever language."""
+    if FULL.search(account):
+        return PipelineError(
+            f"The archive at {url} is full.", f"Make room on it, then start again. {NOTHING_LOST}"
+        )
+    if DENIED.search(account):
+        return PipelineError(
+            f"The archive at {url} may not be written: permission denied.",
+            f"Give the user of this process, and of Spark's executors, the right to write there. {NOTHING_LOST}",
+        )
+    if NO_FOLDER.search(account):
+        return PipelineError(
+            f"The archive at {url} cannot be written: its folder cannot be made ({last_line(account)}).",
+            f"Correct `path`, or bring the disk or bucket back. {NOTHING_LOST}",
+        )
+    return PipelineError(
+        f"The archive at {url} could not be written: {last_line(account)}.",
+        f"Mend that and start again. {NOTHING_LOST}",
+    )
+
+
+@contextlib.contextmanager
+def while_reading(url: str) -> Iterator[None]:
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise reading_failed(url, f"{error}\n{reason(error)}") from error
+
+
+def reading_failed(url: str, account: str) -> PipelineError:
+    named = UNREADABLE.search(account) or PATH.search(account)
+    if named is None:
+        return PipelineError(
+            f"The archive at {url} could not be read: {last_line(account)}.", "Check the path and its rights."
+        )
+    return PipelineError(
+        f"The archive's file {named[1]} cannot be read: it is missing or damaged ({last_line(account)}).",
+        "Put it back from a copy. `ottla pipeline verify` names every such file and the offsets that were in it.",
+    )
+
+
+def last_line(account: str) -> str:
+    return account.strip().rpartition("\n")[2].strip().rstrip(".")

@@ -1,0 +1,147 @@
+"""Whether the archive keeps ahead of a topic's retention: what expires soon, and what was deleted too early."""
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from ottla.admin.cluster import ClusterError
+from ottla.admin.configs import describe_configs
+from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.discovery import Discovery
+from ottla.pipeline.spark.offsets import TopicPartition
+from ottla.pipeline.spark.options import read_options
+from ottla.pipeline.stage import Cluster
+from ottla.pipeline.topics import connect
+
+# Half of the retention used up is the time to say so.
+USED_MAX = 0.5
+SAMPLE_RECORDS = 100
+SAMPLE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Retention:
+    """As the topic has it; None is without limit. A compacted topic deletes nothing by age or size."""
+
+    ms: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the archive is behind one partition. `deleted` records were gone before they were archived."""
+
+    at: TopicPartition
+    behind: int
+    deleted: int
+    # the part of the retention that the oldest record that is not archived has used up, and when it ends
+    used: float = 0.0
+    expires_in_s: float | None = None
+
+
+def cluster_of(cluster: Cluster, topics: Sequence[str]) -> Discovery:
+    """What the cluster says of some topics, as a reader of committed records sees it."""
+    options = {**cluster.options(), "subscribe": ",".join(topics), "kafka.isolation.level": "read_committed"}
+    return Discovery(read_options(options, streaming=False))
+
+
+def archive_lag(cluster: Cluster, topics: Sequence[str], archived: Archived) -> list[Lag]:
+    """Of each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
+    discovery = cluster_of(cluster, topics)
+    partitions = sorted(discovery.partitions())
+    earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
+    retention = {topic: retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
+    lags = []
+    for at in partitions:
+        end = archived.ends.get(at, earliest[at])
+        behind = latest[at] - max(end, earliest[at])
+        oldest = sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
+        lags.append(
+            lag_of(at, end, earliest[at], latest[at], retention[at.topic], oldest, time.time() * 1000)
+        )
+    return lags
+
+
+def lag_of(
+    at: TopicPartition,
+    archived_end: int,
+    earliest: int,
+    latest: int,
+    retention: Retention,
+    oldest: Sequence[tuple[int, int]],
+    now_ms: float,
+) -> Lag:
+    """`oldest` are timestamp and size of the first records that are not archived."""
+    behind = max(0, latest - max(archived_end, earliest))
+    deleted = max(0, earliest - archived_end)
+    if not behind or not oldest:
+        return Lag(at, behind, deleted)
+    used, expires_in_s = 0.0, None
+    if retention.ms is not None:
+        age_ms = now_ms - oldest[0][0]
+        used = age_ms / max(1, retention.ms)
+        expires_in_s = max(0.0, (retention.ms - age_ms) / 1000)
+    if retention.bytes is not None:
+        mean_bytes = sum(size for _, size in oldest) / len(oldest)
+        used = max(used, behind * mean_bytes / max(1, retention.bytes))
+    return Lag(at, behind, deleted, used, expires_in_s)
+
+
+def sentence(lag: Lag) -> str | None:
+    """The warning, where there is something to warn of."""
+    parts = []
+    if lag.behind and lag.used >= USED_MAX:
+        when = (
+            f"in about {duration(lag.expires_in_s)}"
+            if lag.expires_in_s is not None
+            else "by size before long"
+        )
+        parts.append(f"{lag.behind} records of {lag.at} are not archived, and begin to expire {when}")
+    if lag.deleted:
+        parts.append(f"{lag.deleted} offsets of {lag.at} were deleted before they were archived")
+    return "; ".join(parts) + "." if parts else None
+
+
+def warnings(lags: Iterable[Lag]) -> list[str]:
+    return [said for lag in lags if (said := sentence(lag))]
+
+
+def duration(seconds: float) -> str:
+    for unit, name in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{math.floor(seconds / unit)} {name}"
+    return f"{math.floor(seconds)} seconds"
+
+
+def retention_of(cluster: Cluster, topic: str) -> Retention:
+    try:
+        configs = {line.name: line.value for line in describe_configs(connect(cluster), "topic", topic)}
+    except ClusterError as error:
+        raise PipelineError(
+            f"The configs of the topic {topic} cannot be read: {error}.", "Check the cluster."
+        ) from None
+    if "delete" not in (configs.get("cleanup.policy") or "delete"):
+        return Retention(None, None)
+    return Retention(limit(configs.get("retention.ms")), limit(configs.get("retention.bytes")))
+
+
+def limit(value: str | None) -> int | None:
+    return None if value is None or int(value) < 0 else int(value)
+
+
+def sample(cluster: Cluster, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
+    """Timestamp and size of the records from an offset on."""
+    config = cluster.client(**{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0})
+    consumer = Consumer(config | {"auto.offset.reset": "earliest"})
+    try:
+        consumer.assign([KafkaPartition(*at, offset)])
+        messages: list[Any] = consumer.consume(SAMPLE_RECORDS, SAMPLE_TIMEOUT_S)
+        return [(message.timestamp()[1], len(message)) for message in messages if message.error() is None]
+    finally:
+        consumer.close()

@@ -1,0 +1,27 @@
+"""The table `[sinks.NAME]` of an archive."""
+
+from dataclasses import dataclass
+
+from ottla.pipeline.settings import setting
+
+
+@dataclass(frozen=True)
+class ArchiveSettings:
+    topics: tuple[str, ...] = setting("The topics to archive.")
+    path: str = setting(
+        "Where the archive lies: a folder, or a URL such as s3a://bucket/folder or hdfs://host/folder."
+    )
+    format: str = setting(
+        "parquet: files with manifests; delta: a Delta table, which needs Delta's jar in spark.jars.",
+        "parquet",
+        choices=("parquet", "delta"),
+    )
+    every: str = setting(
+        "How often files are written while the pipeline runs: seldom makes few and large files.", "1 minute"
+    )
+    max_offsets_per_batch: int = setting("How many offsets one batch takes at most.", 1_000_000)
+    fail_on_data_loss: bool = setting(
+        "Stop when the topic has deleted records before they were archived; false goes on behind the hole, which "
+        "`verify` names.",
+        True,
+    )

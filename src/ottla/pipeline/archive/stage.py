@@ -1,0 +1,127 @@
+"""The stage `kind = "archive"`: topics into an archive, before their retention ends."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipeline.archive.checkpoint import Checkpoint
+from ottla.pipeline.archive.files import files_at
+from ottla.pipeline.archive.lag import archive_lag, cluster_of, sentence
+from ottla.pipeline.archive.layout import MANIFESTS
+from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.settings import ArchiveSettings
+from ottla.pipeline.archive.store import Archive, gone
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.offsets import EARLIEST, Offsets, TopicPartition, to_json
+from ottla.pipeline.stage import Context, Problem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class ArchiveSink:
+    Settings = ArchiveSettings
+
+    def __init__(self, name: str, settings: ArchiveSettings, context: Context) -> None:
+        self.name = name
+        self.settings = settings
+        self.context = context
+        self.path = context.path(settings.path)
+
+    def problems(self) -> Iterator[Problem]:
+        where = f"[sinks.{self.name}]"
+        if "://" not in self.path:
+            yield from folder_problems(Path(self.path), where)
+        cluster = cluster_of(self.context.cluster, self.settings.topics)
+        try:
+            present = {at.topic for at in cluster.partitions()}
+            for topic in self.settings.topics:
+                if topic not in present and topic not in self.context.topics:
+                    yield Problem(
+                        where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
+                    )
+            yield from self._lag_problems(where)
+        except PipelineError as error:
+            yield Problem(where, error.what, error.remedy)
+
+    def _lag_problems(self, where: str) -> Iterator[Problem]:
+        if "://" in self.path or not Archive.at(self.path).exists():
+            return
+        for lag in archive_lag(self.context.cluster, self.settings.topics, Archive.at(self.path).load()):
+            said = sentence(lag)
+            if said:
+                yield Problem(
+                    where, said, "Run the archive now, or raise the topic's retention.", is_warning=True
+                )
+
+    def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        from ottla.pipeline.archive.writing import BatchWriter
+
+        archive = Archive.at(self.path, spark)
+        checkpoint = Checkpoint(files_at(self.context.checkpoint(self.name), spark))
+        cluster = cluster_of(self.context.cluster, self.settings.topics)
+        prepare(archive, checkpoint)
+        partitions = cluster.partitions()
+        start = starting_offsets(archive.load(), cluster.earliest(partitions), cluster.latest(partitions))
+        rows = self.context.stream(
+            spark,
+            ",".join(self.settings.topics),
+            startingOffsets=json.dumps(to_json(start)),
+            maxOffsetsPerTrigger=str(self.settings.max_offsets_per_batch),
+            failOnDataLoss=str(self.settings.fail_on_data_loss).lower(),
+        )
+        if "processingTime" in trigger:
+            trigger = {"processingTime": self.settings.every}
+        writer = rows.writeStream.foreachBatch(BatchWriter(archive, checkpoint, cluster)).queryName(self.name)
+        return (
+            writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()
+        )
+
+
+def folder_problems(folder: Path, where: str) -> Iterator[Problem]:
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not nearest.is_dir():
+        yield Problem(where, f"`path` cannot be a folder: {nearest} is a file.", "Name another path.")
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        yield Problem(
+            where,
+            f"`path` cannot be written: no right to write in {nearest}.",
+            "Change its rights or `path`.",
+        )
+
+
+def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
+    """A checkpoint that has come further than the archive means that the archive is another, or gone."""
+    last = checkpoint.last_committed()
+    if last is None:
+        archive.files.make_folder(MANIFESTS)
+    elif not archive.exists():
+        raise gone(archive.url)
+    elif not archive.has_batch(last, str(checkpoint.query_id())):
+        raise PipelineError(
+            f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
+            "Bring back the archive that belongs to this checkpoint. To go on behind what this one covers, remove "
+            "the stage's checkpoint.",
+        )
+
+
+def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> Offsets:
+    """Where a new query begins: behind what is archived, or at what the topic still has; else from the beginning."""
+    start = {}
+    for at, low in earliest.items():
+        end = archived.ends.get(at)
+        if end is not None and end > latest[at]:
+            raise made_anew(at, end, latest[at])
+        start[at] = EARLIEST if end is None else max(end, low)
+    return start
+
+
+def made_anew(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
+    return PipelineError(
+        f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and made anew, or "
+        "has lost records.",
+        "Archive the new topic into another `path`, with another name of the stage.",
+    )

@@ -1,0 +1,146 @@
+"""One micro-batch into the archive, exactly once.
+
+The batch's files are written aside, moved to names that only this batch has, and counted by its manifest, which comes
+last and is there whole or not at all. A batch that runs again and finds its manifest has nothing to do; one that does
+not find it writes its files anew over whatever an earlier attempt left.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from ottla.pipeline.archive.checkpoint import Checkpoint
+from ottla.pipeline.archive.columns import archived_rows
+from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.layout import STAGED, STAGING, batch_name, final_names
+from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.spark.discovery import Discovery
+from ottla.pipeline.spark.offsets import OffsetRange, Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+# One task sorts and writes as much; more of one hour in a batch is shared by several.
+RECORDS_PER_FILE = 1_000_000
+HOURS_PER_BATCH = 2
+WRITE_OPTIONS = {
+    "compression": "zstd",
+    # What is staged is nobody's until it is moved: it need not be renamed once more at the end of the job.
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+
+class BatchWriter:
+    """What Spark calls with each micro-batch of one query."""
+
+    def __init__(self, archive: Archive, checkpoint: Checkpoint, cluster: Discovery) -> None:
+        self.archive = archive
+        self.checkpoint = checkpoint
+        self.cluster = cluster
+        # What the first batch goes on from, where the checkpoint is new and the archive is not.
+        self.start = archive.load().ends
+
+    def __call__(self, rows: "DataFrame", batch_id: int) -> None:
+        with while_writing(self.archive.url):
+            self.write(rows, batch_id)
+
+    def write(self, rows: "DataFrame", batch_id: int) -> None:
+        self.archive.check()
+        query_id = str(self.checkpoint.query_id())
+        if self.archive.has_batch(batch_id, query_id):
+            log.info("batch %d is archived already", batch_id)
+            return
+        start = self.checkpoint.end_of(batch_id - 1) if batch_id else self.start
+        end = self.checkpoint.end_of(batch_id)
+        name = batch_name(batch_id, query_id)
+        files = write_files(self.archive, rows, name, expected_records(start, end))
+        ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))
+        self.archive.commit_batch(Batch(query_id, batch_id, ranges, files))
+        self.archive.files.delete(f"{STAGING}/{name}")
+
+
+def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
+    """About one file for each hour of a topic, its records sorted by partition and offset, at their final names."""
+    staging = f"{STAGING}/{name}"
+    archive.files.delete(staging)
+    stage_rows(archived_rows(rows), archive.files.url(staging), records)
+    return move_staged(archive, rows, staging, name)
+
+
+def stage_rows(rows: "DataFrame", url: str, records: int) -> None:
+    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    shares = max(1, math.ceil(records / RECORDS_PER_FILE))
+    hour = [F.col("_topic"), F.col("date"), F.col("hour")]
+    together = rows.repartition(HOURS_PER_BATCH * shares, *hour, F.pmod("partition", F.lit(shares)))
+    ordered = together.sortWithinPartitions(*hour, "partition", "offset")
+    ordered.write.partitionBy("_topic", "date", "hour").options(**WRITE_OPTIONS).parquet(url)
+
+
+def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) -> tuple[DataFile, ...]:
+    staged = {found.path: found.bytes for found in archive.files.below(staging) if STAGED.search(found.path)}
+    if not staged:
+        return ()
+    slices = slices_of(rows.sparkSession, archive.files.url(staging))
+    names = final_names(list(staged), name)
+    for path, final in names.items():
+        archive.files.move(path, final)
+    return tuple(DataFile(final, staged[path], slices[tail(path)]) for path, final in names.items())
+
+
+def slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
+    """What the files below a folder hold, read back from them: by the end of each path, then by partition."""
+    content = spark.read.schema("partition int, offset long").parquet(url)
+    counted = content.groupBy(F.col("_metadata.file_path").alias("path"), "partition").agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
+    )
+    slices: dict[str, dict[int, Slice]] = {}
+    for row in counted.collect():
+        slices.setdefault(tail(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
+    return slices
+
+
+def tail(path: str) -> str:
+    """The part below the staging folder: the rest is written in different ways by different parts of Spark."""
+    return path[path.index("/_topic=") :]
+
+
+def expected_records(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+    return sum(max(0, offset - start.get(at, 0)) for at, offset in end.items())
+
+
+def first_offsets(files: tuple[DataFile, ...]) -> Offsets:
+    first: Offsets = {}
+    for file in files:
+        for partition, one in file.slices.items():
+            at = TopicPartition(file.topic, partition)
+            first[at] = min(one.first, first.get(at, one.first))
+    return first
+
+
+def batch_ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+) -> tuple[OffsetRange, ...]:
+    """The offsets that a batch covers, with those that no record has: compacted, aborted, or control records.
+
+    Where the topic begins above the batch's start, records may have been deleted before they were read: then only what
+    was read, or what is still there, is covered, and the rest stays a hole.
+    """
+    ranges = []
+    for at, last in sorted(end.items()):
+        begin = start.get(at, 0)
+        low = earliest.get(at, begin)
+        if low > begin or at not in start:
+            begin = max(begin, min(low, last, first.get(at, last)))
+        if begin < last:
+            ranges.append(OffsetRange(*at, begin, last))
+    return tuple(ranges)
