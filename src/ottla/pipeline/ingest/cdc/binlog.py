@@ -35,11 +35,12 @@ def stream(capture: Capture, position: Position, events: tuple[type, ...]) -> Bi
 
     def connect_once(**settings: Any) -> Any:
         nonlocal connections
-        is_stream = settings.get("db") is None
+        database = settings.pop("db", None)
+        is_stream = database is None
         connections += is_stream
         if is_stream and connections > 1:
             raise Lost("the connection was cut off")
-        return pymysql.connect(**settings)
+        return pymysql.connect(**settings, database=database)
 
     return BinLogStreamReader(
         connection_settings={**connection_settings(capture), "read_timeout": READ_TIMEOUT_S},

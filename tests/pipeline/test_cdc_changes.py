@@ -1,0 +1,315 @@
+# ruff: noqa: F401, F811
+"""The captured changes of a real MariaDB, batch by batch without Spark: each once, and the same when read again."""
+
+import itertools
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.pipeline.capturing import (
+    Batches,
+    captured,
+    database,
+    mariadb,
+    played_back,
+    selected,
+    values,
+)
+from tests.pipeline.mariadb import MariaDb
+
+from ottla.pipeline.ingest.cdc import snapshot
+from ottla.pipeline.ingest.cdc.binlog import read_changes
+from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.server import current_position
+
+LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
+TABLE = "CREATE TABLE {}.{} (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,3), n BIGINT UNSIGNED)"
+
+
+def changes(database: str, table: str, count: int, seed: int) -> list[str]:
+    """Inserts, updates (of keys too) and deletes, single and in transactions of several rows."""
+    pick = random.Random(seed)
+    free = itertools.count(1 + seed * 100_000)
+    live: list[int] = []
+    statements = []
+    for _ in range(count):
+        dice = pick.random()
+        if dice < 0.5 or len(live) < 3:
+            new = [next(free) for _ in range(pick.randint(1, 4))]
+            live += new
+            rows = ",".join(f"({i}, 'näme 😀 {i}', {i}.125, {2**63 + i})" for i in new)
+            statements.append(f"INSERT INTO {database}.{table} (id, name, price, n) VALUES {rows}")
+        elif dice < 0.8:
+            victim = pick.choice(live)
+            statements.append(f"UPDATE {database}.{table} SET price = price + 1 WHERE id = {victim}")
+        elif dice < 0.9:
+            victim = live.pop(pick.randrange(len(live)))
+            live.append(next(free))
+            statements.append(f"UPDATE {database}.{table} SET id = {live[-1]} WHERE id = {victim}")
+        else:
+            victim = live.pop(pick.randrange(len(live)))
+            statements.append(f"DELETE FROM {database}.{table} WHERE id = {victim}")
+    return statements
+
+
+def in_order(table: dict[str, Any]) -> list[dict[str, Any]]:
+    return sorted(table.values(), key=lambda row: row["id"])
+
+
+def test_snapshot_changes_and_new_columns_played_back_give_the_table(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 60, 1))
+    batches = Batches(captured(mariadb, database, tmp_path, max_transactions_per_batch=7))
+    records = batches.all(LIMITED)
+    mariadb.run(
+        *changes(database, "orders", 40, 2),
+        f"ALTER TABLE {database}.orders ADD COLUMN note VARCHAR(10) DEFAULT 'x' AFTER id, DROP COLUMN n",
+        f"UPDATE {database}.orders SET note = 'ÿ'",
+        f"ALTER TABLE {database}.orders RENAME COLUMN note TO remark",
+        f"UPDATE {database}.orders SET remark = concat(remark, 'z')",
+        f"INSERT INTO {database}.orders VALUES (9999999, 'new', 'last', 1.5)",
+    )
+    records += batches.all(LIMITED)
+    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+
+
+def test_a_batch_read_again_gives_the_same_records(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
+    batches = Batches(captured(mariadb, database, tmp_path))
+    begin = batches.offset
+    snapshot_of = batches.next()
+    middle = batches.offset
+    mariadb.run(
+        *changes(database, "orders", 20, 2),
+        f"ALTER TABLE {database}.orders ADD COLUMN more INT",
+        f"UPDATE {database}.orders SET more = id",
+    )
+    changed = batches.next()
+    assert begin is not None
+    assert middle is not None
+    assert batches.offset is not None
+    mariadb.run(f"ALTER TABLE {database}.orders DROP COLUMN more", f"DELETE FROM {database}.orders")
+    again = Batches(batches.capture)
+    assert again.read(begin, middle) == snapshot_of
+    assert again.read(middle, batches.offset) == changed
+
+
+def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"))
+    batches = Batches(captured(mariadb, database, tmp_path, max_transactions_per_batch=3))
+    batches.next(LIMITED)
+    for base in range(0, 80, 10):
+        rows = ",".join(f"({base + i}, 'a', 1, 1)" for i in range(4))
+        mariadb.run(f"INSERT INTO {database}.orders VALUES {rows}")
+    sizes = []
+    while True:
+        records = batches.next(LIMITED)
+        if not records:
+            break
+        sizes.append([change["transaction"]["id"] for change in values(records)])
+    assert [len(batch) for batch in sizes] == [12, 12, 8]
+    assert [len(set(batch)) for batch in sizes] == [3, 3, 2]
+
+
+def test_the_snapshot_fits_the_binlog_while_others_write(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    for table in ("a", "b"):
+        mariadb.run(TABLE.format(database, table), *changes(database, table, 50, 1))
+    statements = [s for pair in zip(*(changes(database, t, 150, 3) for t in "ab"), strict=True) for s in pair]
+    writer = threading.Thread(target=lambda: mariadb.run(*statements))
+    writer.start()
+    batches = Batches(captured(mariadb, database, tmp_path))
+    records = batches.all()
+    writer.join()
+    records += batches.all()
+    tables = played_back(records)
+    for table in ("a", "b"):
+        assert in_order(tables[table]) == selected(mariadb, database, table)
+
+
+def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"))
+    capture = captured(mariadb, database, tmp_path)
+    start = current_position(capture)
+    rows = ",".join(f"({i}, '{'x' * 40}', 1, 1)" for i in range(30_000))
+    mariadb.run(*changes(database, "orders", 30, 5), f"INSERT INTO {database}.orders VALUES {rows}")
+    mariadb.run(f"DELETE FROM {database}.orders WHERE id % 3 = 0")
+    end = current_position(capture)
+    whole = list(read_changes(capture, start, end))
+
+    reading = read_changes(capture, start, end)
+    part = [next(reading) for _ in range(len(whole) // 3)]
+    mariadb.kill()
+    starter = threading.Thread(target=mariadb.start)
+    starter.start()
+    part += reading
+    starter.join()
+    assert part == whole
+
+
+def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"))
+    capture = captured(mariadb, database, tmp_path)
+    start = current_position(capture)
+    rows = ",".join(f"({i}, '{'x' * 40}', 1, 1)" for i in range(20_000))
+    mariadb.run(f"INSERT INTO {database}.orders VALUES {rows}", f"DELETE FROM {database}.orders")
+    end = current_position(capture)
+    reading = read_changes(capture, start, end)
+    part = [next(reading) for _ in range(100)]
+    for (thread,) in mariadb.run(
+        "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'"
+    ):
+        mariadb.run(f"KILL {thread}")
+    part += reading
+    assert part == list(read_changes(capture, start, end))
+    assert len(part) == 60_000
+
+
+def test_a_snapshot_cut_off_before_it_was_whole_is_taken_anew(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
+    capture = captured(mariadb, database, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot.Manifest, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            Batches(capture).next()
+    mariadb.run(f"DELETE FROM {database}.orders WHERE id % 2 = 0")
+    records = Batches(capture).all()
+    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    assert all(change["op"] == "r" for change in values(records))
+
+
+def test_files_of_the_snapshot_go_once_they_are_committed(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot, "CHUNK_ROWS", 10)
+    monkeypatch.setattr("ottla.pipeline.ingest.cdc.source.CHUNKS_PER_BATCH", 2)
+    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
+    batches = Batches(captured(mariadb, database, tmp_path))
+    folder = batches.capture.snapshot_folder
+    records = batches.next(LIMITED)
+    assert len(records) == 20
+    files = len(list(folder.glob("*.arrow")))
+    assert batches.offset is not None
+    batches.reader.commit(batches.offset)
+    assert len(list(folder.glob("*.arrow"))) == files - 2
+    records += batches.all(LIMITED)
+    batches.reader.commit(batches.offset)
+    assert not list(folder.glob("*.arrow"))
+    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    marks = [change["source"]["snapshot"] for change in values(records)]
+    assert marks == ["true"] * (len(marks) - 1) + ["last"]
+
+
+def test_without_a_snapshot_changes_begin_with_the_first_start(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 5, 1))
+    capture = captured(mariadb, database, tmp_path, snapshot="never")
+    assert Batches(capture).next() == []
+    mariadb.run(f"DELETE FROM {database}.orders", f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
+    # a query that was killed before its first batch was planned begins at the same place
+    ops = [change["op"] for change in values(Batches(capture).all())]
+    assert ops[-1] == "c"
+    assert set(ops[:-1]) == {"d"}
+
+
+def test_changes_of_other_tables_move_the_offset(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"), TABLE.format(database, "others"))
+    batches = Batches(captured(mariadb, database, tmp_path, tables=(f"{database}.ord*",)))
+    batches.all()
+    before = batches.offset
+    mariadb.run(*changes(database, "others", 5, 1))
+    assert batches.next() == []
+    assert batches.offset != before
+
+
+def test_truncate_drop_and_tables_without_a_key(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(
+        TABLE.format(database, "orders"),
+        f"CREATE TABLE {database}.keyless (a INT)",
+        f"CREATE TABLE {database}.doomed (id INT PRIMARY KEY)",
+    )
+    batches = Batches(captured(mariadb, database, tmp_path, topic="{server}.{db}.{table}"))
+    batches.all()
+    mariadb.run(
+        f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)",
+        f"TRUNCATE TABLE {database}.orders",
+        f"INSERT INTO {database}.keyless VALUES (1)",
+        f"DELETE FROM {database}.keyless",
+        f"INSERT INTO {database}.doomed VALUES (1)",
+        f"DROP TABLE {database}.doomed",
+    )
+    records = batches.all()
+    told = [
+        (record.topic.rpartition(".")[2], record.key, record.value and json.loads(record.value)["op"])
+        for record in records
+    ]
+    assert told == [
+        ("orders", b'{"id":1}', "c"),
+        ("orders", None, "t"),
+        ("keyless", None, "c"),
+        ("keyless", None, "d"),
+        ("doomed", b'{"id":1}', "c"),
+    ]
+    assert records[0].topic == f"orders.{database}.orders"
+
+
+def test_a_run_of_all_that_is_there_ends_though_others_write(
+    mariadb: MariaDb,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    mariadb.run(TABLE.format(database, "orders"))
+    batches = Batches(captured(mariadb, database, tmp_path))
+    batches.all()
+    mariadb.run(f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
+    batches.reader.prepareForTriggerAvailableNow()
+    target = current_position(batches.capture)
+    mariadb.run(f"INSERT INTO {database}.orders VALUES (2, 'a', 1, 1)")
+    assert len(batches.all(ReadAllAvailable())) == 1
+    assert batches.offset is not None
+    assert Position.parse(batches.offset["gtid"]) == target
