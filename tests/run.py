@@ -89,6 +89,7 @@ def tests(*, everything: bool) -> list[Step]:
     ]
     if everything:
         steps.append(pytest_step("interop tests", "tests/interop", "--dist", "loadfile", timeout_s=1800))
+        steps.append(pytest_step("pipeline tests", "tests/pipeline", "--dist", "loadfile", timeout_s=1500))
         steps.append(
             pytest_step(
                 f"fuzz, {FUZZ_SECONDS} s",
