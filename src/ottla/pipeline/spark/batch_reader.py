@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.fetching import read_range
+from ottla.pipeline.spark.loss import losses, report
 from ottla.pipeline.spark.offsets import OffsetRange, ranges_between, split
 from ottla.pipeline.spark.options import ReadOptions
+from ottla.pipeline.spark.reading import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +20,25 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        discovery = Discovery(self.options)
-        partitions = discovery.partitions()
-        check_exists(self.options, partitions)
-        start = discovery.resolve(self.options.start, partitions, is_start=True)
-        end = discovery.resolve(self.options.end, partitions, is_start=False)
-        return [InputPartition(one) for one in split(ranges_between(start, end), self.options.partitions_min)]
+        ranges = split(plan(self.options), self.options.partitions_min)
+        return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        wanted: OffsetRange | None = partition.value
         # Spark plans one partition of nothing where there is none.
-        return iter(()) if wanted is None else read_range(self.options, wanted)
+        return iter(()) if partition.value is None else read_range(self.options, partition.value)
+
+
+def plan(options: ReadOptions) -> list[OffsetRange]:
+    discovery = Discovery(options)
+    partitions = discovery.partitions()
+    check_exists(options, partitions)
+    start = discovery.resolve(options.start, partitions, is_start=True)
+    end = discovery.resolve(options.end, partitions, is_start=False)
+    if "offsets" in (options.start.kind, options.end.kind):
+        earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
+        for bound in (start, end):
+            for loss in losses(bound, earliest, latest):
+                report(loss, options.fail_on_data_loss)
+        start = {at: max(offset, earliest[at]) for at, offset in start.items()}
+        end = {at: min(offset, latest[at]) for at, offset in end.items()}
+    return ranges_between(start, end)

@@ -20,6 +20,9 @@ RENAMED = {
     "request.timeout.ms": "socket.timeout.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
+# A broker that is away is told of by the error that follows; librdkafka's own lines would break into a display.
+QUIET = {"log_level": 2}
+
 NO_SUCH_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
 JAAS_CREDENTIAL = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -58,7 +61,7 @@ def jaas_credentials(value: str) -> dict[str, str]:
 
 def make_client(kind: Callable[[dict[str, Any]], Client], config: Mapping[str, Any]) -> Client:
     """A confluent-kafka client; a property that only Java's clients know is left out with a warning."""
-    config = dict(config)
+    config = {**QUIET, **config}
     while True:
         try:
             return kind(config)

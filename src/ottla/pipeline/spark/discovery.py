@@ -1,24 +1,32 @@
 """What the cluster has of the chosen topics: their partitions, and offsets by end of the log, by number or by time."""
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition
 from ottla.pipeline.spark.options import Point, ReadOptions
 
-METADATA_TIMEOUT_S = 30.0
-# What a broker answers while a partition changes its leader or has just been made
+ANSWER_TIMEOUT_S = 30.0
+RETRY_PAUSE_S = 0.1
+# What a broker answers while a partition changes its leader, or has just been made
 PASSING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 )
+# No pattern matches what a cluster, or a sink of ours, keeps for itself.
+INTERNAL = re.compile("__consumer_offsets|__transaction_state|__share_group_state|__ottla.*")
 
 
 class Discovery:
@@ -26,45 +34,60 @@ class Discovery:
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.client = make_client(AdminClient, options.client)
-        committed = options.client.get("isolation.level") == "read_committed"
+        config = {name: value for name, value in options.client.items() if name != "isolation.level"}
+        self.client = make_client(AdminClient, config)
+        committed = options.read_committed
         self.isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def partitions(self) -> set[TopicPartition]:
         """Of the chosen topics, those that exist. A topic that is subscribed to and does not exist has none."""
         try:
-            topics = self.client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+            topics = self.client.list_topics(timeout=ANSWER_TIMEOUT_S).topics
         except KafkaException as error:
-            raise unreachable(self.options.client["bootstrap.servers"], error) from error
+            raise self.unanswered(error) from error
         existing = {
-            TopicPartition(topic.topic, number) for topic in topics.values() for number in topic.partitions
+            TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions
         }
         return chosen(self.options, existing)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self.listed(dict.fromkeys(partitions, OffsetSpec.earliest()))
+        return self.listed({at: OffsetSpec.earliest() for at in partitions})  # type: ignore[no-untyped-call]
 
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self.listed(dict.fromkeys(partitions, OffsetSpec.latest()))
+        return self.listed({at: OffsetSpec.latest() for at in partitions})  # type: ignore[no-untyped-call]
 
     def at_time(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Of the first record at or after the time; LATEST where there is none."""
         return self.listed({at: OffsetSpec.for_timestamp(time_ms) for at, time_ms in times_ms.items()})
 
-    def listed(self, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        if not specs:
-            return {}
+    def listed(self, specs: Mapping[TopicPartition, Any]) -> Offsets:
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
         asked = {KafkaPartition(*at): spec for at, spec in specs.items()}
+        while True:
+            try:
+                return self.list_once(asked)
+            except KafkaException as error:
+                said: KafkaError = error.args[0]
+                if said.code() not in PASSING or time.monotonic() > deadline:
+                    raise self.unanswered(error) from error
+            time.sleep(RETRY_PAUSE_S)
+
+    def list_once(self, asked: dict[KafkaPartition, Any]) -> Offsets:
+        if not asked:
+            return {}
         answers = self.client.list_offsets(
-            asked, isolation_level=self.isolation, request_timeout=METADATA_TIMEOUT_S
+            asked, isolation_level=self.isolation, request_timeout=ANSWER_TIMEOUT_S
         )
-        try:
-            return {
-                TopicPartition(at.topic, at.partition): answer.result().offset
-                for at, answer in answers.items()
-            }
-        except KafkaException as error:
-            raise unreachable(self.options.client["bootstrap.servers"], error) from error
+        return {
+            TopicPartition(at.topic, at.partition): answer.result().offset for at, answer in answers.items()
+        }
+
+    def unanswered(self, error: KafkaException) -> PipelineError:
+        said: KafkaError = error.args[0]
+        return PassingError(
+            f"The cluster at {self.options.client['bootstrap.servers']} did not answer: {said.str()}.",
+            "Check that it runs, the address, and the `kafka.*` options for security.",
+        )
 
     def resolve(self, point: Point, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
         """The offsets of a starting or ending point, as numbers."""
@@ -97,7 +120,7 @@ def chosen(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[Topi
         return {at for at in existing if at in options.assign}
     if options.pattern is not None:
         matches = re.compile(options.pattern).fullmatch
-        return {at for at in existing if matches(at.topic)}
+        return {at for at in existing if matches(at.topic) and not INTERNAL.fullmatch(at.topic)}
     return {at for at in existing if at.topic in options.subscribe}
 
 
@@ -121,11 +144,3 @@ def check_complete(given: Collection[TopicPartition], partitions: Collection[Top
         raise PipelineError(
             f"The JSON of offsets {what}.", "Name each partition; -1 stands for latest, -2 for earliest."
         )
-
-
-def unreachable(servers: str, error: KafkaException) -> PipelineError:
-    said: KafkaError = error.args[0]
-    return PipelineError(
-        f"The cluster at {servers} did not answer: {said.str()}.",
-        "Check that it runs, the address, and the `kafka.*` options for security.",
-    )

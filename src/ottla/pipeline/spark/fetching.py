@@ -1,81 +1,176 @@
-"""Reads a range of offsets of one partition as Arrow batches; runs in executors."""
+"""Reads a range of offsets of one partition as Arrow batches, on a plain socket; runs in executors."""
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message
-from confluent_kafka import TopicPartition as KafkaPartition
 
+from ottla.model.errors import KafkaError
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client
-from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark import wire
+from ottla.pipeline.spark.loss import report
+from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
 from ottla.pipeline.spark.options import ReadOptions
-from ottla.pipeline.spark.rows import arrow_batch
+from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
 
-BATCH_ROWS = 10_000
-WAIT_S = 1.0
-
-# Over librdkafka's defaults, which wait a second for more when a queue of theirs is full.
-CONSUMER = {
-    "fetch.queue.backoff.ms": 2,
-    "queued.min.messages": 1_000_000,
-    "fetch.message.max.bytes": 8 * 1024 * 1024,
-}
-
-
-def consumer_config(options: ReadOptions) -> dict[str, Any]:
-    return {
-        # A group is needed by name alone: partitions are assigned and nothing is committed.
-        "group.id": "ottla-spark",
-        **CONSUMER,
-        **options.client,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error" if options.fail_on_data_loss else "earliest",
-    }
+# Large, so that numpy has many records to work on side by side.
+FETCH_BYTES = 4 << 20
+FETCH_WAIT_MS = 500
+SOCKET_TIMEOUT_S = 30.0
+RETRY_PAUSE_S = 0.1
+# A topic that was just made, or moves, may be unknown to a broker for a moment.
+GONE_AFTER_S = 5.0
+# Leader or replica not available, not the leader, storage error, fenced or unknown leader epoch, offset not available
+RETRIED = (wire.UNKNOWN_TOPIC_OR_PARTITION, 5, 6, 9, 56, 74, 75, 78)
+# Of the topic, the group or the cluster
+FORBIDDEN = (29, 30, 31)
 
 
-def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Every record of the range once, in order. It ends by position: offsets have holes where a log was
-    compacted, a transaction was aborted or ended."""
-    consumer = make_client(Consumer, consumer_config(options))
+def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Every record of the range once, in order. It ends by position: offsets have holes where a log was compacted
+    or a transaction ended."""
+    fetcher = PartitionFetcher(options, wanted.at)
+    position = wanted.start
     try:
-        consumer.assign([KafkaPartition(wanted.topic, wanted.partition, wanted.start)])
-        is_done = False
-        heard = time.monotonic()
-        while not is_done:
-            messages = consumer.consume(BATCH_ROWS, timeout=WAIT_S)
-            rows, is_done = records_of(messages, wanted, options)
-            if rows:
-                yield arrow_batch(rows, wanted.topic, wanted.partition, options.include_headers)
-            if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > options.poll_timeout_s:
-                raise PassingError(
-                    f"{wanted.at} gave nothing for {options.poll_timeout_s:.0f} s, wanted are offsets up to {wanted.end}.",
-                    "Check that the cluster runs.",
-                )
+        while position < wanted.end:
+            fetched = fetcher.fetch(position)
+            if fetched is None or fetched.error == wire.OFFSET_OUT_OF_RANGE:
+                position = after_loss(options, wanted, position)
+                continue
+            batches = whole_batches(fetched.data, fetched.start, fetched.end)
+            if batches:
+                position = max(position, batches[-1].header.next_offset)
+                fetcher.progressed()
+            if position < wanted.end:
+                fetcher.ask_ahead(position)
+            seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
+            rows = rows_of(fetched.data, seen, wanted, options.include_headers)
+            if rows is not None:
+                yield rows
+    except (CorruptBatch, KafkaError) as error:
+        raise PipelineError(
+            f"{wanted.at} is damaged near offset {position}: {error}.",
+            "Restore it from a replica or the archive, or start behind it.",
+        ) from error
     finally:
-        consumer.close()
+        fetcher.close()
 
 
-def records_of(
-    messages: list[Message], wanted: OffsetRange, options: ReadOptions
-) -> tuple[list[Message], bool]:
-    """Those of the range, and whether the range is at its end."""
-    rows = []
-    for message in messages:
-        error = message.error()
-        if error is None:
-            if message.offset() >= wanted.end:
-                return rows, True
-            if message.offset() >= wanted.start:
-                rows.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            if message.offset() >= wanted.end or not options.fail_on_data_loss:
-                return rows, True
+def after_loss(options: ReadOptions, wanted: OffsetRange, position: int) -> int:
+    """Where to go on when `position` is not in the log, if the options allow it."""
+    from ottla.pipeline.spark.discovery import Discovery
+
+    discovery = Discovery(options)
+    exists = wanted.at in discovery.partitions()
+    earliest = discovery.earliest([wanted.at])[wanted.at] if exists else wanted.end
+    follows = earliest if position < earliest else wanted.end
+    lost = f"{position} to {min(follows, wanted.end) - 1}"
+    report(
+        f"{wanted.at} has no offset {position} any more: {lost} cannot be read.", options.fail_on_data_loss
+    )
+    return follows
+
+
+class PartitionFetcher:
+    """Asks the partition's leader, and finds it again when it moves or goes away for a while."""
+
+    def __init__(self, options: ReadOptions, at: TopicPartition) -> None:
+        self.options = options
+        self.at = at
+        self.connection: wire.Connection | None = None
+        self.asked: int | None = None
+        self.missing_since: float | None = None
+        self.progressed()
+
+    def progressed(self) -> None:
+        self.heard = time.monotonic()
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = self.asked = None
+
+    def fetch(self, position: int) -> wire.Fetched | None:
+        """None where the partition does not exist."""
+        while True:
+            self.check_patience("nothing came")
+            try:
+                fetched = self.answer(position)
+            except OSError as error:
+                self.retry(str(error))
+            except LookupError:
+                self.missing_since = self.missing_since or time.monotonic()
+                if time.monotonic() - self.missing_since > GONE_AFTER_S:
+                    return None
+                self.retry("it does not exist")
+            else:
+                self.missing_since = None
+                if fetched.error in (wire.NO_ERROR, wire.OFFSET_OUT_OF_RANGE):
+                    return fetched
+                self.check(fetched.error, position)
+
+    def answer(self, position: int) -> wire.Fetched:
+        if self.asked != position:
+            self.ask(position)
+        assert self.connection is not None
+        fetched = self.connection.fetched()
+        self.asked = None
+        return fetched
+
+    def ask(self, position: int) -> None:
+        if self.connection is None:
+            self.connection = self.connect()
+        self.connection.ask(
+            wire.FetchRequest(self.at, position, FETCH_BYTES, FETCH_WAIT_MS, self.options.read_committed)
+        )
+        self.asked = position
+
+    def ask_ahead(self, position: int) -> None:
+        """So that the broker works on the next while the rows of the last are made."""
+        try:
+            self.ask(position)
+        except OSError:
+            self.close()
+
+    def connect(self) -> wire.Connection:
+        """To the leader. LookupError where the partition does not exist, OSError where nobody answers."""
+        client_id = self.options.client.get("client.id", "ottla-spark")
+        failed = OSError("no bootstrap server is given")
+        for address in wire.addresses(self.options.client["bootstrap.servers"]):
+            try:
+                with closing(wire.Connection(address, client_id, SOCKET_TIMEOUT_S)) as bootstrap:
+                    leader = bootstrap.leader(self.at)
+            except OSError as error:
+                failed = OSError(f"{address}: {error}")
+                continue
+            if leader is None:
+                raise OSError("it has no leader")
+            return wire.Connection(leader, client_id, SOCKET_TIMEOUT_S)
+        raise failed
+
+    def check(self, code: int, position: int) -> None:
+        """Waits a moment where the error may pass."""
+        if code in RETRIED:
+            self.retry(f"the broker answers with error {code}")
+        elif code in FORBIDDEN:
+            raise PipelineError(
+                f"{self.at} may not be read by this client (error {code}).", "Allow it to read."
+            )
         else:
-            raise PipelineError(f"{wanted.at} cannot be read from offset {wanted.start}: {error.str()}.", "")
-    return rows, bool(rows) and rows[-1].offset() + 1 >= wanted.end
+            raise PipelineError(
+                f"{self.at} cannot be read at offset {position}: the broker answers with error {code}.",
+                "Its log says more.",
+            )
+
+    def retry(self, why: str) -> None:
+        self.close()
+        self.check_patience(why)
+        time.sleep(RETRY_PAUSE_S)
+
+    def check_patience(self, why: str) -> None:
+        if time.monotonic() - self.heard > self.options.poll_timeout_s:
+            raise PassingError(
+                f"{self.at} gave nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
+                "Check that the cluster runs.",
+            )

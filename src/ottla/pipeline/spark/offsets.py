@@ -6,6 +6,7 @@ What a batch reads follows from its two offsets alone, so that it reads the same
 import json
 import math
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ottla.pipeline.errors import PipelineError
@@ -88,18 +89,23 @@ def parse_assignment(text: str) -> set[TopicPartition]:
     return chosen
 
 
+def size(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+    """How many offsets lie between; a partition that `start` does not know has nothing to read yet."""
+    return sum(max(0, offset - start.get(at, offset)) for at, offset in end.items())
+
+
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
     """As far as `rows_max` goes from `start` towards `end`: each partition gives in proportion to what it has.
 
     A partition that has anything gives at least one, so that a small one is not starved by a large one.
     """
-    sizes = {at: max(0, end[at] - start.get(at, end[at])) for at in end}
-    total = sum(sizes.values())
+    total = size(start, end)
     if total <= rows_max:
         return dict(end)
+    sizes = {at: max(0, offset - start.get(at, offset)) for at, offset in end.items()}
     return {
-        at: end[at] - size + min(size, max(1, math.floor(rows_max * size / total))) if size else end[at]
-        for at, size in sizes.items()
+        at: end[at] - new + min(new, max(1, math.floor(rows_max * new / total))) if new else end[at]
+        for at, new in sizes.items()
     }
 
 
@@ -124,5 +130,5 @@ def split(ranges: Iterable[OffsetRange], partitions_min: int) -> list[OffsetRang
     for one in ranges:
         count = min(one.size, max(1, math.ceil(one.size * partitions_min / total)))
         cuts = [one.start + one.size * cut // count for cut in range(count + 1)]
-        parts += [one._replace(start=first, end=last) for first, last in zip(cuts, cuts[1:], strict=False)]
+        parts += [one._replace(start=first, end=last) for first, last in pairwise(cuts)]
     return parts

@@ -89,6 +89,14 @@ class ReadOptions:
     fail_on_data_loss: bool
     poll_timeout_s: float
 
+    @property
+    def read_committed(self) -> bool:
+        return self.client["isolation.level"] == "read_committed"
+
+    @property
+    def is_plaintext(self) -> bool:
+        return self.client.get("security.protocol", "plaintext").lower() == "plaintext"
+
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}

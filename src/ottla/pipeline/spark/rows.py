@@ -1,10 +1,6 @@
-"""The columns of a topic's records, those of Spark's Kafka source, and records as an Arrow batch of them."""
-
-from collections.abc import Sequence
-from typing import Any
+"""The columns of a topic's records, those of Spark's Kafka source, for Spark and for Arrow."""
 
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -44,35 +40,6 @@ ARROW = pa.schema(
 )
 ARROW_WITH_HEADERS = ARROW.append(pa.field("headers", HEADERS_TYPE))
 
-# librdkafka's numbers for the kind of a timestamp, and Java's, which Spark shows
-TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
-
 
 def columns(include_headers: bool) -> StructType:
     return COLUMNS_WITH_HEADERS if include_headers else COLUMNS
-
-
-def arrow_batch(
-    messages: Sequence[Message], topic: str, partition: int, include_headers: bool
-) -> pa.RecordBatch:
-    """The messages, all of one partition, as rows."""
-    count = len(messages)
-    times = [message.timestamp() for message in messages]
-    arrays = [
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array([message.offset() for message in messages], pa.int64()),
-        pa.array([time_ms * 1000 for _, time_ms in times], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        pa.array([TIMESTAMP_TYPES.get(kind, -1) for kind, _ in times], pa.int32()),
-    ]
-    if not include_headers:
-        return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
-    headers = [as_structs(message.headers()) for message in messages]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(headers, HEADERS_TYPE)], schema=ARROW_WITH_HEADERS)
-
-
-def as_structs(headers: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    """Spark shows a record without headers as null."""
-    return [{"key": key, "value": value} for key, value in headers] if headers else None

@@ -1,6 +1,8 @@
 """Topics as a stream: which offsets a micro-batch takes, and what it reads between two of them."""
 
+import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -8,48 +10,71 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.fetching import read_range
-from ottla.pipeline.spark.offsets import Offsets, from_json, limited, ranges_between, split, to_json
+from ottla.pipeline.spark.loss import losses, report
+from ottla.pipeline.spark.offsets import Offsets, from_json, limited, ranges_between, size, split, to_json
 from ottla.pipeline.spark.options import ReadOptions
+from ottla.pipeline.spark.reading import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are asked for in one process that lives as long as the query; `read` runs in executors."""
+
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
+        # with Trigger.AvailableNow: where the logs ended when the query began
         self.target: Offsets | None = None
+        self.latest: Offsets | None = None
+        self.taken_at_s: float | None = None
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        return Discovery(self.options)
 
     def initialOffset(self) -> dict[str, Any]:
-        discovery = Discovery(self.options)
-        partitions = discovery.partitions()
+        partitions = self.discovery.partitions()
         check_exists(self.options, partitions)
-        return to_json(discovery.resolve(self.options.start, partitions, is_start=True))
+        return to_json(self.discovery.resolve(self.options.start, partitions, is_start=True))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.options.rows_max) if self.options.rows_max else ReadAllAvailable()
+        if self.options.rows_max is not None:
+            return ReadMaxRows(self.options.rows_max)
+        return ReadAllAvailable() if self.options.rows_min is None else ReadMinRows(self.options.rows_min)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        discovery = Discovery(self.options)
-        self.target = discovery.latest(discovery.partitions())
+        self.target = self.discovery.latest(self.discovery.partitions())
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self.latest is None else to_json(self.latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        discovery = Discovery(self.options)
         begin = from_json(start)
-        if self.target is not None:
-            latest = self.target
-        else:
-            latest = discovery.latest(discovery.partitions())
-        new = discovery.earliest([at for at in latest if at not in begin])
-        end = latest | new
-        if isinstance(limit, ReadMaxRows):
-            end = limited(begin, end, limit.max_rows)
-        return to_json(end)
+        partitions = self.discovery.partitions()
+        self.latest = self.discovery.latest(partitions)
+        earliest = self.discovery.earliest(partitions)
+        for loss in losses(begin, earliest, self.latest):
+            report(loss, self.options.fail_on_data_loss)
+        end = self.latest if self.target is None else within(self.latest, self.target)
+        # New partitions enter at their beginning: from there the next batch reads them.
+        end = {at: offset if at in begin else earliest[at] for at, offset in end.items()}
+        if not isinstance(limit, ReadAllAvailable) and self.must_wait(size(begin, end)):
+            return start
+        self.taken_at_s = time.monotonic()
+        return to_json(limited(begin, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end)
+
+    def must_wait(self, rows: int) -> bool:
+        """Whether too little is new, and the last batch not long enough ago, by minOffsetsPerTrigger."""
+        if self.options.rows_min is None or self.target is not None or self.taken_at_s is None:
+            return False
+        waited_s = time.monotonic() - self.taken_at_s
+        return rows < self.options.rows_min and waited_s < self.options.delay_max_s
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = ranges_between(from_json(start), from_json(end))
@@ -57,3 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_range(self.options, partition.value)
+
+
+def within(latest: Offsets, target: Offsets) -> Offsets:
+    """The target, as far as its partitions are still there and as long."""
+    return {at: min(offset, target[at]) for at, offset in latest.items() if at in target}

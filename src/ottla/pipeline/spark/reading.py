@@ -1,0 +1,20 @@
+"""Which of the two ways reads a range: our own requests where they may go in the clear, librdkafka elsewhere."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.options import ReadOptions
+
+
+def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Every record of the range that the isolation level shows, once and in order."""
+    # Each way imports what the other does not need, and a worker may start for every task.
+    if options.is_plaintext:
+        from ottla.pipeline.spark.fetching import fetch_range
+
+        return fetch_range(options, wanted)
+    from ottla.pipeline.spark.consuming import consume_range
+
+    return consume_range(options, wanted)
