@@ -7,6 +7,7 @@ import typer
 from ottla import __version__
 from ottla.cli import configs, groups, perf, pipeline, topics, transactions
 from ottla.cli.consume import consume
+from ottla.cli.demo import demo
 from ottla.cli.dump_log import dump_log
 from ottla.cli.options import AsJson
 from ottla.cli.output import CommandError, print_error, print_json
@@ -41,6 +42,7 @@ app.command()(consume)
 app.add_typer(perf.app, name="perf")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("dump-log")(dump_log)
+app.command()(demo)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -38,9 +38,8 @@ class PlainDisplay:
 class LiveDisplay:
     """One table that changes in place; what fails stays above it, as a line."""
 
-    def __init__(self, live: Live, header: str) -> None:
+    def __init__(self, live: Live) -> None:
         self._live = live
-        self._header = header
 
     def changed(self, run: StageRun) -> None:
         if run.state in ("failed", "waiting"):
@@ -50,16 +49,16 @@ class LiveDisplay:
         pass
 
     def show(self, runs: Sequence[StageRun]) -> None:
-        self._live.update(Group(Text(self._header), table_of(runs)), refresh=True)
+        self._live.update(table_of(runs), refresh=True)
 
 
 @contextmanager
-def display_for(console: Console, *, plain: bool, header: str) -> Iterator[Display]:
-    if plain or not console.is_terminal:
-        yield PlainDisplay(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+def display_for(console: Console, *, plain: bool) -> Iterator[Display]:
+    if plain:
+        yield PlainDisplay(console.print)
         return
     with Live(console=console, auto_refresh=False) as live:
-        yield LiveDisplay(live, header)
+        yield LiveDisplay(live)
 
 
 def table_of(runs: Sequence[StageRun]) -> RenderableType:

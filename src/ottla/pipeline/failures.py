@@ -9,6 +9,8 @@ from ottla.pipeline.errors import PassingError, PipelineError
 OURS = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
 # The last line of a Python trace, where no error of ours is in the text: `ValueError: bad`.
 PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): ([^\n]+)", re.MULTILINE)
+# Spark's own, on the way out where a source could not be made: it hides the error that matters.
+MASK = re.compile("cannot access local variable 'reader'")
 # A transform without dead letters refuses a record with a sentence of its own.
 REFUSED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
 SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
@@ -50,7 +52,7 @@ def failure_from(text: str) -> Failure:
     if refused:
         return Failure(TRAILING.sub("", refused[1]), is_passing=False)
     is_passing = PASSING.search(text) is not None
-    python = PYTHON.findall(text)
+    python = [found for found in PYTHON.findall(text) if not MASK.match(found[1])]
     if python:
         name, sentence = python[-1]
         return Failure(shortened(f"{name.rpartition('.')[2]}: {sentence}"), is_passing)

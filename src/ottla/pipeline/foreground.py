@@ -1,8 +1,11 @@
 """Runs a pipeline in this process, shown at the terminal, until it ends or a signal stops it."""
 
+import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -13,6 +16,8 @@ from ottla.pipeline.display import display_for
 from ottla.pipeline.run import StageRun, run_stages, session, trigger_of, waves_of
 from ottla.pipeline.topics import connect, make_topics
 
+LOG_NAME = "spark.log"
+
 
 def run_pipeline(
     pipeline: Pipeline,
@@ -21,21 +26,43 @@ def run_pipeline(
     only: str | None = None,
     plain: bool = False,
     master: str | None = None,
-    header: str = "",
 ) -> bool:
     """Whether no stage has failed. Ctrl-C and SIGTERM stop it: nothing is lost, the next run goes on there."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    plain = plain or not console.is_terminal
     for topic in make_topics(connect(pipeline.context.cluster), pipeline.topics):
-        console.print(f"Made topic {topic}", markup=False)
+        console.print(f"Made topic {topic}")
     waves = waves_of(pipeline, only, once=once)
-    console.print(f"Starting Spark on {master or pipeline.spark.master} ...", markup=False)
     stop = Event()
-    with set_by_signals(stop), session(pipeline, master) as spark:
+    log = None if plain else pipeline.context.folder / LOG_NAME
+    where = master or pipeline.spark.master
+    console.print(f"Starting Spark on {where}" + (f", which logs to {log}" if log else ""))
+    with set_by_signals(stop), errors_into(log), session(pipeline, master) as spark:
+        if spark.sparkContext.uiWebUrl:
+            console.print(f"Spark's own view: {spark.sparkContext.uiWebUrl}")
         # Once more: making a session, Spark has put in a handler of its own.
-        with set_by_signals(stop), display_for(console, plain=plain, header=header) as display:
+        with set_by_signals(stop), display_for(console, plain=plain) as display:
             went_well = run_stages(spark, waves, trigger_of(pipeline, once=once), display, stop)
-        console.print(ending([run for wave in waves for run in wave], stopped=stop.is_set()), markup=False)
+        console.print(ending([run for wave in waves for run in wave], stopped=stop.is_set()))
     return went_well
+
+
+@contextmanager
+def errors_into(log: Path | None) -> Iterator[None]:
+    """Sends what Spark and librdkafka write to stderr into a file: it would tear the table at the terminal."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def ending(runs: Sequence[StageRun], *, stopped: bool) -> str:

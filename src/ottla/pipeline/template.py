@@ -62,6 +62,7 @@ dead_letters = "orders-dead"
 kind = "archive"
 topics = ["raw"]
 path = "archive"
+every = "10 seconds"  # minutes make fewer and larger files
 """
 
 TRANSFORMS = '''\

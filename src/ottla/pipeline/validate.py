@@ -15,23 +15,24 @@ from ottla.pipeline.stage import Problem, Stage
 from ottla.pipeline.status import local_path
 from ottla.pipeline.topics import connect, topic_problems
 
+CLUSTER = "[cluster]"
 CONNECT_TIMEOUT_S = 3.0
 
 
 def problems_of(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Problem]:
-    """All of them, not only the first. Stages are asked side by side: a database that is away takes its time."""
+    """All of them, not only the first. Stages are asked side by side: a database that is away takes its time.
+
+    Where the cluster is away the stages are not asked: each would only say the same.
+    """
     stages = pipeline.stages(only)
     found = [*spark_problems(master or pipeline.spark.master), *checkpoint_problems(pipeline, master)]
-    cluster = list(cluster_problems(pipeline))
-    found += cluster
+    found += cluster_problems(pipeline)
+    if any(problem.where == CLUSTER for problem in found):
+        return found
     with ThreadPoolExecutor(max_workers=max(len(stages), 1)) as pool:
         for problems in pool.map(stage_problems, stages.values()):
             found += problems
-    return unique(found)
-
-
-def unique(problems: list[Problem]) -> list[Problem]:
-    return list(dict.fromkeys(problems))
+    return found
 
 
 def stage_problems(stage: Stage) -> list[Problem]:
@@ -52,7 +53,7 @@ def cluster_problems(pipeline: Pipeline) -> Iterator[Problem]:
     try:
         yield from topic_problems(connect(pipeline.context.cluster), pipeline.topics)
     except PipelineError as error:
-        yield Problem("[cluster]", error.what, error.remedy)
+        yield Problem(CLUSTER, error.what, error.remedy)
     except ClusterError as error:
         yield Problem("[topics]", f"{error}.", "Mend that, and validate again.")
 

@@ -68,3 +68,13 @@ def test_a_long_line_is_cut_and_an_empty_one_named() -> None:
 def test_an_error_of_ours_speaks_for_itself() -> None:
     assert failure_of(PipelineError("What.", "Do.")) == Failure("What. Do.", is_passing=False)
     assert failure_of(PassingError("What.", "Do.")) == Failure("What. Do.", is_passing=True)
+
+
+def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:
+    lines = (
+        "ImportError: no such thing",
+        "",
+        "During handling of the above exception, another exception occurred:",
+    )
+    mask = "UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value"
+    assert failure_from(trace(*lines, mask)).sentence == "ImportError: no such thing"

@@ -200,7 +200,7 @@ def test_the_table_shows_every_stage_also_one_that_has_done_nothing() -> None:
         assert part in text
 
 
-def test_without_a_terminal_lines_are_plain() -> None:
+def test_plain_is_plain() -> None:
     console = Console(force_terminal=False)
-    with display_for(console, plain=False, header="") as display:
+    with display_for(console, plain=True) as display:
         assert isinstance(display, PlainDisplay)
