@@ -1,0 +1,39 @@
+"""Writing with `format("ottla")`: exactly once under the user's sink id, or at least once without one."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.pipeline.spark.sink.columns import check_columns
+from ottla.pipeline.spark.sink.options import sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+
+def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+    """The writer of `df.write`. A topic cannot be overwritten: `overwrite` appends, as in Spark's own sink."""
+    sink = sink_options(options, streaming=False)
+    check_columns(schema, has_topic=sink.topic is not None)
+    if sink.batch_id is None:
+        from ottla.pipeline.spark.sink.at_least_once import BatchWriter
+
+        return BatchWriter(sink)
+    from ottla.pipeline.spark.sink.writers import ExactlyOnceBatchWriter
+
+    return ExactlyOnceBatchWriter(sink, sink.batch_id)
+
+
+def make_stream_writer(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool
+) -> "DataSourceStreamWriter":
+    """The writer of `df.writeStream`. Spark makes one for each micro-batch and another for its commit."""
+    sink = sink_options(options, streaming=True)
+    check_columns(schema, has_topic=sink.topic is not None)
+    if sink.sink_id is None:
+        from ottla.pipeline.spark.sink.at_least_once import StreamWriter
+
+        return StreamWriter(sink)
+    from ottla.pipeline.spark.sink.writers import ExactlyOnceStreamWriter
+
+    return ExactlyOnceStreamWriter(sink)

@@ -1,0 +1,66 @@
+"""The columns that the sink takes, checked before a task starts."""
+
+from collections.abc import Callable
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from ottla.pipeline.errors import PipelineError
+
+
+def is_bytes(kind: DataType) -> bool:
+    return isinstance(kind, BinaryType | StringType | NullType)
+
+
+def is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = {field.name: field.dataType for field in kind.elementType.fields}
+    return (
+        fields.keys() == {"key", "value"}
+        and isinstance(fields["key"], StringType)
+        and is_bytes(fields["value"])
+    )
+
+
+# name: what it must be, and in words
+COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
+    "key": (is_bytes, "binary or string"),
+    "value": (is_bytes, "binary or string"),
+    "headers": (is_headers, "array<struct<key:string,value:binary>>"),
+    "topic": (lambda kind: isinstance(kind, StringType), "string"),
+    "partition": (lambda kind: isinstance(kind, IntegerType | ShortType | LongType), "int"),
+    "timestamp": (lambda kind: isinstance(kind, TimestampType), "timestamp"),
+}
+
+
+def check_columns(schema: StructType, *, has_topic: bool) -> None:
+    """Columns of other names are left aside."""
+    for field in schema.fields:
+        if field.name not in COLUMNS:
+            continue
+        is_right, words = COLUMNS[field.name]
+        if not is_right(field.dataType):
+            raise PipelineError(
+                f"The column `{field.name}` is {field.dataType.simpleString()}, and a topic takes {words}.",
+                "Cast it, or make bytes of it, as with to_json.",
+            )
+    if "value" not in schema.names:
+        raise PipelineError(
+            f"The rows have no column `value`; they have {', '.join(schema.names) or 'none at all'}.",
+            "Select what is to be written AS value, and its key AS key.",
+        )
+    if "topic" not in schema.names and not has_topic:
+        raise PipelineError(
+            "It is not said which topic the rows go to.", "Give the option `topic` or a column `topic`."
+        )

@@ -1,0 +1,154 @@
+"""What tells a batch that was written from one that was not: a marker of each Spark partition.
+
+A marker is a record, written in the same transaction as the partition's rows: which query wrote which batch under which
+plan. All decisions about a batch that may have been written before are made here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.pipeline.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The last batch of one Spark partition. `replaced` are the queries that `resetSink` let this one replace."""
+
+    query: str
+    batch: int
+    plan: str
+    rows: int
+    replaced: frozenset[str] = field(default=frozenset())
+
+    def encode(self) -> bytes:
+        document = {
+            "query": self.query,
+            "batch": self.batch,
+            "plan": self.plan,
+            "rows": self.rows,
+            "replaced": sorted(self.replaced),
+        }
+        return json.dumps(document).encode()
+
+
+def decode_marker(value: bytes) -> Marker:
+    document = json.loads(value)
+    return Marker(
+        query=document["query"],
+        batch=document["batch"],
+        plan=document["plan"],
+        rows=document["rows"],
+        replaced=frozenset(document["replaced"]),
+    )
+
+
+Markers = Mapping[int, Marker]
+
+
+class Snapshot(NamedTuple):
+    """The markers of all Spark partitions at one moment, and for how many partitions their topic has room."""
+
+    markers: dict[int, Marker]
+    room: int
+
+
+class Attempt(NamedTuple):
+    """What is about to be written: a batch of a query under a plan."""
+
+    sink_id: str
+    query: str
+    batch: int
+    plan: str
+    reset: str | None = None
+    accept_plan: str | None = None
+
+
+def check_attempt(attempt: Attempt, markers: Markers) -> None:
+    """Raises where the markers of all partitions, as they were when the batch began, forbid to write any of it.
+
+    Every task of a batch sees the same markers, so either all of them go on or none does.
+    """
+    mine = replaceable(attempt, markers)
+    for partition, marker in sorted(markers.items()):
+        if marker.query == attempt.query:
+            check_same_query(attempt, partition, marker)
+        elif marker.query not in mine:
+            raise foreign(attempt, marker)
+
+
+def replaceable(attempt: Attempt, markers: Markers) -> frozenset[str]:
+    """The queries whose markers mean nothing to this one."""
+    known: frozenset[str] = frozenset([attempt.reset]) if attempt.reset else frozenset()
+    return known.union(*(marker.replaced for marker in markers.values() if marker.query == attempt.query))
+
+
+def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
+    if marker.batch > attempt.batch:
+        raise PipelineError(
+            f"Sink `{attempt.sink_id}` holds batch {marker.batch} of this query already, and the query would write"
+            f" batch {attempt.batch}: its checkpoint is older than what was written.",
+            "Put back the newer checkpoint; or use a new checkpoint and a new sink id, and read from where the"
+            " written rows end.",
+        )
+    is_accepted = attempt.accept_plan == marker.plan
+    if marker.batch == attempt.batch and marker.plan != attempt.plan and not is_accepted:
+        raise PipelineError(
+            f"Batch {attempt.batch} of sink `{attempt.sink_id}` was written in part (Spark partition {partition},"
+            f" {marker.rows:,} rows) by the plan {marker.plan}, and the query now has the plan {attempt.plan}:"
+            " the rest of the batch may hold other rows.",
+            "Run the old plan once more until the batch is through, then change it; or, where each row stays in its"
+            f' Spark partition (other columns, other filters), go on with the option acceptPlan="{marker.plan}".',
+        )
+
+
+def foreign(attempt: Attempt, marker: Marker) -> PipelineError:
+    return PipelineError(
+        f"Sink `{attempt.sink_id}` was last written by the query {marker.query} (batch {marker.batch}), and this is the"
+        f" query {attempt.query}: another query, or the same one with a new checkpoint.",
+        "Use the checkpoint of the old query, or another sink id; or, where this query is to take its place (what it"
+        f' reads again is written again), give the option resetSink="{marker.query}".',
+    )
+
+
+def is_written(attempt: Attempt, marker: Marker | None) -> bool:
+    """Whether a partition's rows of the batch are there, by the partition's own marker."""
+    return marker is not None and (marker.query, marker.batch) == (attempt.query, attempt.batch)
+
+
+def next_marker(attempt: Attempt, markers: Markers, rows: int) -> Marker:
+    replaced = replaceable(attempt, markers) - {attempt.query}
+    return Marker(attempt.query, attempt.batch, attempt.plan, rows, replaced)
+
+
+class Written(NamedTuple):
+    """What a task tells the driver. Without rows there is nothing to find in a topic, and so no marker."""
+
+    partition: int
+    rows: int
+    seconds: float = 0.0
+
+
+def unmarked(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:
+    """The Spark partitions whose tasks say that rows of the batch are written, and whose markers do not."""
+    marked = {
+        partition for partition, marker in markers.items() if (marker.query, marker.batch) == (query, batch)
+    }
+    return sorted(task.partition for task in written if task.rows and task.partition not in marked)
+
+
+# Of the time that a transaction may last.
+NEAR_TIMEOUT = 0.5
+
+
+def timeout_warning(sink_id: str, batch: int, written: list[Written], timeout_s: float) -> str | None:
+    slowest = max(written, key=lambda task: task.seconds, default=None)
+    if slowest is None or slowest.seconds < NEAR_TIMEOUT * timeout_s:
+        return None
+    return (
+        f"Batch {batch} of sink `{sink_id}`: Spark partition {slowest.partition} took {slowest.seconds:.0f} s of the"
+        f" {timeout_s:.0f} s that its transaction may last, for {slowest.rows:,} rows. Make the batches smaller"
+        " (maxOffsetsPerTrigger), use more partitions, or raise kafka.transaction.timeout.ms together with the"
+        " cluster's transaction.max.timeout.ms."
+    )

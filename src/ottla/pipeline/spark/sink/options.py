@@ -1,0 +1,117 @@
+"""The options of a writer of `format("ottla")`."""
+
+import difflib
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.clients import PREFIX, kafka_properties
+from ottla.pipeline.spark.options import one_of
+
+EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
+KNOWN = ("topic", "keepTimestamps", *EXACTLY_ONCE)
+# What Spark and its own Kafka sink take besides.
+SILENT = ("path", "checkpointlocation", "queryname", "includeheaders")
+# Set by the sink: without them it could keep no promise.
+NOT_YOURS = ("transactional.id", "enable.idempotence", "acks", "key.serializer", "value.serializer")
+
+# A part of the names of a topic and of transactional ids.
+SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+# The most that a cluster allows by default (transaction.max.timeout.ms).
+TRANSACTION_TIMEOUT_MS = 900_000
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """`plan` is the fingerprint of the plan; `reset` names the query, `accept_plan` the plan that may be replaced."""
+
+    client: dict[str, str]
+    topic: str | None = None
+    keep_timestamps: bool = False
+    sink_id: str | None = None
+    plan: str = ""
+    reset: str | None = None
+    accept_plan: str | None = None
+    batch_id: int | None = None
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        return int(self.client.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)) / 1000
+
+
+def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    given = {name.lower(): value for name, value in options.items()}
+    warn_of_unknown(given)
+    for name in NOT_YOURS:
+        if PREFIX + name in given:
+            raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
+    sink_id = given.get("sinkid")
+    if sink_id is None:
+        refuse_without_sink_id(given)
+    elif streaming:
+        check_stream(given, sink_id)
+    return SinkOptions(
+        client=kafka_properties(given),
+        topic=given.get("topic"),
+        keep_timestamps=one_of(given, "keepTimestamps", ("false", "true")) == "true",
+        sink_id=None if sink_id is None else checked_sink_id(sink_id),
+        plan=given.get("planfingerprint", ""),
+        reset=given.get("resetsink"),
+        accept_plan=given.get("acceptplan"),
+        batch_id=None if sink_id is None or streaming else batch_id(given),
+    )
+
+
+def warn_of_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in KNOWN}
+    for name in given:
+        if name in known or name in SILENT or name.startswith(PREFIX):
+            continue
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
+        warnings.warn(
+            f'The sink of format("ottla") does not know the option `{name}`: it is ignored.{hint}',
+            stacklevel=4,
+        )
+
+
+def refuse_without_sink_id(given: Mapping[str, str]) -> None:
+    for name in EXACTLY_ONCE:
+        if name.lower() in given:
+            raise PipelineError(
+                f"The option `{name}` is for writing exactly once, and `sinkId` is not given.",
+                "Give `sinkId`, a name for this sink that stays the same; or leave the option out.",
+            )
+
+
+def check_stream(given: Mapping[str, str], sink_id: str) -> None:
+    if "planfingerprint" not in given:
+        raise PipelineError(
+            f"The stream to sink `{sink_id}` was not checked for writing exactly once.",
+            "Start it with ottla.pipeline.spark.exactly_once(df, sink_id), which checks the plan.",
+        )
+    if "batchid" in given:
+        raise PipelineError(
+            "The option `batchId` is for batch writes; a stream counts its batches itself.", "Leave it out."
+        )
+
+
+def checked_sink_id(sink_id: str) -> str:
+    if SINK_ID.fullmatch(sink_id) is None:
+        raise PipelineError(
+            f"The sink id is {sink_id!r}.", "Use 1 to 200 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`."
+        )
+    return sink_id
+
+
+def batch_id(given: Mapping[str, str]) -> int:
+    text = given.get("batchid", "")
+    if re.fullmatch(r"\d{1,18}", text) is None:
+        raise PipelineError(
+            f"The option `batchId` is {text!r}." if text else "The option `batchId` is missing.",
+            "Give a whole number that is the same when this write runs again, and higher for the next write.",
+        )
+    return int(text)

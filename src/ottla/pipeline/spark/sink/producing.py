@@ -1,0 +1,111 @@
+"""One producer of a task: its configuration, records into its queue, and what a person is told when it fails."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.spark.clients import make_client
+
+# Large batches, because a task has many rows at once; Java's partitioner, so that a key goes where other clients send
+# it; and no limit of the client's own on a record, because the topic has one.
+PRODUCER = {
+    "linger.ms": "20",
+    "batch.num.messages": "100000",
+    "queue.buffering.max.messages": "500000",
+    "queue.buffering.max.kbytes": "262144",
+    "message.max.bytes": "1000000000",
+    "partitioner": "murmur2_random",
+    "enable.idempotence": "true",
+    "log_level": "3",
+}
+QUEUE_FULL_WAIT_S = 0.005
+# Records that went down with a producer: the reason is another error.
+PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+
+
+class Records:
+    """A producer and the first record that it could not deliver."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self.failed: KafkaError | None = None
+        self.failed_at = ""
+        reports = {"on_delivery": self._on_failure, "delivery.report.only.error": True}
+        self.producer = make_client(Producer, {**PRODUCER, **client, **reports})
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self.failed is None and error.code() not in PURGED:
+            self.failed, self.failed_at = error, place(message.topic(), message.partition())
+
+    def put(self, arguments: Iterable[tuple[Any, ...]]) -> None:
+        """Each is given to `Producer.produce`, in order; a full queue is waited for."""
+        produce = self.producer.produce
+        for record in arguments:
+            try:
+                produce(*record)
+            except BufferError:
+                self._put_when_there_is_room(record)
+            except KafkaException as error:
+                raise not_written(error.args[0], place(*record[:1], *record[3:4])) from error
+        self.producer.poll(0)
+        self.raise_failure()
+
+    def _put_when_there_is_room(self, record: tuple[Any, ...]) -> None:
+        while True:
+            self.producer.poll(QUEUE_FULL_WAIT_S)
+            self.raise_failure()
+            try:
+                return self.producer.produce(*record)
+            except BufferError:
+                continue
+
+    def flush(self) -> None:
+        while self.producer.flush(1.0):
+            self.raise_failure()
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        if self.failed is not None:
+            raise not_written(self.failed, self.failed_at)
+
+    def discard(self) -> None:
+        """Ends the producer without waiting for what is in its queue."""
+        self.producer.purge(in_flight=True)
+        self.producer.close()
+
+
+def place(topic: str | None, partition: int | None = None) -> str:
+    is_known = partition is not None and partition >= 0
+    return f"topic `{topic}`, partition {partition}" if is_known else f"topic `{topic}`"
+
+
+PASSING = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+}
+REMEDIES = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes, or make the records smaller.",
+    KafkaError._UNKNOWN_TOPIC: "Create the topic, or let the cluster create topics by itself.",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or let the cluster create topics by itself.",
+    KafkaError._UNKNOWN_PARTITION: "Give the topic more partitions, or correct the column `partition`.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow this user to write to the topic.",
+    KafkaError.TOPIC_EXCEPTION: "Correct the topic's name.",
+    KafkaError.INVALID_RECORD: "A compacted topic takes no record without a key: give every row one.",
+}
+
+
+def not_written(error: KafkaError, where: str) -> PipelineError:
+    """`where` names the topic, or the sink."""
+    what = f"A record for {where} was not written: {error.str()} ({error.name()})."
+    if error.code() in PASSING:
+        return PassingError(what, "The batch is written when the cluster answers again.")
+    return PipelineError(what, REMEDIES.get(error.code(), "Mend the cause and start again."))

@@ -1,0 +1,96 @@
+"""Arrow rows as the arguments of `Producer.produce`: a column at a time, so that little is left to do for a record."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.pipeline.errors import PipelineError
+
+# The producer's partitioner chooses.
+ANY_PARTITION = -1
+# The producer's time.
+NOW = 0
+
+Headers = list[tuple[str, bytes | None]]
+
+
+def produce_arguments(
+    rows: pa.RecordBatch, topic: str | None, *, keep_timestamps: bool
+) -> Iterator[tuple[Any, ...]]:
+    """(topic, value, key) for every row, and further arguments only where a column asks for them."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    arguments: list[Iterable[Any]] = [
+        repeat(topic) if topic is not None else topics(columns["topic"]),
+        columns["value"].to_pylist(),
+        columns["key"].to_pylist() if "key" in columns else repeat(None),
+    ]
+    partitions = partition_numbers(columns.get("partition"))
+    timestamps = timestamps_ms(columns.get("timestamp")) if keep_timestamps else None
+    headers = header_lists(columns.get("headers"))
+    if partitions is not None or timestamps is not None or headers is not None:
+        # callback and on_delivery stand between the partition and the timestamp
+        arguments += [partitions or repeat(ANY_PARTITION), repeat(None), repeat(None)]
+        arguments += [timestamps or repeat(NOW), headers or repeat(None)]
+    return zip(*arguments, strict=False)
+
+
+def topics(column: pa.Array) -> list[str]:
+    if column.null_count:
+        raise PipelineError(
+            "A row has no topic: its column `topic` is null.",
+            "Give every row one, or give the option `topic`.",
+        )
+    names: list[str] = column.to_pylist()
+    return names
+
+
+def partition_numbers(column: pa.Array | None) -> list[int] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    if pc.any(pc.less(column, 0)).as_py():
+        raise PipelineError(
+            f"A row asks for partition {pc.min(column).as_py()}.",
+            "Give a partition from 0, or null where the producer is to choose.",
+        )
+    numbers: list[int] = pc.fill_null(column, ANY_PARTITION).to_pylist()
+    return numbers
+
+
+def timestamps_ms(column: pa.Array | None) -> list[int] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    if pc.any(pc.less(micros, 0)).as_py():
+        raise PipelineError(
+            "A row has a timestamp before 1970, which a record cannot hold.",
+            "Correct the column `timestamp`, or write without keepTimestamps.",
+        )
+    milliseconds: list[int] = pc.fill_null(pc.divide(micros, 1000), NOW).to_pylist()
+    return milliseconds
+
+
+def header_lists(column: pa.Array | None) -> Sequence[Headers | None] | None:
+    """None where no row has headers, which is the usual case and much faster."""
+    if column is None:
+        return None
+    # A null list may hide values behind its offsets; an empty list hides none.
+    counts = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
+    if not any(counts):
+        return None
+    entries = column.flatten()
+    pairs = list(
+        zip(entries.field("key").to_pylist(), values_of(entries.field("value")).to_pylist(), strict=True)
+    )
+    lists: list[Headers | None] = []
+    position = 0
+    for count in counts:
+        lists.append(pairs[position : position + count] or None)
+        position += count
+    return lists
+
+
+def values_of(column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary()) if pa.types.is_string(column.type) else column

@@ -1,0 +1,102 @@
+"""The exactly-once writers as Spark meets them: a task writes its partition, the driver sees that all are there."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.spark.sink.marker_topic import MarkerTopic
+from ottla.pipeline.spark.sink.markers import Attempt, Markers, Snapshot, Written, timeout_warning, unmarked
+from ottla.pipeline.spark.sink.options import SinkOptions
+from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
+
+log = logging.getLogger(__name__)
+
+# Spark's local properties of a micro-batch's job.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
+
+# The query of batch writes, whose batches the user counts.
+BATCH_QUERY = "batch"
+
+
+@dataclass
+class Committed(WriterCommitMessage):
+    query: str
+    written: Written
+
+
+def read_snapshot(options: SinkOptions) -> Snapshot:
+    return MarkerTopic(options.client, str(options.sink_id)).snapshot()
+
+
+def write_partition(
+    options: SinkOptions, snapshot: Snapshot, query: str, batch: int, rows: Iterator[pa.RecordBatch]
+) -> Committed:
+    context = TaskContext.get()
+    assert context is not None
+    attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
+    run = context.getLocalProperty(RUN_ID) or ""
+    task = Task(context.partitionId(), run, is_retry=context.attemptNumber() > 0)
+    return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
+
+
+def verify(
+    options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
+) -> None:
+    """On the driver, before Spark takes the batch for done."""
+    committed = [message for message in messages if isinstance(message, Committed)]
+    written = [message.written for message in committed]
+    query = committed[0].query if committed else ""
+    missing = unmarked(query, batch, written, markers)
+    if missing:
+        raise PassingError(
+            f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
+            " topic, though their tasks ended well.",
+            "The batch is run again. If this stays, see that nobody deletes records of that topic.",
+        )
+    warning = timeout_warning(str(options.sink_id), batch, written, options.transaction_timeout_s)
+    if warning is not None:
+        log.warning(warning)
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """Made on the driver for each batch, and again for its commit: both need the markers of that moment."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.snapshot = read_snapshot(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
+        context = TaskContext.get()
+        assert context is not None
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if query is None or batch is None:
+            raise PipelineError(
+                "Spark does not say to which batch of which query a task belongs.",
+                "Write exactly once from a query of micro-batches; other modes have no batches.",
+            )
+        return write_partition(self.options, self.snapshot, query, int(batch), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        verify(self.options, batchId, messages, self.snapshot.markers)
+
+
+class ExactlyOnceBatchWriter(DataSourceArrowWriter):
+    """Made once, on the driver, and sent to the tasks and to the commit."""
+
+    def __init__(self, options: SinkOptions, batch: int) -> None:
+        self.options = options
+        self.batch = batch
+        self.snapshot = read_snapshot(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
+        return write_partition(self.options, self.snapshot, BATCH_QUERY, self.batch, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        verify(self.options, self.batch, messages, read_snapshot(self.options).markers)
