@@ -48,7 +48,7 @@ def write_json(rows: DataFrame, *columns: str, into: str = "value") -> DataFrame
 
 def json_reason(text: Column, data: Column, schema: StructType) -> Column:
     """Why `text` does not give `data`; null where it does."""
-    misfits = F.array_compact(F.array(*(misfit(text, data, path, kind) for path, kind in paths(schema))))
+    misfits = misfits_of(text, data, schema)
     wrong = F.when(F.size(misfits) > 0, F.array_join(misfits, "; ")).otherwise(
         F.concat(F.lit("not a JSON object of the schema: "), excerpt(text))
     )
@@ -63,14 +63,28 @@ def json_reason(text: Column, data: Column, schema: StructType) -> Column:
     )
 
 
-def misfit(text: Column, data: Column, path: Sequence[str], kind: DataType) -> Column:
-    """What stands in the text at `path`, where it did not become a value of the schema."""
-    there = F.get_json_object(text, "$" + "".join(f"['{name}']" for name in path))
-    value = data
-    for name in path:
-        value = value[name]
-    said = F.concat(F.lit(f"`{'.'.join(path)}` is not {kind.simpleString()}: "), excerpt(there))
-    return F.when(there.isNotNull() & value.isNull(), said)
+def misfits_of(text: Column, data: Column, schema: StructType) -> Column:
+    """The fields that stand in the text and did not become a value of the schema, each with what stands there.
+
+    One lambda over the paths, not one expression for each: a wide table would make a plan that Spark cannot compile.
+    """
+    fields = F.array(*(path_of(names, kind) for names, kind in paths(schema)))
+    parsed = F.to_json(data)
+
+    def is_misfit(field: Column) -> Column:
+        there = F.call_function("get_json_object", text, field["path"])
+        return there.isNotNull() & F.call_function("get_json_object", parsed, field["path"]).isNull()
+
+    def said(field: Column) -> Column:
+        return F.concat(field["is_not"], excerpt(F.call_function("get_json_object", text, field["path"])))
+
+    return F.transform(F.filter(fields, is_misfit), said)
+
+
+def path_of(names: Sequence[str], kind: DataType) -> Column:
+    path = "$" + "".join(f"['{name}']" for name in names)
+    is_not = f"`{'.'.join(names)}` is not {kind.simpleString()}: "
+    return F.struct(F.lit(path).alias("path"), F.lit(is_not).alias("is_not"))
 
 
 def paths(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType]]:
