@@ -1,0 +1,50 @@
+"""`kafka.*` options become librdkafka's properties, also where they were written for Java's clients."""
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.clients import kafka_properties, make_client
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
+
+
+def test_properties_lose_their_prefix_and_other_options_are_not_among_them() -> None:
+    assert kafka_properties({**SERVERS, "subscribe": "a", "kafka.client.id": "me"}) == {
+        "bootstrap.servers": "localhost:1",
+        "client.id": "me",
+    }
+
+
+def test_a_name_of_javas_becomes_librdkafkas() -> None:
+    assert kafka_properties({**SERVERS, "kafka.fetch.max.wait.ms": "7"})["fetch.wait.max.ms"] == "7"
+
+
+def test_javas_line_for_its_login_module_gives_name_and_password() -> None:
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
+    properties = kafka_properties({**SERVERS, "kafka.sasl.jaas.config": line})
+    assert (properties["sasl.username"], properties["sasl.password"]) == ("me", 'a"b')
+
+
+def test_a_line_without_them_is_refused() -> None:
+    with pytest.raises(PipelineError, match=r"Give `kafka\.sasl\.username`"):
+        kafka_properties(
+            {**SERVERS, "kafka.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}
+        )
+
+
+def test_without_servers_the_option_is_asked_for() -> None:
+    with pytest.raises(PipelineError, match=r"`kafka\.bootstrap\.servers` is missing"):
+        kafka_properties({"subscribe": "a"})
+
+
+def test_a_property_that_only_java_knows_is_left_out_with_a_warning() -> None:
+    with pytest.warns(
+        UserWarning, match=r"kafka\.default\.api\.timeout\.ms is not one that librdkafka knows"
+    ):
+        make_client(AdminClient, {"bootstrap.servers": "localhost:1", "default.api.timeout.ms": "7"})
+
+
+def test_a_value_that_does_not_fit_is_told_with_librdkafkas_words() -> None:
+    with pytest.raises(PipelineError, match=r"security\.protocol"):
+        make_client(AdminClient, {"bootstrap.servers": "localhost:1", "security.protocol": "none"})

@@ -1,0 +1,106 @@
+"""Offsets of `format("ottla")`: their JSON, how much a batch takes, and how ranges are cut."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.offsets import (
+    OffsetRange,
+    TopicPartition,
+    from_json,
+    limited,
+    parse_assignment,
+    parse_offsets,
+    ranges_between,
+    size,
+    split,
+    to_json,
+)
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 12))
+offsets = st.dictionaries(partitions, st.integers(0, 1000), max_size=8)
+
+
+def test_offsets_are_written_as_sparks_kafka_source_writes_them() -> None:
+    assert json.dumps(to_json({B0: 7, A1: 5, A0: 23})) == '{"a": {"0": 23, "1": 5}, "b": {"0": 7}}'
+
+
+@given(offsets)
+def test_json_gives_the_offsets_back(some: dict[TopicPartition, int]) -> None:
+    assert from_json(json.loads(json.dumps(to_json(some)))) == some
+
+
+def test_the_options_json_may_name_both_ends_of_the_log() -> None:
+    assert parse_offsets("startingOffsets", '{"a": {"0": 23, "1": -2}}') == {A0: 23, A1: -2}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"a": 3}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}'])
+def test_other_json_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(PipelineError, match=r"startingOffsets.*Give JSON as in"):
+        parse_offsets("startingOffsets", text)
+
+
+def test_an_assignment_names_partitions() -> None:
+    assert parse_assignment('{"a": [0, 1], "b": [0]}') == {A0, A1, B0}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"a": 0}', '{"a": ["0"]}', "[0]"])
+def test_another_assignment_is_refused(text: str) -> None:
+    with pytest.raises(PipelineError, match="assign"):
+        parse_assignment(text)
+
+
+def test_each_partition_gives_in_proportion_to_what_it_has() -> None:
+    assert limited({A0: 0, A1: 100}, {A0: 300, A1: 200}, 100) == {A0: 75, A1: 125}
+
+
+def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
+    assert limited({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10)[A1] == 1
+
+
+def test_without_too_much_a_batch_takes_all() -> None:
+    assert limited({A0: 0}, {A0: 10}, 10) == {A0: 10}
+
+
+@given(offsets, offsets, st.integers(1, 50))
+def test_a_limited_batch_lies_between_its_ends_and_moves(
+    start: dict[TopicPartition, int], end: dict[TopicPartition, int], rows_max: int
+) -> None:
+    taken = limited(start, end, rows_max)
+    assert taken.keys() == end.keys()
+    assert all(min(start.get(at, offset), offset) <= taken[at] <= offset for at, offset in end.items())
+    assert size(start, taken) <= rows_max + len(end)
+    assert size(start, taken) > 0 or size(start, end) == 0
+
+
+def test_a_partition_that_is_new_is_read_by_the_next_batch() -> None:
+    assert ranges_between({A0: 3}, {A0: 5, A1: 9}) == [OffsetRange("a", 0, 3, 5)]
+    assert ranges_between({A0: 5, A1: 9}, {A0: 5, A1: 12}) == [OffsetRange("a", 1, 9, 12)]
+
+
+def test_a_log_that_became_shorter_gives_nothing() -> None:
+    assert ranges_between({A0: 5}, {A0: 3}) == []
+
+
+@given(st.lists(st.integers(0, 40), max_size=5), st.integers(1, 20))
+def test_ranges_are_cut_into_enough_parts_that_follow_each_other(
+    sizes: list[int], partitions_min: int
+) -> None:
+    ranges = [OffsetRange("a", number, 7, 7 + count) for number, count in enumerate(sizes) if count]
+    parts = split(ranges, partitions_min)
+    assert len(parts) >= min(partitions_min, sum(sizes))
+    assert all(part.size > 0 for part in parts)
+    for whole in ranges:
+        mine = [part for part in parts if part.partition == whole.partition]
+        assert (mine[0].start, mine[-1].end) == (whole.start, whole.end)
+        assert all(one.end == other.start for one, other in pairwise(mine))
+
+
+def test_enough_ranges_stay_as_they_are() -> None:
+    ranges = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 1)]
+    assert split(ranges, 2) == ranges

@@ -1,0 +1,155 @@
+"""Record batches become Arrow rows that say what reading the records one by one says."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
+from ottla.pipeline.spark.rows import ARROW_WITH_HEADERS
+from ottla.records.columns import PADDING
+from ottla.records.control import EndTransaction, build_control_batch
+from ottla.records.records import Record, build_batch
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)
+contents = st.builds(
+    Record,
+    st.just(0),
+    st.integers(0, 2**41),
+    st.none() | st.binary(max_size=20),
+    st.none() | st.binary(max_size=200),
+    headers,
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[tuple[list[Record], int]]:
+    """Batches with holes between and inside, each with its codec."""
+    offset, found = 0, []
+    for _ in range(draw(st.sampled_from([1, 2, 30]))):
+        records = []
+        for _ in range(draw(st.integers(1, 4))):
+            offset += draw(st.sampled_from([1, 1, 1, 7]))
+            records.append(draw(contents)._replace(offset=offset))
+        found.append((records, draw(st.sampled_from([0, 0, 1, 2, 3, 4]))))
+    return found
+
+
+def rows(
+    data: bytes, wanted: OffsetRange, aborted: Any = (), read_committed: bool = True
+) -> list[dict[str, Any]]:
+    padded = bytearray(data + PADDING)
+    seen = visible_batches(padded, whole_batches(padded, 0, len(data)), aborted, read_committed)
+    found = rows_of(padded, seen, wanted, include_headers=True)
+    if found is None:
+        return []
+    found.validate(full=True)
+    assert found.schema == ARROW_WITH_HEADERS
+    return found.to_pylist()
+
+
+def expected(record: Record) -> dict[str, Any]:
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": "t",
+        "partition": 3,
+        "offset": record.offset,
+        "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
+        "timestampType": 0,
+        "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+    }
+
+
+@given(logs(), st.integers(0, 20), st.integers(0, 60))
+@settings(max_examples=80, deadline=None)
+def test_rows_say_what_the_records_of_the_range_say(
+    log: list[tuple[list[Record], int]], start: int, size: int
+) -> None:
+    data = b"".join(build_batch(records, codec=codec) for records, codec in log)
+    found = rows(data, OffsetRange("t", 3, start, start + size))
+    wanted = [record for records, _ in log for record in records if start <= record.offset < start + size]
+    assert found == [expected(record) for record in wanted]
+
+
+def test_the_brokers_time_stands_in_the_header_alone() -> None:
+    records = [Record(0, 1000, None, b"a"), Record(1, 2000, None, b"b")]
+    found = rows(build_batch(records, log_append_time_ms=5000), OffsetRange("t", 3, 0, 2))
+    assert [(row["timestamp"], row["timestampType"]) for row in found] == [
+        (EPOCH + timedelta(seconds=5), 1)
+    ] * 2
+
+
+def one(offset: int, value: bytes = b"v") -> list[Record]:
+    return [Record(offset, 1000, None, value)]
+
+
+def test_what_is_left_of_a_batch_at_the_end_of_an_answer_is_left_out() -> None:
+    data = build_batch(one(0)) + build_batch(one(1))[:-1]
+    assert [row["offset"] for row in rows(data, OffsetRange("t", 3, 0, 9))] == [0]
+
+
+def test_a_batch_whose_bytes_changed_is_told() -> None:
+    data = bytearray(build_batch(one(0)))
+    data[-2] ^= 1
+    with pytest.raises(CorruptBatch, match="CRC32C"):
+        whole_batches(data + PADDING, 0, len(data))
+
+
+def test_a_header_whose_key_is_no_text_is_still_read() -> None:
+    record = Record(0, 1000, None, b"v", (("\udcff", b"1"),))
+    (row,) = rows(build_batch([record]), OffsetRange("t", 3, 0, 1))
+    assert row["headers"] == [{"key": "�", "value": b"1"}]
+
+
+def transactional(offset: int, producer_id: int) -> bytes:
+    return build_batch(
+        one(offset), producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+    )
+
+
+def marker(offset: int, producer_id: int, commit: bool) -> bytes:
+    end = EndTransaction(commit, coordinator_epoch=0)
+    return build_control_batch(
+        [end], base_offset=offset, timestamp=1000, producer_id=producer_id, producer_epoch=0
+    )
+
+
+def test_aborted_records_are_seen_only_by_those_who_read_uncommitted() -> None:
+    data = b"".join(
+        [
+            transactional(0, producer_id=7),
+            transactional(1, producer_id=8),
+            marker(2, producer_id=7, commit=False),
+            marker(3, producer_id=8, commit=True),
+            transactional(4, producer_id=7),
+            marker(5, producer_id=7, commit=True),
+        ]
+    )
+    wanted, aborted = OffsetRange("t", 3, 0, 6), [(7, 0)]
+    assert [row["offset"] for row in rows(data, wanted, aborted)] == [1, 4]
+    assert [row["offset"] for row in rows(data, wanted, aborted, read_committed=False)] == [0, 1, 4]
+
+
+def test_a_batch_of_batches_without_a_record_in_the_range_gives_no_rows() -> None:
+    padded = bytearray(build_batch(one(5)) + PADDING)
+    assert (
+        rows_of(
+            padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 6, 9), False
+        )
+        is None
+    )
+
+
+def test_rows_without_headers_have_no_column_for_them() -> None:
+    padded = bytearray(build_batch(one(5)) + PADDING)
+    found = rows_of(
+        padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 0, 9), False
+    )
+    assert isinstance(found, pa.RecordBatch)
+    assert "headers" not in found.schema.names
