@@ -25,14 +25,16 @@ NOTHING_LOST = "Nothing is lost: the batch is written when the pipeline starts a
 def while_writing(url: str) -> Iterator[None]:
     try:
         yield
-    except PipelineError:
-        raise
     except Exception as error:
+        if is_told(error):
+            raise
         raise writing_failed(url, f"{error}\n{reason(error)}") from error
 
 
 def writing_failed(url: str, account: str) -> PipelineError:
     """`account` is all that was said, in whatever language."""
+    if UNREADABLE.search(account):
+        return reading_failed(url, account)
     if FULL.search(account):
         return PipelineError(
             f"The archive at {url} is full.", f"Make room on it, then start again. {NOTHING_LOST}"
@@ -53,13 +55,18 @@ def writing_failed(url: str, account: str) -> PipelineError:
     )
 
 
+def is_told(error: Exception) -> bool:
+    """An error that has its sentence already, be it inside of what Spark made of it: a source's that was read from."""
+    return isinstance(error, PipelineError) or "ottla.pipeline.errors." in str(error)
+
+
 @contextlib.contextmanager
 def while_reading(url: str) -> Iterator[None]:
     try:
         yield
-    except PipelineError:
-        raise
     except Exception as error:
+        if is_told(error):
+            raise
         raise reading_failed(url, f"{error}\n{reason(error)}") from error
 
 

@@ -24,26 +24,26 @@ class Found(NamedTuple):
     bytes: int
 
 
-class Files(Protocol):
-    """Files below `root`; every path is relative to it."""
-
-    root: str
+class ReadableFiles(Protocol):
+    """Files below a folder; every path is relative to it."""
 
     def url(self, path: str = "") -> str:
         """As Spark takes it."""
         ...
 
-    def exists(self, path: str) -> bool: ...
-
     def names(self, folder: str) -> list[str]:
         """The names of what is in a folder, sorted; none where there is no folder."""
         ...
 
+    def read(self, path: str) -> str: ...
+
+
+class Files(ReadableFiles, Protocol):
+    def exists(self, path: str) -> bool: ...
+
     def below(self, folder: str) -> list[Found]:
         """All files below a folder, sorted by path."""
         ...
-
-    def read(self, path: str) -> str: ...
 
     def create(self, path: str, text: str) -> bool:
         """Writes a file whole or not at all. False, and nothing done, where there is one already."""

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.archive.files import Files, files_at
+from ottla.pipeline.archive.files import Files, ReadableFiles, files_at
 from ottla.pipeline.archive.layout import (
     MANIFEST_NAME,
     MANIFESTS,
@@ -20,9 +20,36 @@ if TYPE_CHECKING:
 READERS = 16
 
 
+class Manifests:
+    """The manifests of an archive. One that was read is not read again: none ever changes."""
+
+    def __init__(self, files: ReadableFiles) -> None:
+        self._files = files
+        self._known: dict[str, Batch | Merge] = {}
+
+    def load(self) -> Archived:
+        """Everything that they say now."""
+        names = [name for name in self._files.names(MANIFESTS) if MANIFEST_NAME.fullmatch(name)]
+        new = [name for name in names if name not in self._known]
+        with ThreadPoolExecutor(READERS) as readers:
+            self._known |= dict(zip(new, readers.map(self._read, new), strict=True))
+        manifests = [self._known[name] for name in names]
+        batches = [one for one in manifests if isinstance(one, Batch)]
+        return combined(batches, [one for one in manifests if isinstance(one, Merge)])
+
+    def _read(self, name: str) -> Batch | Merge:
+        path = f"{MANIFESTS}/{name}"
+        try:
+            text = self._files.read(path)
+        except UnicodeDecodeError:
+            text = ""
+        return from_json(text, self._files.url(path))
+
+
 class Archive:
     def __init__(self, files: Files) -> None:
         self.files = files
+        self._manifests = Manifests(files)
 
     @classmethod
     def at(cls, path: str, spark: "SparkSession | None" = None) -> "Archive":
@@ -40,20 +67,8 @@ class Archive:
             raise gone(self.url)
 
     def load(self) -> Archived:
-        """Everything that the manifests say now."""
-        names = [name for name in self.files.names(MANIFESTS) if MANIFEST_NAME.fullmatch(name)]
-        with ThreadPoolExecutor(READERS) as readers:
-            manifests = list(readers.map(self._manifest, names))
-        batches = [one for one in manifests if isinstance(one, Batch)]
-        return combined(batches, [one for one in manifests if isinstance(one, Merge)])
-
-    def _manifest(self, name: str) -> Batch | Merge:
-        path = f"{MANIFESTS}/{name}"
-        try:
-            text = self.files.read(path)
-        except UnicodeDecodeError as error:
-            text = f"{error}"
-        return from_json(text, self.files.url(path))
+        """What it holds now."""
+        return self._manifests.load()
 
     def has_batch(self, batch_id: int, query_id: str) -> bool:
         return self.files.exists(batch_manifest(batch_name(batch_id, query_id)))

@@ -13,6 +13,7 @@ from ottla.pipeline.spark.java import ensure_java
 # module:class of every data source of ours, imported when a session is made
 DATA_SOURCES = (
     "ottla.pipeline.spark.source:OttlaDataSource",
+    "ottla.pipeline.ingest.reload.source:ArchiveDataSource",
     "ottla.pipeline.ingest.spooldir.source:SpoolDirDataSource",
 )
 

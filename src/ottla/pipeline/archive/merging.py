@@ -1,0 +1,140 @@
+"""Small files of hours that are over, merged into larger ones.
+
+The merged file is written beside the small ones and takes their place by one manifest: whoever reads sees either them
+or it. The small ones are deleted by a later merge, when nobody can still be reading them.
+"""
+
+import math
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.pipeline.archive.columns import SCHEMA, archived_rows
+from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.layout import STAGING, Hour, merge_name
+from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.writing import RECORDS_PER_FILE, move_staged, stage_rows
+from ottla.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE_BYTES = 128 << 20
+ROUND_BYTES = 2 << 30
+HOUR_MS = 3_600_000
+# A late batch may still write into an hour shortly after its end.
+CLOSED_AFTER_MS = HOUR_MS
+# Longer than a query on the archive is expected to run.
+KEEP_SUPERSEDED_MS = 24 * HOUR_MS
+
+
+class Merged(NamedTuple):
+    """What one merge did."""
+
+    hours: list[Hour]
+    files_before: int
+    files_after: int
+    records: int
+
+
+def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
+    """Merges every hour that is worth it, some at a time: what is done stays done if it is interrupted."""
+    archive = Archive.at(path, spark)
+    archive.check()
+    archived = archive.load()
+    delete_superseded(archive, archived, now_ms)
+    return [merge_files(spark, archive, files, now_ms) for files in rounds(mergeable(archived, now_ms))]
+
+
+def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
+    """The small files of each hour that is over, where there are at least two."""
+    hours: dict[Hour, list[DataFile]] = {}
+    for file in archived.files.values():
+        if file.bytes < LARGE_BYTES // 2 and end_ms(file.hour) + CLOSED_AFTER_MS <= now_ms:
+            hours.setdefault(file.hour, []).append(file)
+    return {
+        hour: sorted(files, key=lambda file: file.path)
+        for hour, files in sorted(hours.items())
+        if len(files) > 1
+    }
+
+
+def end_ms(hour: Hour) -> int:
+    begin = datetime.fromisoformat(hour.date).replace(tzinfo=UTC, hour=hour.hour)
+    return int(begin.timestamp() * 1000) + HOUR_MS
+
+
+def rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
+    """Whole hours together, as much as one merge takes."""
+    taken: list[list[DataFile]] = []
+    size = ROUND_BYTES
+    for files in hours.values():
+        hour_size = sum(file.bytes for file in files)
+        if size + hour_size > ROUND_BYTES:
+            taken.append([])
+            size = 0
+        taken[-1].extend(files)
+        size += hour_size
+    return taken
+
+
+def merge_files(spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int) -> Merged:
+    number = 1 + max((one.number for one in archive.load().merges), default=0)
+    # Two merges at once may choose one number, of which only one can be committed: their files must not meet.
+    name = f"{merge_name(number)}-{uuid.uuid4().hex[:8]}"
+    merged = write_merged(spark, archive, files, name)
+    if totals(merged) != totals(files):
+        raise PipelineError(
+            f"The files of the archive at {archive.url} do not hold what their manifests say.",
+            "See which with `ottla pipeline verify`. Nothing was changed.",
+        )
+    done = Merge(number, now_ms, merged, tuple(file.path for file in files))
+    if not archive.commit_merge(done):
+        for file in merged:
+            archive.files.delete(file.path)
+        raise PipelineError(
+            f"Another merge of {archive.url} is at work.",
+            "Let it end, then merge what is left. Nothing was changed.",
+        )
+    hours = sorted({file.hour for file in merged})
+    return Merged(hours, len(files), len(merged), sum(file.records for file in merged))
+
+
+def write_merged(
+    spark: "SparkSession", archive: Archive, files: list[DataFile], name: str
+) -> tuple[DataFile, ...]:
+    staging = f"{STAGING}/{name}"
+    sizes: dict[Hour, int] = {}
+    for file in files:
+        sizes[file.hour] = sizes.get(file.hour, 0) + file.bytes
+    shares = math.ceil(max(sizes.values()) / LARGE_BYTES)
+    with while_writing(archive.url):
+        small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
+        stage_rows(archived_rows(small), archive.files.url(staging), shares * RECORDS_PER_FILE)
+        merged = move_staged(archive, small, staging, name)
+        archive.files.delete(staging)
+    return merged
+
+
+def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
+    """What the files hold together of each hour and partition."""
+    slices: dict[tuple[Hour, int], Slice] = {}
+    for file in files:
+        for partition, one in file.slices.items():
+            before = slices.get((file.hour, partition), Slice(one.first, one.last, 0))
+            first, last = min(before.first, one.first), max(before.last, one.last)
+            slices[file.hour, partition] = Slice(first, last, before.records + one.records)
+    return slices
+
+
+def delete_superseded(archive: Archive, archived: Archived, now_ms: int) -> None:
+    old = [one for one in archived.merges if one.merged_at_ms + KEEP_SUPERSEDED_MS <= now_ms]
+    superseded = {path for one in old for path in one.supersedes} - archived.files.keys()
+    if not superseded:
+        return
+    for topic in archived.topics:
+        for found in archive.files.below(topic):
+            if found.path in superseded:
+                archive.files.delete(found.path)

@@ -1,0 +1,50 @@
+"""The archive as a table: what `ottla pipeline sql` asks."""
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ottla.pipeline.archive.columns import TABLE_SCHEMA
+from ottla.pipeline.archive.faults import while_reading
+from ottla.pipeline.archive.store import Archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def archive_table(spark: "SparkSession", path: str, topic: str | None = None) -> "DataFrame":
+    """All records of an archive, or those of a topic, as they are now; `date` and `hour` choose files."""
+    archive = Archive.at(path, spark)
+    archive.check()
+    archived = archive.load()
+    topics = archived.topics if topic is None else [topic]
+    tables = []
+    for name in topics:
+        urls = [archive.files.url(file.path) for file in archived.files_of(name)]
+        if urls:
+            reader = spark.read.schema(TABLE_SCHEMA).option("basePath", archive.files.url(name))
+            with while_reading(archive.url):
+                tables.append(reader.parquet(*urls))
+    if not tables:
+        return spark.createDataFrame([], TABLE_SCHEMA)
+    return reduce(lambda one, other: one.unionByName(other), tables)
+
+
+def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[str]:
+    """A view for each archive, by the name of its sink, and for each of its topics. Returns the names.
+
+    A sink's name wins over a topic's; of two archives with one topic the first has it.
+    """
+    names = dict.fromkeys(archives)
+    for sink, path in archives.items():
+        archive_table(spark, path).createOrReplaceTempView(quoted(sink))
+        for topic in Archive.at(path, spark).load().topics:
+            if topic not in names:
+                names[topic] = None
+                archive_table(spark, path, topic).createOrReplaceTempView(quoted(topic))
+    return list(names)
+
+
+def quoted(name: str) -> str:
+    """As SQL takes a name with dots and dashes."""
+    return f"`{name}`"

@@ -1,0 +1,283 @@
+"""Proves that every offset of the topics is archived once, or names the holes, the duplicates and the damaged files."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from ottla.pipeline.archive.columns import SCHEMA
+from ottla.pipeline.archive.faults import while_reading
+from ottla.pipeline.archive.lag import cluster_of
+from ottla.pipeline.archive.manifest import Archived, DataFile, Slice
+from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.spark.offsets import Offsets, TopicPartition, to_json
+from ottla.pipeline.stage import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Of each kind of finding in one partition; there is no use in more before these are mended.
+FINDINGS_MAX = 10_000
+PASS_OVER_DAMAGE = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+
+HOLE = "not archived"
+DELETED = "deleted by the topic before it was archived"
+TWICE = "archived more than once"
+MISSING = "on the cluster, but not in the archive's files"
+DIFFERENT = "other bytes in the archive than on the cluster"
+
+
+class Finding(NamedTuple):
+    """Offsets of a partition with which something is wrong."""
+
+    at: TopicPartition
+    span: Span
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.at} offset {self.span}: {self.what}."
+
+
+class Damage(NamedTuple):
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}."
+
+
+class Extent(NamedTuple):
+    """What is archived of a partition (`start` up to and without `end`), and what the cluster still has."""
+
+    at: TopicPartition
+    start: int
+    end: int
+    records: int
+    earliest: int | None
+    latest: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    extents: tuple[Extent, ...]
+    findings: tuple[Finding, ...]
+    damage: tuple[Damage, ...]
+    is_deep: bool
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.findings and not self.damage
+
+    def sentences(self) -> list[str]:
+        """For a person: what is wrong, line by line, then what was looked at."""
+        lines = [str(one) for one in (*self.damage, *self.findings)]
+        for one in self.extents:
+            verdict = "every offset once" if self._is_whole_of(one.at) else "see above"
+            lines.append(f"{one.at}: offsets {one.start} to {one.end - 1}, {one.records} records: {verdict}.")
+        compared = "compared with the cluster byte for byte" if self.is_deep else "by manifests and files"
+        lines.append(f"The archive is whole ({compared})." if self.is_whole else "The archive is not whole.")
+        return lines
+
+    def _is_whole_of(self, at: TopicPartition) -> bool:
+        return not self.damage and all(finding.at != at for finding in self.findings)
+
+
+def verify(
+    spark: "SparkSession", cluster: Cluster, path: str, topics: Sequence[str] = (), *, deep: bool = False
+) -> Report:
+    """`deep` also reads the topics, and compares every record that they still have with the archive's."""
+    archive = Archive.at(path, spark)
+    archive.check()
+    archived = archive.load()
+    chosen = list(topics) or archived.topics
+    discovery = cluster_of(cluster, chosen)
+    partitions = discovery.partitions()
+    earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
+    findings = coverage(archived, chosen, earliest)
+    damage: list[Damage] = []
+    for topic in chosen:
+        found, broken = check_files(spark, archive, archived.files_of(topic), topic)
+        findings += found
+        damage += broken
+        if deep and topic in {at.topic for at in partitions}:
+            findings += compare(spark, cluster, archive, archived, topic, earliest)
+    extents = extents_of(archived, chosen, earliest, latest)
+    return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep)
+
+
+def coverage(
+    archived: Archived, topics: Sequence[str], earliest: Mapping[TopicPartition, int]
+) -> list[Finding]:
+    """What the manifests themselves tell: offsets that no batch covers, or more than one."""
+    findings = []
+    for at, spans in spans_by_partition(archived.ranges).items():
+        if at.topic not in topics:
+            continue
+        low = earliest.get(at, spans[0].start)
+        findings += [Finding(at, span, TWICE) for span in overlaps(spans)]
+        for hole in holes(spans, min(low, spans[0].start), max(span.end for span in spans)):
+            gone, there = Span(hole.start, min(hole.end, low)), Span(max(hole.start, low), hole.end)
+            findings += [Finding(at, gone, DELETED)] if gone.start < gone.end else []
+            findings += [Finding(at, there, HOLE)] if there.start < there.end else []
+    return findings
+
+
+def extents_of(
+    archived: Archived,
+    topics: Sequence[str],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> tuple[Extent, ...]:
+    records: dict[TopicPartition, int] = {}
+    for file in archived.files.values():
+        for partition, one in file.slices.items():
+            at = TopicPartition(file.topic, partition)
+            records[at] = records.get(at, 0) + one.records
+    starts = archived.starts
+    return tuple(
+        Extent(at, starts[at], end, records.get(at, 0), earliest.get(at), latest.get(at))
+        for at, end in sorted(archived.ends.items())
+        if at.topic in topics
+    )
+
+
+def check_files(
+    spark: "SparkSession", archive: Archive, files: Sequence[DataFile], topic: str
+) -> tuple[list[Finding], list[Damage]]:
+    """Reads partition and offset of every record of every file, and holds them against the manifests."""
+    present = {found.path for found in archive.files.below(topic)} if files else set()
+    damage = [
+        Damage(archive.files.url(file.path), "it is missing") for file in files if file.path not in present
+    ]
+    rest = {file.path: file for file in files if file.path in present}
+    if not rest:
+        return [], damage
+    rows = spark.read.schema("partition int, offset long").options(**PASS_OVER_DAMAGE)
+    placed = rows.parquet(*(archive.files.url(path) for path in rest)).select(
+        "partition",
+        "offset",
+        F.col("_metadata.file_path").alias("path"),
+        F.col("_metadata.row_index").alias("row"),
+    )
+    with while_reading(archive.url):
+        contents = contents_of(placed)
+        repeated = repeated_offsets(placed)
+    for path, file in rest.items():
+        wrong = compared_with(file, contents.get(relative(path, topic), {}))
+        if wrong:
+            damage.append(Damage(archive.files.url(path), wrong))
+    return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
+
+
+class Content(NamedTuple):
+    """What was read of a partition in a file, and how many records do not come after the one before them."""
+
+    slice: Slice
+    disorder: int
+
+
+def contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
+    in_file = Window.partitionBy("path", "partition").orderBy("row")
+    before = F.lag("offset").over(in_file)
+    counted = (
+        rows.withColumn("disorder", F.coalesce((F.col("offset") <= before).cast("int"), F.lit(0)))
+        .groupBy("path", "partition")
+        .agg(
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count("*").alias("records"),
+            F.sum("disorder").alias("disorder"),
+        )
+    )
+    contents: dict[str, dict[int, Content]] = {}
+    for row in counted.collect():
+        content = Content(Slice(row.first, row.last, row.records), row.disorder)
+        contents.setdefault(tail(row.path), {})[row.partition] = content
+    return contents
+
+
+def tail(path: str) -> str:
+    """Of a URL as Spark writes it: the hour's folder and the name, which no way of writing changes."""
+    return path[path.rindex("/date=") :]
+
+
+def relative(path: str, topic: str) -> str:
+    return path.removeprefix(topic)
+
+
+def compared_with(file: DataFile, content: Mapping[int, Content]) -> str | None:
+    """What is wrong with a file's content, if anything."""
+    if not content and file.records:
+        return f"it cannot be read; the manifest says that it holds {file.records} records"
+    for partition in sorted(file.slices.keys() | content.keys()):
+        said, found = file.slices.get(partition), content.get(partition)
+        if found is None or said != found.slice:
+            return f"of partition {partition} it holds {shown(found and found.slice)}, its manifest says {shown(said)}"
+        if found.disorder:
+            return f"its offsets of partition {partition} do not rise"
+    return None
+
+
+def shown(one: Slice | None) -> str:
+    return "nothing" if one is None else f"{one.records} records, offsets {one.first} to {one.last}"
+
+
+def repeated_offsets(rows: "DataFrame") -> list[tuple[int, Span]]:
+    repeated = rows.groupBy("partition", "offset").count().where("count > 1").limit(FINDINGS_MAX)
+    return spans_of(repeated.select("partition", "offset").collect())
+
+
+def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
+    """Single offsets as few spans."""
+    by_partition: dict[int, list[Span]] = {}
+    for partition, offset in rows:
+        by_partition.setdefault(partition, []).append(Span(offset, offset + 1))
+    return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in united(spans)]
+
+
+def compare(
+    spark: "SparkSession",
+    cluster: Cluster,
+    archive: Archive,
+    archived: Archived,
+    topic: str,
+    earliest: Offsets,
+) -> list[Finding]:
+    """Every record that the topic has, up to the archived end, is in the archive with the same bytes."""
+    ends = {at: end for at, end in archived.ends.items() if at.topic == topic and at in earliest}
+    start = {at: min(earliest[at], end) for at, end in ends.items()}
+    start |= {at: low for at, low in earliest.items() if at.topic == topic and at not in ends}
+    end = {at: ends.get(at, low) for at, low in start.items()}
+    options = {
+        **cluster.options(),
+        "subscribe": topic,
+        "startingOffsets": json.dumps(to_json(start)),
+        "endingOffsets": json.dumps(to_json({at: max(offset, start[at]) for at, offset in end.items()})),
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+    }
+    theirs = with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
+    urls = [archive.files.url(file.path) for file in archived.files_of(topic)]
+    ours = with_digest(spark.read.schema(SCHEMA).options(**PASS_OVER_DAMAGE).parquet(*urls), "ours")
+    unlike = (
+        theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(FINDINGS_MAX)
+    )
+    rows = unlike.select("partition", "offset", F.isnull("ours").alias("missing")).collect()
+    missing = [(row.partition, row.offset) for row in rows if row.missing]
+    different = [(row.partition, row.offset) for row in rows if not row.missing]
+    return [
+        Finding(TopicPartition(topic, partition), span, what)
+        for what, found in ((MISSING, missing), (DIFFERENT, different))
+        for partition, span in spans_of(found)
+    ]
+
+
+def with_digest(rows: "DataFrame", name: str) -> "DataFrame":
+    """A hash over all that a record is. Nulls are passed over by it, so whether there is one is hashed too."""
+    columns = ("key", "value", "headers", "timestamp", "timestampType")
+    digest = F.xxhash64(*(F.isnull(column) for column in columns), *columns)
+    return rows.select("partition", "offset", digest.alias(name))

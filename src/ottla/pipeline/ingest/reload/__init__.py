@@ -1,0 +1,1 @@
+"""An archive back into topics: the original keys, values, headers and timestamps."""

@@ -1,0 +1,94 @@
+"""The stage `kind = "archive"` among the sources: archived records back into topics, each once."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipeline.archive.files import Files, files_at
+from ottla.pipeline.archive.lag import cluster_of
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.reload.plan import (
+    Plan,
+    check_unchanged,
+    make_plan,
+    partitions_needed,
+    stream_options,
+)
+from ottla.pipeline.ingest.reload.settings import ReloadSettings
+from ottla.pipeline.stage import Context, Problem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PLAN = "ottla-reload.json"
+
+
+class ArchiveSource:
+    Settings = ReloadSettings
+
+    def __init__(self, name: str, settings: ReloadSettings, context: Context) -> None:
+        self.name = name
+        self.settings = settings
+        self.context = context
+        self.path = context.path(settings.path)
+        self.where = f"[sources.{name}]"
+
+    def problems(self) -> Iterator[Problem]:
+        if "://" in self.path:
+            return
+        try:
+            archive = Archive.at(self.path)
+            archive.check()
+            plan = make_plan(self.settings, self.path, archive.load(), self.where)
+            yield from self._topic_problems(partitions_needed(plan))
+        except PipelineError as error:
+            yield Problem(self.where, error.what, error.remedy)
+
+    def _topic_problems(self, needed: Mapping[str, int]) -> Iterator[Problem]:
+        """Topics that are there, and have too few partitions to keep each record in its own."""
+        if self.settings.partitioning != "keep":
+            return
+        wanted: dict[str, int] = {}
+        for topic, count in needed.items():
+            target = self.settings.to or topic
+            wanted[target] = max(count, wanted.get(target, 0))
+        present = cluster_of(self.context.cluster, list(wanted)).partitions()
+        for topic, count in wanted.items():
+            has = sum(at.topic == topic for at in present)
+            if not has and topic not in self.context.topics:
+                yield Problem(
+                    self.where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
+                )
+            elif 0 < has < count:
+                yield Problem(
+                    self.where,
+                    f"The topic {topic} has {has} partitions, the archived one {count}.",
+                    'Add partitions, or set partitioning = "key".',
+                )
+
+    def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        from pyspark.sql import functions as F
+
+        from ottla.pipeline.ingest.reload.filesystem import credentials
+
+        plan = self._frozen_plan(spark, files_at(self.context.checkpoint(self.name), spark))
+        options = stream_options(plan, self.settings, credentials(spark, self.path))
+        rows = spark.readStream.format("ottla-archive").options(**options).load()
+        topic = F.col("topic") if self.settings.to is None else F.lit(self.settings.to)
+        columns = [topic.alias("topic"), *map(F.col, ("key", "value", "headers", "timestamp"))]
+        if self.settings.partitioning == "keep":
+            columns.append(F.col("partition"))
+        writer = self.context.to_topics(rows.select(*columns), self.name, keepTimestamps="true")
+        return writer.trigger(**trigger).start()
+
+    def _frozen_plan(self, spark: "SparkSession", checkpoint: Files) -> Plan:
+        """What the first start planned. Records that were archived since, perhaps by this very load, are not loaded."""
+        if not checkpoint.exists(PLAN):
+            archive = Archive.at(self.path, spark)
+            archive.check()
+            plan = make_plan(self.settings, self.path, archive.load(), self.where)
+            checkpoint.create(PLAN, plan.to_json())
+        plan = Plan.from_json(checkpoint.read(PLAN))
+        check_unchanged(plan, self.settings, self.where)
+        return plan
