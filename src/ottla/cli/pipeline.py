@@ -9,6 +9,8 @@ import typer
 
 from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from ottla.cli.output import print_error, print_json, print_table
+from ottla.cli.pipeline_archive import merge, sql, verify
+from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
 
 if TYPE_CHECKING:
     from ottla.pipeline.stage import Problem
@@ -17,16 +19,6 @@ app = typer.Typer(
     help="A data pipeline on Spark: into raw topics, transformed, archived, exactly once.",
     no_args_is_help=True,
 )
-
-File = Annotated[
-    Path,
-    typer.Option("--file", "-f", metavar="FILE", help="The pipeline.toml, or the folder in which it lies."),
-]
-Master = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs, instead of what the file says."),
-]
-DEFAULT_FILE = Path("pipeline.toml")
 
 
 @app.command()
@@ -103,6 +95,11 @@ def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
         )
     if ends.problem is not None:
         print_error(ends.problem)
+
+
+app.command()(verify)
+app.command()(merge)
+app.command()(sql)
 
 
 @app.command()

@@ -7,14 +7,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.failures import failure_of
 from ottla.pipeline.run import StageRun, run_stages, session, trigger_of, waves_of
 from ottla.pipeline.topics import connect, make_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOG_NAME = "spark.log"
 
@@ -45,6 +50,19 @@ def run_pipeline(
             went_well = run_stages(spark, waves, trigger_of(pipeline, once=once), display, stop)
         console.print(ending([run for wave in waves for run in wave], stopped=stop.is_set()))
     return went_well
+
+
+@contextmanager
+def spark_to_ask(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
+    """Spark for one question: what it refuses is said in a sentence, and its own words go into the log."""
+    from pyspark.errors import PySparkException
+
+    log = pipeline.context.folder / LOG_NAME
+    with errors_into(log), session(pipeline, master) as spark:
+        try:
+            yield spark
+        except PySparkException as error:
+            raise PipelineError(failure_of(error).sentence, f"All that Spark said stands in {log}.") from None
 
 
 @contextmanager
