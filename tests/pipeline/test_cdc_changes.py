@@ -27,6 +27,7 @@ from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.server import current_position
 
 LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
+WIDE_ROWS = 3000
 TABLE = "CREATE TABLE {}.{} (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,3), n BIGINT UNSIGNED)"
 
 
@@ -54,6 +55,17 @@ def changes(database: str, table: str, count: int, seed: int) -> list[str]:
             victim = live.pop(pick.randrange(len(live)))
             statements.append(f"DELETE FROM {database}.{table} WHERE id = {victim}")
     return statements
+
+
+def wide_rows(database: str) -> list[str]:
+    """Two transactions, larger than what lies in the buffers of a connection."""
+    numbers = f"WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < {WIDE_ROWS})"
+    return [
+        f"SET max_recursive_iterations = {WIDE_ROWS}",
+        f"CREATE TABLE {database}.wide (id INT PRIMARY KEY, filler LONGTEXT)",
+        f"INSERT INTO {database}.wide {numbers} SELECT i, repeat('x', 5000) FROM n",
+        f"DELETE FROM {database}.wide",
+    ]
 
 
 def in_order(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -113,9 +125,8 @@ def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
     mariadb.run(TABLE.format(database, "orders"))
     batches = Batches(captured(mariadb, database, tmp_path, max_transactions_per_batch=3))
     batches.next(LIMITED)
-    for base in range(0, 80, 10):
-        rows = ",".join(f"({base + i}, 'a', 1, 1)" for i in range(4))
-        mariadb.run(f"INSERT INTO {database}.orders VALUES {rows}")
+    rows = [",".join(f"({base + i}, 'a', 1, 1)" for i in range(4)) for base in range(0, 80, 10)]
+    mariadb.run(*(f"INSERT INTO {database}.orders VALUES {four}" for four in rows))
     sizes = []
     while True:
         records = batches.next(LIMITED)
@@ -153,9 +164,7 @@ def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
     mariadb.run(TABLE.format(database, "orders"))
     capture = captured(mariadb, database, tmp_path)
     start = current_position(capture)
-    rows = ",".join(f"({i}, '{'x' * 40}', 1, 1)" for i in range(30_000))
-    mariadb.run(*changes(database, "orders", 30, 5), f"INSERT INTO {database}.orders VALUES {rows}")
-    mariadb.run(f"DELETE FROM {database}.orders WHERE id % 3 = 0")
+    mariadb.run(*changes(database, "orders", 30, 5), *wide_rows(database))
     end = current_position(capture)
     whole = list(read_changes(capture, start, end))
 
@@ -174,11 +183,9 @@ def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"))
     capture = captured(mariadb, database, tmp_path)
     start = current_position(capture)
-    rows = ",".join(f"({i}, '{'x' * 40}', 1, 1)" for i in range(20_000))
-    mariadb.run(f"INSERT INTO {database}.orders VALUES {rows}", f"DELETE FROM {database}.orders")
+    mariadb.run(*wide_rows(database))
     end = current_position(capture)
     reading = read_changes(capture, start, end)
     part = [next(reading) for _ in range(100)]
@@ -188,7 +195,7 @@ def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
         mariadb.run(f"KILL {thread}")
     part += reading
     assert part == list(read_changes(capture, start, end))
-    assert len(part) == 60_000
+    assert len(part) == 3 * WIDE_ROWS
 
 
 def test_a_snapshot_cut_off_before_it_was_whole_is_taken_anew(

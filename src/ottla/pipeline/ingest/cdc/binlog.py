@@ -49,6 +49,7 @@ def stream(capture: Capture, position: Position, events: tuple[type, ...]) -> Bi
         auto_position=str(position),
         blocking=True,
         only_events=list(events),
+        filter_non_implemented_events=False,
         slave_heartbeat=HEARTBEAT_S,
         enable_logging=False,
         pymysql_wrapper=connect_once,

@@ -6,6 +6,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
@@ -17,6 +18,12 @@ class Record(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
+
+
+# Kept, because json.dumps makes a new one for every call with these settings.
+ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+NULL = "null"
 
 
 @dataclass(frozen=True)
@@ -33,11 +40,12 @@ class Source:
     gtid: str | None
     file: str
     pos: int
-    row: int = 0
     snapshot: str = "false"
 
-    def fields(self) -> dict[str, Any]:
-        return {
+    @cached_property
+    def until_row(self) -> str:
+        """The same for all rows of an event, so it is written once: all fields before the row's number."""
+        fields = {
             "version": self.version,
             "connector": self.connector,
             "name": self.name,
@@ -49,80 +57,68 @@ class Source:
             "gtid": self.gtid,
             "file": self.file,
             "pos": self.pos,
-            "row": self.row,
-            "thread": None,
-            "query": None,
         }
+        return ENCODE(fields).removesuffix("}")
 
 
 class Order:
     """Numbers the changes of one transaction, over all tables and in each."""
 
     def __init__(self, transaction: str) -> None:
-        self.transaction = transaction
+        self.transaction = ENCODE(transaction)
         self.total = 0
-        self.by_table: dict[str, int] = {}
+        self.by_table: dict[tuple[str, str], int] = {}
 
-    def next(self, table: str) -> dict[str, Any]:
+    def next(self, table: tuple[str, str]) -> str:
         self.total += 1
-        self.by_table[table] = self.by_table.get(table, 0) + 1
-        return {
-            "id": self.transaction,
-            "total_order": self.total,
-            "data_collection_order": self.by_table[table],
-        }
+        here = self.by_table[table] = self.by_table.get(table, 0) + 1
+        return f'{{"id":{self.transaction},"total_order":{self.total},"data_collection_order":{here}}}'
 
 
-def compact(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+class Change(NamedTuple):
+    """What the records of one row have in common. `key` names the primary key's columns, `row` counts in an event."""
 
+    topic: str
+    key: Sequence[str]
+    source: Source
+    row: int = 0
+    order: Order | None = None
 
-def key_of(row: Row, key: Sequence[str]) -> bytes | None:
-    """The primary key's columns; none for a table without one."""
-    return compact({name: row[name] for name in key}) if key else None
+    def key_of(self, row: Row) -> bytes | None:
+        """None for a table without a primary key."""
+        return ENCODE({name: row[name] for name in self.key}).encode() if self.key else None
 
+    def value(self, op: str, before: Row | None, after: Row | None) -> bytes:
+        source = self.source
+        transaction = NULL if self.order is None else self.order.next((source.db, source.table))
+        return (
+            f'{{"before":{NULL if before is None else ENCODE(before)},'
+            f'"after":{NULL if after is None else ENCODE(after)},'
+            f'"source":{source.until_row},"row":{self.row},"thread":null,"query":null}},'
+            f'"op":"{op}","ts_ms":{source.ts_ms},"transaction":{transaction}}}'
+        ).encode()
 
-def value_of(op: str, before: Row | None, after: Row | None, source: Source, order: Order | None) -> bytes:
-    transaction = order.next(f"{source.db}.{source.table}") if order is not None else None
-    return compact(
-        {
-            "before": before,
-            "after": after,
-            "source": source.fields(),
-            "op": op,
-            "ts_ms": source.ts_ms,
-            "transaction": transaction,
-        }
-    )
+    def read(self, row: Row) -> Record:
+        return Record(self.topic, self.key_of(row), self.value(READ, None, row))
 
+    def inserted(self, row: Row) -> Iterator[Record]:
+        yield Record(self.topic, self.key_of(row), self.value(CREATE, None, row))
 
-def inserted(topic: str, row: Row, key: Sequence[str], source: Source, order: Order) -> Iterator[Record]:
-    yield Record(topic, key_of(row, key), value_of(CREATE, None, row, source, order))
+    def deleted(self, row: Row) -> Iterator[Record]:
+        """The tombstone lets a compacted topic forget the key; without a key there is nothing to forget."""
+        key = self.key_of(row)
+        yield Record(self.topic, key, self.value(DELETE, row, None))
+        if key is not None:
+            yield Record(self.topic, key, None)
 
+    def updated(self, before: Row, after: Row) -> Iterator[Record]:
+        """A row whose key changes is another row: the old one goes, the new one comes."""
+        key = self.key_of(after)
+        if key != self.key_of(before):
+            yield from self.deleted(before)
+            yield from self.inserted(after)
+        else:
+            yield Record(self.topic, key, self.value(UPDATE, before, after))
 
-def deleted(topic: str, row: Row, key: Sequence[str], source: Source, order: Order) -> Iterator[Record]:
-    """The tombstone lets a compacted topic forget the key; without a key there is nothing to forget."""
-    name = key_of(row, key)
-    yield Record(topic, name, value_of(DELETE, row, None, source, order))
-    if name is not None:
-        yield Record(topic, name, None)
-
-
-def updated(
-    topic: str, before: Row, after: Row, key: Sequence[str], source: Source, order: Order
-) -> Iterator[Record]:
-    """A row whose key changes is another row: the old one goes, the new one comes."""
-    name = key_of(after, key)
-    if name != key_of(before, key):
-        yield from deleted(topic, before, key, source, order)
-        yield from inserted(topic, after, key, source, order)
-    else:
-        yield Record(topic, name, value_of(UPDATE, before, after, source, order))
-
-
-def truncated(topic: str, source: Source, order: Order) -> Record:
-    return Record(topic, None, value_of(TRUNCATE, None, None, source, order))
-
-
-def snapshot_read(topic: str, row: Row, key: Sequence[str], source: Source) -> Record:
-    return Record(topic, key_of(row, key), value_of(READ, None, row, source, None))
+    def truncated(self) -> Record:
+        return Record(self.topic, None, self.value(TRUNCATE, None, None))

@@ -99,6 +99,8 @@ def explained(error: pymysql.MySQLError, capture: Capture) -> PipelineError:
             f"{where} refuses the user `{capture.user}`: {said}.",
             f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{capture.user}'@'%'.",
         )
+    if code == ER.NO_BINARY_LOGGING:
+        return PipelineError(f"{where} keeps no binlog.", "Start it with log_bin set, and a server_id.")
     if code == MASTER_FATAL:
         return binlog_refused(said, where)
     return PipelineError(f"{where} says: {said} (error {code}).", "Mend the cause and start again.")

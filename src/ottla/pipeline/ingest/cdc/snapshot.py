@@ -22,7 +22,7 @@ from pymysql.cursors import SSCursor
 from ottla import __version__
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import selecting
-from ottla.pipeline.ingest.cdc.envelope import Record, Source, snapshot_read
+from ottla.pipeline.ingest.cdc.envelope import Change, Record, Source
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, write_whole
 from ottla.pipeline.ingest.cdc.server import connected, query
 from ottla.pipeline.ingest.cdc.settings import Capture
@@ -105,10 +105,6 @@ def take(capture: Capture) -> Manifest:
 
 def staged(connection: Any, capture: Capture) -> Manifest:
     manifest = opened(connection)
-    if not manifest.file:
-        raise PipelineError(
-            f"The database at {capture.address} keeps no binlog.", "Start it with log_bin and server_id set."
-        )
     tables = captured_tables(connection, capture)
     history = SchemaHistory(capture.schema_folder)
     for table in tables:
@@ -123,7 +119,7 @@ def opened(connection: Any) -> Manifest:
     for statement in OPEN:
         query(connection, statement)
     status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
-    file, pos = status.get("Binlog_snapshot_file", ""), int(status.get("Binlog_snapshot_position", 0))
+    file, pos = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])
     position, server_id = query(connection, "SELECT BINLOG_GTID_POS(%s, %s), @@server_id", file, pos)[0]
     return Manifest(position or "", file, pos, time.time_ns() // 1_000_000, int(server_id))
 
@@ -132,16 +128,26 @@ def snapshot_records(
     connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
 ) -> Iterator[Record]:
     """The last row is marked: whoever reads the topic knows that the snapshot is whole."""
-    rows = ((table, row) for table in tables for row in table_rows(connection, table))
+    rows = table_changes(connection, capture, tables, at)
     held = next(rows, None)
     while held is not None:
-        table, row = held
+        change, row = held
         held = next(rows, None)
-        source = source_of(table, capture, at, "true" if held is not None else "last")
-        yield snapshot_read(capture.topic_of(table.db, table.name), row, table.key, source)
+        if held is None:
+            change = change._replace(source=replace(change.source, snapshot="last"))
+        yield change.read(row)
 
 
-def source_of(table: CapturedTable, capture: Capture, at: Manifest, snapshot: str) -> Source:
+def table_changes(
+    connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
+) -> Iterator[tuple[Change, dict[str, Any]]]:
+    for table in tables:
+        change = Change(capture.topic_of(table.db, table.name), table.key, source_of(table, capture, at))
+        for row in table_rows(connection, table):
+            yield change, row
+
+
+def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> Source:
     return Source(
         version=__version__,
         connector="mariadb",
@@ -153,7 +159,7 @@ def source_of(table: CapturedTable, capture: Capture, at: Manifest, snapshot: st
         gtid=at.position or None,
         file=at.file,
         pos=at.pos,
-        snapshot=snapshot,
+        snapshot="true",
     )
 
 

@@ -4,6 +4,7 @@ A transaction begins with its GTID and ends with a commit, or, where its GTID sa
 statement. Tables are announced before their rows.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,8 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla import __version__
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc import envelope
 from ottla.pipeline.ingest.cdc.charsets import BINARY
-from ottla.pipeline.ingest.cdc.envelope import Order, Record, Source
+from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record, Source
 from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
 from ottla.pipeline.ingest.cdc.rows import Column, RowDecoder
 from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
@@ -129,17 +129,19 @@ class Transcript:
         self.check_image(event, table)
         data = event.packet.read(event.event_size - event.packet.read_bytes)
         rows = (dict(zip(table.names, row, strict=True)) for row in table.decoder.all(data))
+        source = self.source(event, file, table.db, table.name)
+        changes = (Change(table.topic, table.key, source, number, self.order) for number in itertools.count())
         if isinstance(event, row_event.UpdateRowsEvent):
-            for number, (before, after) in enumerate(zip(rows, rows, strict=True)):
-                source = self.source(event, file, table.db, table.name, number)
-                yield from envelope.updated(table.topic, before, after, table.key, source, self.order)
-            return
-        made = envelope.inserted if isinstance(event, row_event.WriteRowsEvent) else envelope.deleted
-        for number, row in enumerate(rows):
-            source = self.source(event, file, table.db, table.name, number)
-            yield from made(table.topic, row, table.key, source, self.order)
+            for change, before, after in zip(changes, rows, rows, strict=False):
+                yield from change.updated(before, after)
+        elif isinstance(event, row_event.WriteRowsEvent):
+            for change, row in zip(changes, rows, strict=False):
+                yield from change.inserted(row)
+        else:
+            for change, row in zip(changes, rows, strict=False):
+                yield from change.deleted(row)
 
-    def source(self, event: Any, file: str, db: str, table: str, row: int) -> Source:
+    def source(self, event: Any, file: str, db: str, table: str) -> Source:
         return Source(
             version=__version__,
             connector="mariadb",
@@ -151,7 +153,6 @@ class Transcript:
             gtid=str(self.gtid),
             file=file,
             pos=event.packet.log_pos - event.packet.event_size,
-            row=row,
         )
 
     def check_image(self, event: Any, table: Announced) -> None:
@@ -178,8 +179,8 @@ class Transcript:
         for db, table in tables:
             assert found is not None
             if found.kind == "truncate":
-                source = self.source(event, file, db, table, 0)
-                yield envelope.truncated(self.capture.topic_of(db, table), source, self.order)
+                source = self.source(event, file, db, table)
+                yield Change(self.capture.topic_of(db, table), (), source, order=self.order).truncated()
             elif found.kind == "change":
                 raise PipelineError(
                     f"Transaction {self.gtid} changed {db}.{table} with a statement that is in the binlog as text, "

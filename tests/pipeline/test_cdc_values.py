@@ -1,0 +1,119 @@
+# ruff: noqa: F401, F811
+"""Every type of MariaDB in a record: as documented, and the same from the snapshot as from the binlog."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.capturing import Batches, captured, database, mariadb, values
+from tests.pipeline.mariadb import MariaDb
+
+from ottla.pipeline.errors import PipelineError
+
+# Type, literal, and what a record holds.
+EXAMPLES: list[tuple[str, str, Any]] = [
+    ("TINYINT", "-128", -128),
+    ("TINYINT UNSIGNED", "255", 255),
+    ("BOOLEAN", "TRUE", 1),
+    ("SMALLINT UNSIGNED", "65535", 65535),
+    ("MEDIUMINT", "-8388608", -8388608),
+    ("INT UNSIGNED", "4294967295", 4294967295),
+    ("BIGINT", "-9223372036854775808", -9223372036854775808),
+    ("BIGINT UNSIGNED", "18446744073709551615", 18446744073709551615),
+    ("DECIMAL(20,5)", "-123.45", "-123.45000"),
+    ("DECIMAL(38,0)", "'-99999999999999999999999999999999999999'", "-99999999999999999999999999999999999999"),
+    ("DECIMAL(65,30)", "0", "0." + "0" * 30),
+    ("DECIMAL(5,5)", "-0.00001", "-0.00001"),
+    ("FLOAT", "3.14", 3.14),
+    ("FLOAT", "16777216", 16777216.0),
+    ("DOUBLE", "1.0E+300", 1e300),
+    ("BIT(1)", "b'1'", True),
+    ("BIT(9)", "b'100000001'", "AQE="),
+    ("DATE", "'1000-01-01'", -354285),
+    ("DATE", "'0000-00-00'", None),
+    ("DATETIME", "'1969-12-31 23:59:59'", -1000),
+    ("DATETIME(3)", "'2020-01-01 00:00:00.125'", 1577836800125),
+    ("DATETIME(6)", "'9999-12-31 23:59:59.999999'", 253402300799999999),
+    ("DATETIME", "'2020-00-10'", None),
+    ("TIME", "'-838:59:59'", -3020399000000),
+    ("TIME(3)", "'-00:00:00.5'", -500000),
+    ("TIME(1)", "'12:34:56.7'", 45296700000),
+    ("TIMESTAMP NULL", "'2038-01-01 00:00:00'", "2038-01-01T00:00:00Z"),
+    ("TIMESTAMP(2) NULL", "'2020-06-01 00:00:00.12'", "2020-06-01T00:00:00.12Z"),
+    ("TIMESTAMP NULL", "'0000-00-00 00:00:00'", None),
+    ("YEAR", "2155", 2155),
+    ("YEAR", "0", 0),
+    ("CHAR(10)", "'ab '", "ab"),
+    ("VARCHAR(300)", "'😀 ü \\0 \"'", '😀 ü \0 "'),
+    ("VARCHAR(20) CHARACTER SET latin1", "'é\u0081€'", "é\u0081€"),
+    ("TINYTEXT CHARACTER SET ucs2", "'żółw'", "żółw"),
+    ("LONGTEXT", "repeat('x', 70000)", "x" * 70000),
+    ("ENUM('a', 'it''s')", "'it''s'", "it's"),
+    ("ENUM('a')", "''", ""),
+    ("SET('x', 'y', 'z')", "'z,x'", "x,z"),
+    ("SET('x', 'y')", "''", ""),
+    ("JSON", "'{\"a\": [1, null]}'", '{"a": [1, null]}'),
+    ("BINARY(5)", "x'0100'", "AQAAAAA="),
+    ("VARBINARY(9)", "x'00FF00'", "AP8A"),
+    ("BLOB", "x''", ""),
+    ("UUID", "'164fad29-e105-11f1-b0a9-02fc00000000'", "Fk+tKeEFEfGwqQL8AAAAAA=="),
+    ("INET6", "'::'", "AAAAAAAAAAAAAAAAAAAAAA=="),
+    ("POINT", "ST_GeomFromText('POINT(1 2)', 4326)", {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": 4326}),
+    ("INT AS (id * 2) VIRTUAL", "DEFAULT", 2),
+    ("INT INVISIBLE", "7", 7),
+    ("INT", "NULL", None),
+]
+
+
+def test_values_are_as_documented_from_the_snapshot_and_from_the_binlog(
+    mariadb: MariaDb, database: str, tmp_path: Path
+) -> None:
+    columns = ", ".join(f"c{index} {kind}" for index, (kind, _, _) in enumerate(EXAMPLES))
+    names = ", ".join(f"c{index}" for index in range(len(EXAMPLES)))
+    literals = ", ".join(literal for _, literal, _ in EXAMPLES)
+    insert = f"INSERT INTO {database}.kinds (id, {names}) VALUES (1, {literals})"
+    lenient = "SET sql_mode = '', time_zone = '+00:00', system_versioning_alter_history = KEEP"
+    mariadb.run(
+        lenient, f"CREATE TABLE {database}.kinds (id INT PRIMARY KEY, {columns}) ROW_FORMAT=DYNAMIC", insert
+    )
+    batches = Batches(captured(mariadb, database, tmp_path))
+    snapshot = batches.all()
+    mariadb.run(lenient, f"DELETE FROM {database}.kinds", insert)
+    deleted, inserted = values(batches.all())
+    expected = {"id": 1, **{f"c{index}": value for index, (_, _, value) in enumerate(EXAMPLES)}}
+    assert values(snapshot)[0]["after"] == expected
+    assert deleted["before"] == expected
+    assert inserted["after"] == expected
+
+
+def test_key_columns_stand_in_the_order_of_the_table(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    mariadb.run(
+        f"CREATE TABLE {database}.pairs (v INT, a VARCHAR(20), b INT, PRIMARY KEY (b, a(5)))",
+        f"INSERT INTO {database}.pairs VALUES (1, 'ä', 2)",
+    )
+    batches = Batches(captured(mariadb, database, tmp_path))
+    snapshot = batches.all()
+    mariadb.run(f"UPDATE {database}.pairs SET v = 2")
+    assert {record.key for record in snapshot + batches.all()} == {'{"a":"ä","b":2}'.encode()}
+
+
+def test_the_history_names_columns_where_the_binlog_does_not(
+    mariadb: MariaDb, database: str, tmp_path: Path
+) -> None:
+    mariadb.run("SET GLOBAL binlog_row_metadata = 'NO_LOG'")
+    try:
+        mariadb.run(
+            f"CREATE TABLE {database}.t (id INT UNSIGNED PRIMARY KEY, e ENUM('a', 'b'), b BLOB, t TEXT,"
+            " l VARCHAR(9) CHARACTER SET latin1)",
+            insert := f"INSERT INTO {database}.t VALUES (4294967295, 'b', x'FF00', 'ü', 'ü')",
+        )
+        batches = Batches(captured(mariadb, database, tmp_path))
+        snapshot = values(batches.all())
+        mariadb.run(f"DELETE FROM {database}.t", insert)
+        deleted, inserted = values(batches.all())
+        assert deleted["before"] == inserted["after"] == snapshot[0]["after"]
+        mariadb.run(f"ALTER TABLE {database}.t RENAME COLUMN e TO f", f"DELETE FROM {database}.t")
+        with pytest.raises(PipelineError, match=r"columns of .* changed.*binlog_row_metadata = FULL"):
+            batches.next()
+    finally:
+        mariadb.run("SET GLOBAL binlog_row_metadata = 'FULL'")
