@@ -11,6 +11,7 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from ottla.cli.output import print_error, print_json, print_table
 from ottla.cli.pipeline_archive import merge, sql, verify
 from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
+from ottla.cli.pipeline_replay import replay
 
 if TYPE_CHECKING:
     from ottla.pipeline.stage import Problem
@@ -97,6 +98,7 @@ def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
         print_error(ends.problem)
 
 
+app.command()(replay)
 app.command()(verify)
 app.command()(merge)
 app.command()(sql)

@@ -1,0 +1,54 @@
+"""`ottla pipeline replay`: corrected logic over the raw topic, into topics beside those in use."""
+
+import base64
+from typing import Annotated, Any
+
+import typer
+
+from ottla.cli.options import AsJson
+from ottla.cli.output import print_json
+from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
+
+
+def replay(
+    transform: Annotated[
+        str, typer.Option("--transform", metavar="NAME", help="The transform, as it is now.")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A new topic, beside the one in use.")],
+    from_: Annotated[
+        str, typer.Option("--from", metavar="earliest|TIME", help="Where to begin: earliest or an ISO time.")
+    ] = "earliest",
+    master: Master = None,
+    file: File = DEFAULT_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Run a corrected transform from raw into a new topic, and show what differs."""
+    from ottla.pipeline.comparing import describe
+    from ottla.pipeline.config import load
+    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.replay import replay as replayed
+
+    pipeline = load(file)
+    item = pipeline.find(transform, "transforms")
+    stage: Any = item.make(item.name, item.settings, pipeline.context)
+    with spark_to_ask(pipeline, master) as spark:
+        comparisons = replayed(spark, stage, to=to, from_=from_)
+    for comparison in comparisons:
+        if as_json:
+            examples = [
+                {name: as_field(value) for name, value in example._asdict().items()}
+                for example in comparison.examples
+            ]
+            print_json(comparison._asdict() | {"examples": examples})
+        else:
+            print("\n".join(describe(comparison)))
+
+
+def as_field(value: Any) -> Any:
+    """Bytes as text, in base64 where they are no UTF-8."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
