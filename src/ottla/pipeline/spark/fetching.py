@@ -38,6 +38,8 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if fetched is None or fetched.error == wire.OFFSET_OUT_OF_RANGE:
                 position = after_loss(options, wanted, position)
                 continue
+            # What lies before the position may come along: a broker sends whole batches.
+            asked = wanted._replace(start=position)
             batches = whole_batches(fetched.data, fetched.start, fetched.end)
             if batches:
                 position = max(position, batches[-1].header.next_offset)
@@ -45,7 +47,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if position < wanted.end:
                 fetcher.ask_ahead(position)
             seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
-            rows = rows_of(fetched.data, seen, wanted, options.include_headers)
+            rows = rows_of(fetched.data, seen, asked, options.include_headers)
             if rows is not None:
                 yield rows
     except (CorruptBatch, KafkaError) as error:

@@ -1,0 +1,207 @@
+"""Which offsets a batch or a stream reads: every option, asked of real brokers, without Spark around it."""
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from tests.interop.brokers import RunningBroker
+from tests.pipeline.connector_topics import READ_COMMITTED, Sent, Topics, values
+
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.spark.batch_reader import BatchReader, plan
+from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.stream_reader import StreamReader
+
+
+@pytest.fixture
+def topics(any_broker: RunningBroker) -> Topics:
+    return Topics(any_broker.bootstrap)
+
+
+@pytest.fixture
+def topic(topics: Topics, topic_name: str) -> str:
+    """Two partitions; the first has ten records, a second apart from each other, the second has five."""
+    topics.create(topic_name, 2)
+    sent = [Sent(b"v", timestamp_ms=1_000 * number) for number in range(1, 11)]
+    topics.produce(topic_name, [*sent, *values(5, partition=1)])
+    return topic_name
+
+
+def planned(topics: Topics, **options: str) -> list[tuple[int, int, int]]:
+    return [(one.partition, one.start, one.end) for one in plan(topics.options(**options))]
+
+
+def each(topic: str, *offsets: int) -> str:
+    return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(offsets)}})
+
+
+def test_a_batch_takes_its_ends_from_offsets(topics: Topics, topic: str) -> None:
+    assert planned(topics, subscribe=topic) == [(0, 0, 10), (1, 0, 5)]
+    offsets = {"startingOffsets": each(topic, 3, -2), "endingOffsets": each(topic, 7, -1)}
+    assert planned(topics, subscribe=topic, **offsets) == [(0, 3, 7), (1, 0, 5)]
+    assert planned(topics, assign=json.dumps({topic: [1]})) == [(1, 0, 5)]
+
+
+def test_a_batch_takes_its_ends_from_times(topics: Topics, topic: str) -> None:
+    one = {"assign": json.dumps({topic: [0]})}
+    assert planned(topics, **one, startingTimestamp="4000", endingTimestamp="8000") == [(0, 3, 7)]
+    times = {
+        "startingOffsetsByTimestamp": json.dumps({topic: {"0": 3500}}),
+        "endingOffsetsByTimestamp": json.dumps({topic: {"0": 99_000}}),
+    }
+    assert planned(topics, **one, **times) == [(0, 3, 10)]
+    with pytest.raises(PipelineError, match=rf"{topic}-0 has no record at or after the starting time 99000"):
+        planned(topics, **one, startingTimestamp="99000")
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert planned(topics, **one, **latest, startingTimestamp="99000") == []
+
+
+def test_a_batch_is_cut_into_as_many_parts_as_wanted(topics: Topics, topic: str) -> None:
+    reader = BatchReader(topics.options(subscribe=topic, minPartitions="6"))
+    parts = [partition.value for partition in reader.partitions()]
+    assert len(parts) == 6
+    assert sum(part.size for part in parts) == 15
+
+
+def test_a_pattern_finds_topics_by_their_whole_name(topics: Topics, topic: str) -> None:
+    topics.create(f"{topic}-other")
+    topics.produce(f"{topic}-other", values(1))
+    assert planned(topics, subscribePattern=f"{topic}") == [(0, 0, 10), (1, 0, 5)]
+    assert len(planned(topics, subscribePattern=f"{topic}.*")) == 3
+    assert planned(topics, subscribePattern="no-such-topic.*") == []
+
+
+def test_who_reads_committed_stops_before_an_open_transaction(topics: Topics, topic_name: str) -> None:
+    topics.create(topic_name)
+    topics.produce(topic_name, values(4))
+    with topics.open_transaction(topic_name, values(3)):
+        assert planned(topics, subscribe=topic_name) == [(0, 0, 7)]
+        assert planned(topics, subscribe=topic_name, **READ_COMMITTED) == [(0, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"startingOffsets": '{"TOPIC": {"0": 1}}'}, "leaves out TOPIC-1"),
+        ({"startingOffsets": '{"TOPIC": {"0": 1, "1": 1, "2": 1}}'}, "names TOPIC-2, which is not read"),
+        ({"startingOffsets": '{"TOPIC": {"0": 11, "1": 0}}'}, "TOPIC-0 ends at offset 10"),
+        ({"endingOffsets": '{"TOPIC": {"0": 11, "1": 1}}'}, "TOPIC-0 ends at offset 10"),
+        ({"subscribe": "TOPIC,no-such-topic"}, "The topic no-such-topic does not exist"),
+    ],
+)
+def test_what_the_topic_does_not_have_is_told(
+    topics: Topics, topic: str, options: dict[str, str], said: str
+) -> None:
+    options = {"subscribe": topic} | {name: text.replace("TOPIC", topic) for name, text in options.items()}
+    with pytest.raises(PipelineError, match=said.replace("TOPIC", topic)):
+        planned(topics, **options)
+
+
+def test_offsets_beyond_the_log_are_cut_to_it_where_loss_is_allowed(topics: Topics, topic: str) -> None:
+    with pytest.warns(UserWarning, match="ends at offset 10"):
+        ranges = planned(topics, subscribe=topic, endingOffsets=each(topic, 99, 2), failOnDataLoss="false")
+    assert ranges == [(0, 0, 10), (1, 0, 2)]
+
+
+def test_a_cluster_that_does_not_answer_is_a_fault_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.pipeline.spark.discovery.ANSWER_TIMEOUT_S", 0.5)
+    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not answer"):
+        planned(Topics("127.0.0.1:1"), subscribe="a")
+
+
+# Streams
+
+
+def stream(topics: Topics, **options: str) -> StreamReader:
+    return StreamReader(topics.options(streaming=True, **{"startingOffsets": "earliest", **options}))
+
+
+def read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+    return [partition.value for partition in reader.partitions(start, end)]
+
+
+def test_a_stream_starts_where_it_is_told(topics: Topics, topic: str) -> None:
+    assert stream(topics, subscribe=topic).initialOffset() == {topic: {"0": 0, "1": 0}}
+    assert stream(topics, subscribe=topic, startingOffsets="latest").initialOffset() == {
+        topic: {"0": 10, "1": 5}
+    }
+    given = stream(topics, subscribe=topic, startingOffsets=each(topic, 3, -1))
+    assert given.initialOffset() == {topic: {"0": 3, "1": 5}}
+
+
+def test_a_batch_takes_no_more_than_the_limit_and_goes_on_behind_it(topics: Topics, topic: str) -> None:
+    reader = stream(topics, subscribe=topic, maxOffsetsPerTrigger="6")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
+    start = reader.initialOffset()
+    taken = []
+    while (end := reader.latestOffset(start, ReadMaxRows(6))) != start:
+        taken.append(sum(one.size for one in read(reader, start, end)))
+        start = end
+    assert taken == [6, 6, 3]
+    assert reader.latestOffset({topic: {"0": 0, "1": 0}}, ReadAllAvailable()) == {topic: {"0": 10, "1": 5}}
+    assert reader.reportLatestOffset() == {topic: {"0": 10, "1": 5}}
+
+
+def test_too_little_waits_until_the_delay_is_over(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("ottla.pipeline.spark.stream_reader.time.monotonic", lambda: now)
+    reader = stream(topics, subscribe=topic, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(3)
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    topics.produce(topic, values(2))
+    assert reader.latestOffset(first, limit) == first
+    now = 61.0
+    second = reader.latestOffset(first, limit)
+    assert second == {topic: {"0": 12, "1": 5}}
+    topics.produce(topic, values(3))
+    assert reader.latestOffset(second, limit) == {topic: {"0": 15, "1": 5}}
+
+
+def test_available_now_ends_where_the_log_ended(topics: Topics, topic: str) -> None:
+    reader = stream(topics, subscribe=topic)
+    reader.prepareForTriggerAvailableNow()
+    topics.produce(topic, values(7))
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert end == {topic: {"0": 10, "1": 5}}
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(topics: Topics, topic: str) -> None:
+    reader = stream(topics, subscribePattern=f"{topic}.*", startingOffsets="latest")
+    start = reader.initialOffset()
+    topics.grow(topic, 3)
+    topics.create(f"{topic}-more")
+    topics.produce(topic, values(2, partition=2))
+    topics.produce(f"{topic}-more", values(3))
+    found = reader.latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(found, ReadAllAvailable())
+    ranges = [*read(reader, start, found), *read(reader, found, end)]
+    assert ranges == [OffsetRange(topic, 2, 0, 2), OffsetRange(f"{topic}-more", 0, 0, 3)]
+
+
+def test_records_that_were_deleted_unread_stop_the_stream_or_are_skipped(topics: Topics, topic: str) -> None:
+    start = {topic: {"0": 2, "1": 5}}
+    topics.delete_before(topic, 6)
+    with pytest.raises(PipelineError, match=f"{topic}-0 now begins at offset 6: 2 to 5 were deleted unread"):
+        stream(topics, subscribe=topic).latestOffset(start, ReadAllAvailable())
+    with pytest.warns(UserWarning, match="The query goes on"):
+        end = stream(topics, subscribe=topic, failOnDataLoss="false").latestOffset(start, ReadAllAvailable())
+    assert end == {topic: {"0": 10, "1": 5}}
+
+
+def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topics, topic: str) -> None:
+    start = {topic: {"0": 99, "1": 5}, f"{topic}-gone": {"0": 3}}
+    options = {"subscribe": f"{topic},{topic}-gone"}
+    with pytest.raises(PipelineError, match=f"{topic}-0 ends at offset 10, and was read up to 99"):
+        stream(topics, **options).latestOffset(start, ReadAllAvailable())
+    with pytest.raises(PipelineError, match=f"{topic}-gone-0 is gone: it was read up to offset 3"):
+        stream(topics, **options).latestOffset({f"{topic}-gone": {"0": 3}}, ReadAllAvailable())
+    reader = stream(topics, **options, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="The query goes on"):
+        end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {topic: {"0": 10, "1": 5}}
+    assert read(reader, start, end) == []
