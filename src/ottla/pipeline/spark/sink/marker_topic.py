@@ -4,20 +4,24 @@ Nobody but the Spark partition's own transactions writes to a partition, so its 
 reading it costs one fetch at the end of the log, however long the log is.
 """
 
+import functools
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client
@@ -30,9 +34,30 @@ CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
 TIMEOUT_S = 30.0
 POLL_S = 0.05
 
-# librdkafka's RD_KAFKA_OFFSET_TAIL: so many offsets before the end. A transaction takes two, one for its end.
-TAIL_BASE = -2000
+# Offsets before the end where a marker is looked for first. A transaction takes two, one for its end.
 TAIL = 8
+
+# A client that knows the cluster answers in a few milliseconds, a new one after half a second. Spark uses its Python
+# processes again, so they are kept there.
+CONSUMER = {
+    "group.id": "ottla-sink-markers",
+    "enable.auto.commit": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "10",
+    "fetch.error.backoff.ms": "20",
+}
+
+
+@functools.lru_cache(maxsize=4)
+def kept_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
+    return make_client(AdminClient, {**dict(config), "log_level": "3"})
+
+
+@functools.lru_cache(maxsize=4)
+def kept_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
+    return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "3"})
 
 
 def topic_of(sink_id: str) -> str:
@@ -41,91 +66,100 @@ def topic_of(sink_id: str) -> str:
 
 class MarkerTopic:
     def __init__(self, client: Mapping[str, str], sink_id: str) -> None:
-        self.client = client
         self.sink_id = sink_id
         self.topic = topic_of(sink_id)
+        self.config = frozenset(client.items())
+        self.admin = kept_admin(self.config)
 
     def snapshot(self) -> Snapshot:
         """The markers of all Spark partitions that have one. Makes the topic if there is none."""
-        admin = make_client(AdminClient, self._config())
-        room = self._partition_count(admin)
+        room = self._partition_count()
         if room == 0:
-            self._create(admin)
+            self._create()
             return Snapshot({}, FIRST_PARTITIONS)
         return Snapshot(self.read(range(room)), room)
 
     def read(self, partitions: Iterable[int]) -> dict[int, Marker]:
         """The last committed marker of each; those that have none are left out."""
-        consumer = make_client(Consumer, self._consumer_config())
         try:
-            tails = self._last_of_each(consumer, dict.fromkeys(partitions, TAIL_BASE - TAIL))
-            # A row of aborted attempts can fill the tail; then the whole log is read.
-            hidden = {partition: OFFSET_BEGINNING for partition, last in tails.items() if last is None}
-            if hidden:
-                tails.update(self._last_of_each(consumer, hidden))
+            ends = self._ends(partitions)
+            found: dict[int, Marker] = {}
+            back = TAIL
+            # Compaction and attempts that were aborted leave gaps before the end, so it may take a longer look.
+            while starts := {
+                partition: max(0, end - back) for partition, end in ends.items() if partition not in found
+            }:
+                found.update(self._last_from(starts))
+                ends = {partition: end for partition, end in ends.items() if end > back}
+                back *= 16
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
-        finally:
-            consumer.close()
-        return {
-            partition: decode_marker(last.value() or b"")
-            for partition, last in sorted(tails.items())
-            if last is not None
-        }
+        return found
 
     def ensure(self, partition: int) -> None:
         """A query may get more Spark partitions than the topic was made for."""
-        admin = make_client(AdminClient, self._config())
         deadline = time.monotonic() + TIMEOUT_S
-        while (count := self._partition_count(admin)) <= partition:
+        while (count := self._partition_count()) <= partition:
             if time.monotonic() > deadline:
                 raise PassingError(
                     f"The topic `{self.topic}` has {count} partitions and does not grow to {partition + 1}.",
                     "See the log of the cluster's controller.",
                 )
-            self._grow(admin, 1 << partition.bit_length())
+            self._grow(1 << partition.bit_length())
             time.sleep(POLL_S)
 
-    def _last_of_each(self, consumer: Consumer, start: Mapping[int, int]) -> dict[int, Message | None]:
-        """Reads to the end of each partition. An empty partition is left out, one whose tail holds nothing is None."""
-        found: dict[int, Message | None] = {}
-        open_partitions = set(start)
-        deadline = time.monotonic() + TIMEOUT_S
-        consumer.assign(
-            [TopicPartition(self.topic, partition, offset) for partition, offset in start.items()]
+    def _ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The last stable offsets of those that hold anything."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self.topic, partition): latest for partition in partitions}
+        answers = self.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
         )
-        while open_partitions:
-            message = consumer.poll(1.0)
-            if message is None:
-                if time.monotonic() > deadline:
-                    raise self._unreadable(None)
-                continue
-            error, partition, offset = message.error(), message.partition(), message.offset()
-            assert partition is not None
-            if error is None:
-                found[partition] = message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(partition)
-                if offset and start[partition] != OFFSET_BEGINNING:
-                    found.setdefault(partition, None)
-            elif not error.retriable():
-                raise self._unreadable(error)
+        offsets = {place.partition: answer.result().offset for place, answer in answers.items()}
+        return {partition: offset for partition, offset in offsets.items() if offset > 0}
+
+    def _last_from(self, starts: Mapping[int, int]) -> dict[int, Marker]:
+        """The last marker between these offsets and the ends."""
+        consumer = kept_consumer(self.config)
+        found: dict[int, Marker] = {}
+        unread = set(starts)
+        deadline = time.monotonic() + TIMEOUT_S
+        consumer.assign([TopicPartition(self.topic, partition, start) for partition, start in starts.items()])
+        try:
+            while unread:
+                message = consumer.poll(1.0)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise self._unreadable(None)
+                    continue
+                error, partition = message.error(), message.partition()
+                assert partition is not None
+                if error is None:
+                    found[partition] = decode_marker(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(partition)
+                elif not error.retriable():
+                    raise self._unreadable(error)
+        finally:
+            consumer.unassign()
         return found
 
-    def _partition_count(self, admin: AdminClient) -> int:
+    def _partition_count(self) -> int:
         """0 where there is no topic. A plain request for metadata would make one that is not compacted."""
         try:
-            described = admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(TIMEOUT_S)
+            described = self.admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(
+                TIMEOUT_S
+            )
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
             raise self._unreadable(error.args[0]) from error
         return len(described.partitions)
 
-    def _create(self, admin: AdminClient) -> None:
+    def _create(self) -> None:
         topic = NewTopic(self.topic, FIRST_PARTITIONS, config=CONFIGS)
         try:
-            admin.create_topics([topic])[self.topic].result(TIMEOUT_S)
+            self.admin.create_topics([topic])[self.topic].result(TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineError(
@@ -133,18 +167,18 @@ class MarkerTopic:
                     f" {error.args[0].str()}.",
                     "Allow this user to create it, or create it: compacted, with a partition per Spark partition.",
                 ) from error
-        self._wait_until_known(admin)
+        self._wait_until_known()
 
-    def _wait_until_known(self, admin: AdminClient) -> None:
+    def _wait_until_known(self) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while self._partition_count(admin) == 0:
+        while self._partition_count() == 0:
             if time.monotonic() > deadline:
                 raise self._unreadable(None)
             time.sleep(POLL_S)
 
-    def _grow(self, admin: AdminClient, count: int) -> None:
+    def _grow(self, count: int) -> None:
         try:
-            admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(TIMEOUT_S)
+            self.admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(TIMEOUT_S)
         except KafkaException as error:
             # Another task was faster; the count is read again.
             if error.args[0].code() not in (
@@ -152,21 +186,6 @@ class MarkerTopic:
                 KafkaError.REASSIGNMENT_IN_PROGRESS,
             ):
                 raise self._unreadable(error.args[0]) from error
-
-    def _config(self) -> dict[str, Any]:
-        return {**self.client, "log_level": 3}
-
-    def _consumer_config(self) -> dict[str, Any]:
-        return {
-            **self._config(),
-            "group.id": self.topic,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-            "fetch.error.backoff.ms": 20,
-        }
 
     def _unreadable(self, error: KafkaError | None) -> PipelineError:
         reason = "the cluster does not answer" if error is None else f"{error.str()} ({error.name()})"

@@ -34,6 +34,8 @@ class HeldProducer:
         self.is_warm = False
         self.last_batch = -1
         try:
+            # A producer that has not met the cluster yet asks for its coordinator only after half a second.
+            self.producer.list_topics(self.marker_topic, timeout=INIT_TIMEOUT_S)
             self.producer.init_transactions(INIT_TIMEOUT_S)
         except KafkaException:
             self.discard()
