@@ -111,6 +111,7 @@ def submit(
         typer.Argument(metavar="[-- OPTIONS]", help="Options of spark-submit itself, after --."),
     ] = None,
     run: Annotated[bool, typer.Option("--run", help="Run the line instead of printing it.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="The job does what is there, and ends.")] = False,
     master: Master = None,
     file: File = DEFAULT_FILE,
 ) -> None:
@@ -122,7 +123,7 @@ def submit(
 
     pipeline = load(file)
     archive, job = attach(pipeline)
-    line = command(pipeline, archive, job, master, arguments or [])
+    line = command(pipeline, archive, job, master, once=once, more=arguments or [])
     if not run:
         print(shlex.join(line))
         return

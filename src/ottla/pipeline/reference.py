@@ -98,4 +98,5 @@ def meaning_of(field: Field[Any]) -> str:
     choices = field.metadata.get("choices") or ()
     listed = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
     doc = str(field.metadata["doc"]).replace("|", "\\|").rstrip(".")
-    return doc[:1].upper() + doc[1:] + listed
+    begins_with_choice = doc.partition(":")[0] in choices
+    return (doc if begins_with_choice else doc[:1].upper() + doc[1:]) + listed

@@ -48,7 +48,13 @@ def files_of_the_package() -> list[Path]:
 
 
 def command(
-    pipeline: Pipeline, archive: Path, job: Path, master: str | None, more: Sequence[str] = ()
+    pipeline: Pipeline,
+    archive: Path,
+    job: Path,
+    master: str | None,
+    *,
+    once: bool = False,
+    more: Sequence[str] = (),
 ) -> list[str]:
     """`more` are options of spark-submit itself, such as --deploy-mode or --num-executors."""
     master = master or pipeline.spark.master
@@ -59,6 +65,7 @@ def command(
     ]
     name = f"ottla {pipeline.context.pipeline}"
     run = ["pipeline", "run", "--plain", "--master", master, "--file", str(pipeline.path.resolve())]
+    run += ["--once"] if once else []
     return [
         "spark-submit",
         "--master",

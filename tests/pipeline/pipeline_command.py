@@ -1,0 +1,66 @@
+"""`ottla pipeline ...` and `ottla demo` as a person runs them: processes, ended by their pid."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMAND = (sys.executable, "-m", "ottla.cli.main")
+TIMEOUT_S = 280
+LOOK_S = 0.1
+
+
+def ottla(*arguments: str, fails_with: int = 0, **environment: str) -> str:
+    """What a command prints, or says on stderr where it fails as it should."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == fails_with, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout
+    return done.stderr if fails_with else done.stdout
+
+
+@dataclass
+class Running:
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    def text(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def wait_for(self, *parts: str) -> None:
+        """Until each of them stands in the output."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not all(part in self.text() for part in parts):
+            assert self.process.poll() is None, f"it has ended:\n{self.text()}"
+            assert time.monotonic() < deadline, f"{parts} did not come:\n{self.text()}"
+            time.sleep(LOOK_S)
+
+    def end(self, number: signal.Signals) -> int:
+        """The exit code after the signal."""
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def running(output: Path, *arguments: str) -> Iterator[Running]:
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+    try:
+        yield Running(process, output)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

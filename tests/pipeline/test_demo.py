@@ -1,0 +1,35 @@
+"""The tour: started, looked at, ended with Ctrl-C; and no process of it is left."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.pipeline.pipeline_command import ottla, running
+
+from ottla.pipeline.config import load
+
+
+def test_the_tour_shows_everything_and_ends_cleanly(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    arguments = ("demo", "--folder", str(folder), "--listen", "127.0.0.1:0")
+    with running(tmp_path / "output", *arguments) as tour:
+        tour.wait_for(
+            "Ctrl-C ends it", "files: batch 0", "orders: batch 0", "archive: batch 0", "dead letters"
+        )
+        bootstrap = load(folder).context.cluster.bootstrap
+        assert '"total"' in ottla("consume", "orders", "--bootstrap", bootstrap, "--count", "1")
+        assert "error.reason" in ottla("consume", "orders-dead", "-b", bootstrap, "--count", "1", "--json")
+        assert tour.end(signal.SIGINT) == 0
+    left = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    with running(
+        tmp_path / "output", "serve", "--data", str(tmp_path / "d"), "--listen", "127.0.0.1:0"
+    ) as broker:
+        broker.wait_for("ready ")
+        address = broker.text().partition("ready ")[2].split()[0]
+        said = ottla("demo", "--folder", str(tmp_path / "demo"), "--listen", address, fails_with=1)
+    assert "The broker did not start" in said
+    assert "choose another with --listen" in said

@@ -1,0 +1,146 @@
+"""A pipeline from `init` to `sql`, as a person types it, on a real broker and real Spark."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.interop.brokers import RunningBroker, run_ottla
+from tests.pipeline.pipeline_command import Running, ottla, running
+from tests.pipeline.transforming import read_topic
+
+GOOD = '{"id": %d, "customer": "ada", "item": "pears", "quantity": 2, "price": 0.8}'
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> RunningBroker:  # type: ignore[misc]
+    """Of this test alone: the topics of `init` have fixed names, and one test kills it."""
+    with run_ottla(tmp_path / "broker") as broker:
+        yield broker
+
+
+@pytest.fixture
+def folder(tmp_path: Path, own_broker: RunningBroker) -> Path:
+    """A pipeline as `init` writes it, in a small Spark."""
+    folder = tmp_path / "orders"
+    said = ottla("pipeline", "init", str(folder), "--bootstrap", own_broker.bootstrap)
+    assert f"Wrote {folder / 'pipeline.toml'}" in said
+    file = folder / "pipeline.toml"
+    text = (
+        file.read_text().replace("local[*]", "local[2]").replace('every = "10 seconds"', 'every = "1 second"')
+    )
+    file.write_text(text.replace("conf = {", 'conf = { "spark.ui.enabled" = false,'))
+    return folder
+
+
+def spool(folder: Path, name: str, *lines: str) -> None:
+    unfinished = folder / "spool" / f".{name}"
+    unfinished.write_text("".join(f"{line}\n" for line in lines))
+    unfinished.rename(folder / "spool" / name)
+
+
+def ids(broker: RunningBroker, topic: str) -> list[int]:
+    return sorted(json.loads(record.value or b"")["id"] for record in read_topic(broker.bootstrap, topic))
+
+
+def test_from_init_over_a_run_to_a_question_in_sql(folder: Path, own_broker: RunningBroker) -> None:
+    at = ("--file", str(folder))
+    spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
+    assert "nothing stands in its way" in ottla("pipeline", "validate", *at)
+    ran = ottla("pipeline", "run", "--once", *at)
+    assert "Made topic raw" in ran
+    assert "Done: files 5 rows, orders 5 rows, archive 5 rows." in ran
+    assert ids(own_broker, "orders") == [1, 2, 3, 4]
+    (dead,) = read_topic(own_broker.bootstrap, "orders-dead")
+    assert dead.value == b"this is no order"
+    assert dead.origin[0] == "raw"
+
+    lines = [json.loads(line) for line in ottla("pipeline", "status", "--json", *at).splitlines()]
+    assert [(line["stage"], line["batch"], line["behind"]) for line in lines] == [
+        ("files", 0, None),
+        ("orders", 0, 0),
+        ("archive", 0, 0),
+    ]
+    asked = ottla("pipeline", "sql", "select count(*) n, min(value) v from archive", "--json", *at)
+    (row,) = [json.loads(line) for line in asked.splitlines()]
+    assert (row["n"], row["v"][:8]) == (5, '{"id": 1')
+
+
+def test_a_job_that_is_submitted_goes_on_where_the_last_run_ended(
+    folder: Path, own_broker: RunningBroker
+) -> None:
+    at = ("--file", str(folder))
+    line = ottla("pipeline", "submit", "--master", "spark://host:7077", *at, "--", "--num-executors", "2")
+    for part in ("spark-submit --master spark://host:7077", ".zip,", "transforms.py", "--num-executors 2"):
+        assert part in line
+    ottla("pipeline", "run", "--once", "--only", "files", *at)
+    spool(folder, "more.jsonl", GOOD % 3)
+    ran = ottla("pipeline", "submit", "--run", "--once", *at)
+    assert "Done: files 1 rows, orders 3 rows, archive 3 rows." in ran
+    assert ids(own_broker, "orders") == [1, 2, 3]
+
+
+def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(
+    folder: Path, own_broker: RunningBroker, tmp_path: Path
+) -> None:
+    with running(tmp_path / "output", "pipeline", "run", "--plain", "--file", str(folder)) as run:
+        run.wait_for("orders: batch 0, 2 rows", "archive: batch 0")
+        own_broker.kill()
+        spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
+        run.wait_for(": waiting: ", "Next try in")
+        own_broker.start()
+        wait_for_rows(run, "orders", 49)
+        assert run.end(signal.SIGTERM) == 0
+        assert "Stopped: " in run.text()
+    assert ids(own_broker, "orders") == list(range(1, 50))
+
+
+def wait_for_rows(run: Running, stage: str, count: int) -> None:
+    """Until the batches of a stage have so many rows together; they may come in several."""
+    deadline = time.monotonic() + 200
+    while True:
+        lines = [line for line in run.text().splitlines() if f" {stage}: batch " in line]
+        if sum(int(line.split(", ")[1].split()[0]) for line in lines) >= count:
+            return
+        assert run.process.poll() is None, run.text()
+        assert time.monotonic() < deadline, run.text()
+        time.sleep(0.1)
+
+
+def test_validate_names_all_problems_at_once(folder: Path) -> None:
+    file = folder / "pipeline.toml"
+    text = file.read_text().replace('folder = "spool"', 'folder = "nowhere"').replace("py:orders", "py:order")
+    file.write_text(text.replace('to = "orders"', 'to = "unknown"'))
+    said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
+    assert "[sources.files]" in said
+    assert "nowhere" in said
+    assert "transforms.py has no function `order`. Did you mean `orders`?" in said
+    assert "There is no topic unknown." in said
+    assert ottla("pipeline", "run", "--file", str(folder), fails_with=1) == said
+
+
+def test_a_cluster_that_is_away_is_one_problem(folder: Path, own_broker: RunningBroker) -> None:
+    own_broker.kill()
+    said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
+    assert said.splitlines() == [
+        f"problem: [cluster]: No broker answers at {own_broker.bootstrap}. "
+        "Start one, or mend `bootstrap` in [cluster]."
+    ]
+
+
+def test_a_file_with_mistakes_names_each_with_its_line(folder: Path) -> None:
+    file = folder / "pipeline.toml"
+    file.write_text(
+        file.read_text().replace("master =", "mister =").replace('kind = "spooldir"', 'kind = "spool"')
+    )
+    said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1).splitlines()
+    assert len(said) == 2
+    assert "[spark] does not know the setting `mister`. Did you mean `master`?" in said[0]
+    assert ", line " in said[1]
+    assert "There is no kind 'spool' of sources." in said[1]
+    assert "[spark]" in ottla("pipeline", "status", "--file", str(folder), fails_with=1)
+
+
+def test_init_writes_over_nothing(folder: Path) -> None:
+    assert "is there already" in ottla("pipeline", "init", str(folder), fails_with=1)
