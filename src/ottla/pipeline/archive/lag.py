@@ -1,5 +1,6 @@
 """Whether the archive keeps ahead of a topic's retention: what expires soon, and what was deleted too early."""
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from ottla.admin.cluster import ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import TopicPartition
@@ -19,8 +21,11 @@ from ottla.pipeline.spark.options import read_options
 from ottla.pipeline.stage import Cluster
 from ottla.pipeline.topics import connect
 
+log = logging.getLogger(__name__)
+
 # Half of the retention used up is the time to say so.
 USED_MAX = 0.5
+LOOK_EVERY_S = 60.0
 SAMPLE_RECORDS = 100
 SAMPLE_TIMEOUT_S = 5.0
 
@@ -110,6 +115,22 @@ def sentence(lag: Lag) -> str | None:
 
 def warnings(lags: Iterable[Lag]) -> list[str]:
     return [said for lag in lags if (said := sentence(lag))]
+
+
+class RetentionWatch:
+    """Says in the log, now and then while an archive runs, that it falls behind."""
+
+    def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._next_look_s = 0.0
+
+    def look(self, archive: Archive) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + LOOK_EVERY_S
+            for said in warnings(archive_lag(self._cluster, self._topics, archive.load())):
+                log.warning("The archive at %s falls behind: %s", archive.url, said)
 
 
 def duration(seconds: float) -> str:

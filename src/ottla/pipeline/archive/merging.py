@@ -6,7 +6,7 @@ or it. The small ones are deleted by a later merge, when nobody can still be rea
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,11 +31,11 @@ KEEP_SUPERSEDED_MS = 24 * HOUR_MS
 
 
 class Merged(NamedTuple):
-    """What one merge did."""
+    """What became of the small files of an hour."""
 
-    hours: list[Hour]
-    files_before: int
-    files_after: int
+    hour: Hour
+    before: int
+    after: int
     records: int
 
 
@@ -45,7 +45,10 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
     archive.check()
     archived = archive.load()
     delete_superseded(archive, archived, now_ms)
-    return [merge_files(spark, archive, files, now_ms) for files in rounds(mergeable(archived, now_ms))]
+    done = []
+    for files in rounds(mergeable(archived, now_ms)):
+        done += account(files, merge_files(spark, archive, files, now_ms))
+    return done
 
 
 def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
@@ -80,7 +83,9 @@ def rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
     return taken
 
 
-def merge_files(spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int) -> Merged:
+def merge_files(
+    spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
+) -> tuple[DataFile, ...]:
     number = 1 + max((one.number for one in archive.load().merges), default=0)
     # Two merges at once may choose one number, of which only one can be committed: their files must not meet.
     name = f"{merge_name(number)}-{uuid.uuid4().hex[:8]}"
@@ -98,8 +103,19 @@ def merge_files(spark: "SparkSession", archive: Archive, files: list[DataFile], 
             f"Another merge of {archive.url} is at work.",
             "Let it end, then merge what is left. Nothing was changed.",
         )
-    hours = sorted({file.hour for file in merged})
-    return Merged(hours, len(files), len(merged), sum(file.records for file in merged))
+    return merged
+
+
+def account(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
+    return [
+        Merged(
+            hour,
+            sum(file.hour == hour for file in files),
+            sum(file.hour == hour for file in merged),
+            sum(file.records for file in merged if file.hour == hour),
+        )
+        for hour in sorted({file.hour for file in merged})
+    ]
 
 
 def write_merged(

@@ -11,11 +11,6 @@ class ArchiveSettings:
     path: str = setting(
         "Where the archive lies: a folder, or a URL such as s3a://bucket/folder or hdfs://host/folder."
     )
-    format: str = setting(
-        "parquet: files with manifests; delta: a Delta table, which needs Delta's jar in spark.jars.",
-        "parquet",
-        choices=("parquet", "delta"),
-    )
     every: str = setting(
         "How often files are written while the pipeline runs: seldom makes few and large files.", "1 minute"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.files import files_at
-from ottla.pipeline.archive.lag import archive_lag, cluster_of, sentence
+from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.settings import ArchiveSettings
@@ -75,7 +75,9 @@ class ArchiveSink:
         )
         if "processingTime" in trigger:
             trigger = {"processingTime": self.settings.every}
-        writer = rows.writeStream.foreachBatch(BatchWriter(archive, checkpoint, cluster)).queryName(self.name)
+        watch = RetentionWatch(self.context.cluster, self.settings.topics)
+        write = BatchWriter(archive, checkpoint, cluster, watch)
+        writer = rows.writeStream.foreachBatch(write).queryName(self.name)
         return (
             writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()
         )

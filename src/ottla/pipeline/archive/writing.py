@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.lag import RetentionWatch
 from ottla.pipeline.archive.layout import STAGED, STAGING, batch_name, final_names
 from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
 from ottla.pipeline.archive.store import Archive
@@ -40,10 +41,13 @@ WRITE_OPTIONS = {
 class BatchWriter:
     """What Spark calls with each micro-batch of one query."""
 
-    def __init__(self, archive: Archive, checkpoint: Checkpoint, cluster: Discovery) -> None:
+    def __init__(
+        self, archive: Archive, checkpoint: Checkpoint, cluster: Discovery, watch: RetentionWatch
+    ) -> None:
         self.archive = archive
         self.checkpoint = checkpoint
         self.cluster = cluster
+        self.watch = watch
         # What the first batch goes on from, where the checkpoint is new and the archive is not.
         self.start = archive.load().ends
 
@@ -64,6 +68,7 @@ class BatchWriter:
         ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))
         self.archive.commit_batch(Batch(query_id, batch_id, ranges, files))
         self.archive.files.delete(f"{STAGING}/{name}")
+        self.watch.look(self.archive)
 
 
 def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
