@@ -1,7 +1,8 @@
 """Work that would take the processor from the event loop for seconds: compaction. It runs in processes of its own.
 
-A child is started when there is work and none is free, and serves one piece of work after the other. It is a
-plain `python -m`, not a fork or a spawn of `multiprocessing`: a program that embeds a broker is not run again in it.
+A child is started when there is work and none is free, serves one piece of work after the other, and is kept for
+some time in case that there is more: a start takes a quarter of a second. It is a plain `python -m`, not a fork or a
+spawn of `multiprocessing`: a program that embeds a broker is not run again in it.
 """
 
 import asyncio
@@ -9,35 +10,43 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
+# How long a child with nothing to do is kept.
+_IDLE_S = 60.0
+# What one step of the work has given back is there for the next: otherwise the system takes it and clears it anew.
+_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+
 
 class Processes(Protocol):
-    def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
+    def stream(self, work: Callable[[], Iterator[T | None]]) -> AsyncGenerator[T, None]:
         """What `work` yields, as it comes; `work` must survive pickling. Its errors are raised here.
 
-        Closing the generator before its end ends the work, wherever it is.
+        None is not passed on: with it, work only says that it stands where another may carry it on. Closing the
+        generator before its end ends the work, wherever it is.
         """
         ...
 
     def release(self) -> None:
-        """Lets go of what has nothing to do."""
+        """Lets go of what has had nothing to do for some time."""
         ...
 
     def close(self) -> None: ...
 
 
 class ChildProcesses:
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = _IDLE_S) -> None:
+        self._idle_s = idle_s
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
 
-    async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
+    async def stream(self, work: Callable[[], Iterator[T | None]]) -> AsyncGenerator[T, None]:
         loop = asyncio.get_running_loop()
-        child = self._idle.pop() if self._idle else _Child()
+        child = self._take()
         self._busy.add(child)
         is_done = False
         try:
@@ -54,24 +63,37 @@ class ChildProcesses:
         finally:
             self._busy.discard(child)
             if is_done:
+                child.idle_since_s = time.monotonic()
                 self._idle.append(child)
             else:
                 child.end()
 
-    def release(self) -> None:
+    def _take(self) -> "_Child":
         while self._idle:
-            self._idle.pop().end()
+            child = self._idle.pop()
+            if child.is_alive():
+                return child
+            child.end()
+        return _Child()
+
+    def release(self) -> None:
+        limit_s = time.monotonic() - self._idle_s
+        for child in [child for child in self._idle if child.idle_since_s <= limit_s]:
+            self._idle.remove(child)
+            child.end()
 
     def close(self) -> None:
-        self.release()
-        for child in self._busy:
+        for child in (*self._idle, *self._busy):
             child.end()
+        self._idle.clear()
 
 
 class _Child:
     def __init__(self) -> None:
+        self.idle_since_s = 0.0
         environment = {
             **os.environ,
+            **_KEEP_MEMORY,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             # numpy's linear algebra is not used, and need not bring a thread for every core.
             "OPENBLAS_NUM_THREADS": "1",
@@ -82,6 +104,9 @@ class _Child:
             stdout=subprocess.PIPE,
             env=environment,
         )
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def send(self, work: Callable[[], Iterator[Any]]) -> None:
         assert self._process.stdin is not None
