@@ -1,0 +1,46 @@
+"""The versions of a captured table."""
+
+from pathlib import Path
+
+from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
+
+
+def version(since: str, *names: str, ddl: str | None = None) -> Version:
+    columns = tuple(Described(name, labels=("a", "b")) for name in names) if names else None
+    return Version("d/b", "t`.x", since, columns, key=names[:1], ddl=ddl)
+
+
+def test_the_version_that_holds_is_the_last_one_before_the_position(tmp_path: Path) -> None:
+    history = SchemaHistory(tmp_path)
+    for known in (version("", "a"), version("0-1-5", "a", "b"), version("0-1-9,1-1-3", "a", "c")):
+        history.record(known)
+    for position, names in (("0-1-2", "a"), ("0-1-5", "ab"), ("0-1-9", "ab"), ("0-1-10,1-1-3", "ac")):
+        found = history.at("d/b", "t`.x", Position.parse(position))
+        assert found is not None
+        assert found.columns is not None
+        assert "".join(column.name for column in found.columns) == names
+
+
+def test_after_a_statement_the_columns_are_unknown_until_they_are_shown(tmp_path: Path) -> None:
+    history = SchemaHistory(tmp_path)
+    history.record(version("0-1-1", "a"))
+    history.record(version("0-1-5", ddl="ALTER TABLE t ADD b INT"))
+    at = Position.parse("0-1-5")
+    found = history.at("d/b", "t`.x", at)
+    assert found is not None
+    assert found.columns is None
+    history.record(version("0-1-5", "a", "b"))
+    assert history.at("d/b", "t`.x", at) == version("0-1-5", "a", "b")
+
+
+def test_recording_again_changes_nothing(tmp_path: Path) -> None:
+    history = SchemaHistory(tmp_path)
+    for _ in range(2):
+        history.record(version("0-1-1", "a"))
+    assert list(history.versions("d/b", "t`.x")) == [version("0-1-1", "a")]
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+
+
+def test_an_unknown_table_has_no_version(tmp_path: Path) -> None:
+    assert SchemaHistory(tmp_path).at("d", "t", Position.parse("0-1-1")) is None
