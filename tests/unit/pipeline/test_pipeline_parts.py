@@ -1,0 +1,129 @@
+"""What is submitted to a cluster, what is found before a start, and the orders of the tour."""
+
+import json
+import zipfile
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.unit.pipeline.fake_stages import FakeStage
+
+from ottla.pipeline import submit
+from ottla.pipeline.config import Pipeline, SparkSettings
+from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, orders_coming, write_file
+from ottla.pipeline.demo.tour import at_address, guide
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.stage import Cluster, Context, Problem
+from ottla.pipeline.validate import checkpoint_problems, master_problems, stage_problems
+
+
+def pipeline_in(folder: Path, **spark: object) -> Pipeline:
+    context = Context("shop", Cluster("b:1"), folder, "checkpoints")
+    return Pipeline(folder / "pipeline.toml", context, SparkSettings(**spark), {}, ())  # type: ignore[arg-type]
+
+
+def test_the_zip_holds_the_package_and_what_spark_finds_it_by(tmp_path: Path) -> None:
+    archive, job = submit.attach(pipeline_in(tmp_path))
+    names = zipfile.ZipFile(archive).namelist()
+    assert {"pyspark_ottla.py", "ottla/__init__.py", "ottla/pipeline/spark/source.py"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name]
+    assert "main()" in job.read_text()
+    assert submit.attach(pipeline_in(tmp_path)) == (archive, job)
+
+
+def test_the_line_of_spark_submit(tmp_path: Path) -> None:
+    (tmp_path / "transforms.py").write_text("")
+    pipeline = pipeline_in(tmp_path, master="yarn", conf={"spark.ui.enabled": False})
+    line = submit.command(pipeline, Path("o.zip"), Path("job.py"), None, once=True, more=["--queue", "q"])
+    assert line == [
+        *("spark-submit", "--master", "yarn", "--name", "ottla shop", "--conf", "spark.ui.enabled=false"),
+        *("--py-files", f"o.zip,{tmp_path}/transforms.py", "--queue", "q", "job.py"),
+        *("pipeline", "run", "--plain", "--master", "yarn", "--file", f"{tmp_path}/pipeline.toml", "--once"),
+    ]
+    assert "spark://h:1" in submit.command(pipeline, Path("o.zip"), Path("job.py"), "spark://h:1")
+
+
+def test_spark_submit_is_found_or_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "spark-submit"
+    script.parent.mkdir()
+    script.write_text("")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert submit.executable() == str(script)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "none"))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PipelineError, match="There is no spark-submit"):
+        submit.executable()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "submit").write_text("a file")
+    with pytest.raises(PipelineError, match="cannot be written to"):
+        submit.attach(pipeline_in(tmp_path))
+
+
+def test_what_a_stage_found_before_it_failed_counts() -> None:
+    stage = FakeStage("a")
+    stage.found = [Problem("[sources.a]", "One.", "Do.")]
+    stage.error = PipelineError("Two.", "Do.")
+    assert [problem.what for problem in stage_problems(stage)] == ["One.", "Two."]
+    stage.error = ValueError("three")
+    assert [problem.what for problem in stage_problems(stage)] == ["One.", "ValueError: three."]
+
+
+def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) -> None:
+    pipeline = pipeline_in(tmp_path)
+    assert list(checkpoint_problems(pipeline, None)) == []
+    (warning,) = checkpoint_problems(pipeline, "spark://h:1")
+    assert warning.is_warning
+    (tmp_path / "checkpoints").write_text("a file")
+    (problem,) = checkpoint_problems(pipeline, None)
+    assert "is no folder" in problem.what
+
+
+def test_a_spark_master_that_is_away_is_named() -> None:
+    (problem,) = master_problems("spark://127.0.0.1:1")
+    assert "No Spark master answers at spark://127.0.0.1:1" in problem.what
+
+
+def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) -> None:
+    assert next_number(tmp_path) == 0
+    write_file(tmp_path, 0, Random(1))
+    (file,) = tmp_path.iterdir()
+    assert len(file.read_text().splitlines()) == ORDERS_PER_FILE
+    file.rename(tmp_path / f"{file.name}.done")
+    assert next_number(tmp_path) == 1
+
+
+def test_some_orders_are_broken_as_in_life() -> None:
+    random = Random(7)
+    lines = [order(number, random) for number in range(5000)]
+    good, empty, torn = 0, 0, 0
+    for line in lines:
+        try:
+            is_empty = json.loads(line)["quantity"] == 0
+        except ValueError:
+            torn += 1
+        else:
+            empty, good = empty + is_empty, good + (not is_empty)
+    assert torn > 20
+    assert empty > 20
+    assert good > 4800
+
+
+def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.pipeline.demo.orders.PAUSE_S", 0.0)
+    spool = tmp_path / "spool"
+    with orders_coming(spool):
+        while not list(spool.glob("orders-*")):
+            pass
+    count = len(list(spool.iterdir()))
+    assert not [file for file in spool.iterdir() if file.name.startswith(".")]
+    assert len(list(spool.iterdir())) == count
+
+
+def test_the_guide_names_the_brokers_address_where_it_is_not_the_usual(tmp_path: Path) -> None:
+    assert "--bootstrap 127.0.0.1:9999" in guide(tmp_path, "127.0.0.1:9999")
+    assert "--bootstrap" not in guide(tmp_path, "127.0.0.1:9092")
+    moved = at_address(pipeline_in(tmp_path), "127.0.0.1:9999")
+    assert moved.context.cluster.bootstrap == "127.0.0.1:9999"
