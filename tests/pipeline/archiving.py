@@ -32,7 +32,9 @@ def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **con
     assert producer.flush(30) == 0
 
 
-def some_records(count: int, *, partitions: int = 2, begin_ms: int = BEGIN_MS, step_ms: int = 60_000) -> list[dict[str, Any]]:
+def some_records(
+    count: int, *, partitions: int = 2, begin_ms: int = BEGIN_MS, step_ms: int = 60_000
+) -> list[dict[str, Any]]:
     """With and without keys, values and headers, bytes that are no text, a minute apart."""
     return [
         {
@@ -61,4 +63,3 @@ def archive_all(spark: SparkSession, stage: Any) -> None:
 
 def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("archive/*/date=*/hour=*/*.parquet"))
-

@@ -1,0 +1,78 @@
+import pytest
+from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
+
+from ottla.pipeline.archive.layout import (
+    MANIFEST_NAME,
+    Hour,
+    batch_manifest,
+    batch_name,
+    final_names,
+    hour_of,
+)
+from ottla.pipeline.archive.manifest import Merge, combined, from_json, to_json
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.offsets import TopicPartition
+
+SMALL, OTHER, LARGE = (
+    a_file("one", (0, 0, 4)),
+    a_file("two", (0, 5, 9), (3, 2, 2)),
+    a_file("merged", (0, 0, 9)),
+)
+FIRST = a_batch(0, [("raw", 0, 0, 5)], SMALL)
+SECOND = a_batch(1, [("raw", 0, 5, 12), ("raw", 3, 2, 3)], OTHER)
+MERGE = Merge(1, 99, (LARGE,), (SMALL.path, OTHER.path))
+
+
+@pytest.mark.parametrize("manifest", [FIRST, SECOND, MERGE])
+def test_a_manifest_is_read_as_it_was_written(manifest: object) -> None:
+    assert from_json(to_json(manifest), "there") == manifest  # type: ignore[arg-type]
+
+
+def test_files_count_once_a_batch_names_them_and_until_a_merge_takes_their_place() -> None:
+    assert set(combined([FIRST, SECOND], []).files) == {SMALL.path, OTHER.path}
+    assert set(combined([FIRST, SECOND], [MERGE]).files) == {LARGE.path}
+
+
+def test_a_merge_of_merged_files_counts_last_whatever_the_order_of_reading() -> None:
+    again = Merge(2, 100, (a_file("again", (0, 0, 9)),), (LARGE.path,))
+    assert set(combined([FIRST, SECOND], [again, MERGE]).files) == {again.files[0].path}
+
+
+def test_the_archive_begins_and_ends_with_what_batches_cover_also_without_records() -> None:
+    archived = combined([SECOND, FIRST], [MERGE])
+    assert archived.ends == {TopicPartition("raw", 0): 12, TopicPartition("raw", 3): 3}
+    assert archived.starts == {TopicPartition("raw", 0): 0, TopicPartition("raw", 3): 2}
+    assert archived.topics == ["raw"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 1}', to_json(FIRST)[:-20], '{"version": null}x']
+)
+def test_a_damaged_manifest_is_named(text: str) -> None:
+    with pytest.raises(
+        PipelineError, match=r"The manifest /there/x\.json is damaged: .* Put it back from a copy"
+    ):
+        from_json(text, "/there/x.json")
+
+
+def test_a_manifest_of_a_newer_ottla_is_not_guessed_at() -> None:
+    with pytest.raises(PipelineError, match="has version 2, which this Ottla does not know"):
+        from_json('{"version": 2}', "x")
+
+
+def test_staged_files_get_names_of_their_batch_numbered_within_the_hour() -> None:
+    name = batch_name(12, QUERY)
+    hour = "a/_staging/x/_topic=raw/date=2026-01-31/hour=07"
+    final = final_names([f"{hour}/part-1.parquet", f"{hour}/part-0.parquet"], name)
+    assert (
+        final[f"{hour}/part-0.parquet"] == "raw/date=2026-01-31/hour=07/0000000012-ded036006db7-000.parquet"
+    )
+    assert final[f"{hour}/part-1.parquet"].endswith("-001.parquet")
+    assert hour_of(final[f"{hour}/part-0.parquet"]) == Hour("raw", "2026-01-31", 7)
+
+
+def test_only_whole_names_are_manifests() -> None:
+    name = batch_manifest(batch_name(3, QUERY)).rpartition("/")[2]
+    assert MANIFEST_NAME.fullmatch(name)
+    assert not MANIFEST_NAME.fullmatch(f".{name}.9f3c")
+    assert not MANIFEST_NAME.fullmatch(f"{name}.9f3c")
