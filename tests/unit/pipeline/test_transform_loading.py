@@ -1,0 +1,121 @@
+"""The logic of a transform from its file: what is wrong with it is said in a sentence, before Spark starts."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import LongType, StructType
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.settings import read_settings
+from ottla.pipeline.transform.loading import load_function, load_module, load_sql
+from ottla.pipeline.transform.parts.flattening import flat_names
+from ottla.pipeline.transform.parts.guarding import guarded
+from ottla.pipeline.transform.settings import TransformSettings
+from ottla.pipeline.transform.stage import contradictions
+
+
+def refused(folder: Path, source: str, reference: str = "t.py:clean", **options: object) -> str:
+    (folder / "t.py").write_text(source)
+    with pytest.raises(PipelineError) as raised:
+        load_function(folder, reference, options)
+    return str(raised.value)
+
+
+def test_a_file_that_python_cannot_read_is_named_with_its_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, "x = 1\ndef clean(raw:\n")
+    assert f"{tmp_path / 't.py'}, line 2: '(' was never closed." in said
+
+
+def test_a_file_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, "x = 1\n\nimport no_such_package\n")
+    assert "t.py, line 3, raised ModuleNotFoundError: No module named 'no_such_package'." in said
+
+
+def test_a_function_that_is_not_there_is_guessed(tmp_path: Path) -> None:
+    assert refused(tmp_path, "def claen(raw): ...\n").endswith("no function `clean`. Did you mean `claen`?")
+    assert refused(tmp_path, "").endswith("It has: none.")
+    assert "is int, not a function" in refused(tmp_path, "clean = 5\n")
+
+
+@pytest.mark.parametrize("reference", ["", "clean", "t.py", "t.py:", "t:clean", "t.py:1"])
+def test_a_reference_of_another_form_is_refused(tmp_path: Path, reference: str) -> None:
+    assert "Write FILE.py:FUNCTION" in refused(tmp_path, "def clean(raw): ...\n", reference)
+
+
+def test_options_must_be_parameters_of_the_function(tmp_path: Path) -> None:
+    source = "def clean(raw, *, smallest): ...\n"
+    assert "options none: missing a required argument: 'smallest'." in refused(tmp_path, source)
+    assert "got an unexpected keyword argument 'larget'" in refused(tmp_path, source, smallest=1, larget=2)
+
+
+def test_files_that_are_missing_or_empty_are_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"gone\.py cannot be read"):
+        load_function(tmp_path, "gone.py:clean", {})
+    with pytest.raises(PipelineError, match=r"gone\.sql cannot be read"):
+        load_sql(tmp_path / "gone.sql", {})
+    (tmp_path / "empty.sql").write_text("\n")
+    with pytest.raises(PipelineError, match=r"empty\.sql is empty"):
+        load_sql(tmp_path / "empty.sql", {})
+
+
+def test_functions_of_a_file_reach_other_processes_by_value_and_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t.py"
+    path.write_text("def one(): return 1\n")
+    module = load_module(path)
+    pickled = cloudpickle.dumps(module.one)
+    del sys.modules[module.__name__]
+    assert cloudpickle.loads(pickled)() == 1
+    path.write_text("def one(): return 2\n")
+    assert load_module(path).one() == 2
+
+
+def test_from_is_one_topic_or_a_list() -> None:
+    one = read_settings(TransformSettings, {"from": "raw", "to": "t", "sql": "q"}, "[transforms.x]")
+    two = read_settings(TransformSettings, {"from": ["a", "b"], "to": "t", "sql": "q"}, "[transforms.x]")
+    assert (one.topics, two.topics) == (("raw",), ("a", "b"))
+    with pytest.raises(PipelineError, match="`from` is 5"):
+        read_settings(TransformSettings, {"from": 5, "to": "t"}, "[transforms.x]")
+    with pytest.raises(PipelineError, match="has no `from`"):
+        read_settings(TransformSettings, {"to": "t"}, "[transforms.x]")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({}, "neither `function` nor `sql`"),
+        ({"function": "t.py:f", "sql": "q.sql"}, "both `function` and `sql`"),
+        ({"sql": "q", "to": "raw"}, "`to` is raw, which it reads itself"),
+        ({"sql": "q", "dead_letters": "raw"}, "`dead_letters` is raw, which it reads itself"),
+        ({"sql": "q", "dead_letters": "to"}, "are both to"),
+        ({"sql": "q", "max_records_per_batch": 0}, "is 0"),
+        ({"sql": "q", "from_": ()}, "names no topic"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_found(table: dict[str, object], said: str) -> None:
+    settings = TransformSettings(**{"from_": "raw", "to": "to", **table})  # type: ignore[arg-type]
+    [(what, _)] = contradictions(settings)
+    assert said in what
+
+
+def test_settings_that_fit_together_are_left_alone() -> None:
+    assert not list(contradictions(TransformSettings(from_="raw", to="to", sql="q", dead_letters="dead")))
+
+
+def test_two_fields_of_one_flat_name_are_refused() -> None:
+    nested = StructType().add("b", LongType())
+    schema = StructType().add("a", nested).add("c", LongType())
+    assert dict(flat_names(schema, "_")) == {"a_b": ("a", "b"), "c": ("c",)}
+    with pytest.raises(PipelineError, match=r"`a\.b` and `a_b` would both be `a_b`"):
+        list(flat_names(schema.add("a_b", LongType()), "_"))
+
+
+def test_a_guarded_function_gives_its_result_or_the_reason() -> None:
+    call = guarded(lambda text: int(text), LongType())
+    assert call(False, "7") == (7, None)
+    assert call(False, "x")[1] == "ValueError: invalid literal for int() with base 10: 'x'"
+    assert call(True, "x") == (None, None)
+    _, reason = guarded(lambda _: "text", LongType())(False, "7")
+    assert reason is not None
+    assert "LongType" in reason
