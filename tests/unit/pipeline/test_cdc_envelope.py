@@ -6,11 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.pipeline.ingest.cdc.envelope import Change, Order, Source
+from ottla.pipeline.ingest.cdc.envelope import Change, Order
+from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
 
-SOURCE = Source(
-    version="1",
-    connector="mariadb",
+SOURCE = MariaDbOrigin(
     name="shop",
     ts_ms=5000,
     db="d",
@@ -98,7 +97,7 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert() -> None:
 
 def test_order_counts_over_all_tables_and_in_each() -> None:
     order = Order("x")
-    told = [json.loads(order.next(table)) for table in (("d", "a"), ("d", "b"), ("d", "a"))]
+    told = [json.loads(order.next(table)) for table in ("d.a", "d.b", "d.a")]
     assert [(t["total_order"], t["data_collection_order"]) for t in told] == [(1, 1), (2, 1), (3, 2)]
 
 

@@ -5,9 +5,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
 
@@ -26,39 +24,20 @@ ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NULL = "null"
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a change comes from. `snapshot` is "true", "last" for a snapshot's last row, or "false"."""
+class Source(Protocol):
+    """Where a change comes from: the part of the envelope that differs between databases."""
 
-    version: str
-    connector: str
-    name: str
-    ts_ms: int
-    db: str
-    table: str
-    server_id: int
-    gtid: str | None
-    file: str
-    pos: int
-    snapshot: str = "false"
+    @property
+    def ts_ms(self) -> int: ...
 
-    @cached_property
-    def until_row(self) -> str:
-        """The same for all rows of an event, so it is written once: all fields before the row's number."""
-        fields = {
-            "version": self.version,
-            "connector": self.connector,
-            "name": self.name,
-            "ts_ms": self.ts_ms,
-            "snapshot": self.snapshot,
-            "db": self.db,
-            "table": self.table,
-            "server_id": self.server_id,
-            "gtid": self.gtid,
-            "file": self.file,
-            "pos": self.pos,
-        }
-        return ENCODE(fields).removesuffix("}")
+    @property
+    def table_id(self) -> str:
+        """The table's whole name, as the order in a transaction counts it."""
+        ...
+
+    def text(self, row: int) -> str:
+        """As JSON, for the row of this number in its event."""
+        ...
 
 
 class Order:
@@ -67,9 +46,9 @@ class Order:
     def __init__(self, transaction: str) -> None:
         self.transaction = ENCODE(transaction)
         self.total = 0
-        self.by_table: dict[tuple[str, str], int] = {}
+        self.by_table: dict[str, int] = {}
 
-    def next(self, table: tuple[str, str]) -> str:
+    def next(self, table: str) -> str:
         self.total += 1
         here = self.by_table[table] = self.by_table.get(table, 0) + 1
         return f'{{"id":{self.transaction},"total_order":{self.total},"data_collection_order":{here}}}'
@@ -90,11 +69,11 @@ class Change(NamedTuple):
 
     def value(self, op: str, before: Row | None, after: Row | None) -> bytes:
         source = self.source
-        transaction = NULL if self.order is None else self.order.next((source.db, source.table))
+        transaction = NULL if self.order is None else self.order.next(source.table_id)
         return (
             f'{{"before":{NULL if before is None else ENCODE(before)},'
             f'"after":{NULL if after is None else ENCODE(after)},'
-            f'"source":{source.until_row},"row":{self.row},"thread":null,"query":null}},'
+            f'"source":{source.text(self.row)},'
             f'"op":"{op}","ts_ms":{source.ts_ms},"transaction":{transaction}}}'
         ).encode()
 

@@ -12,21 +12,23 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
-from ottla import __version__
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import selecting
-from ottla.pipeline.ingest.cdc.envelope import Change, Record, Source
+from ottla.pipeline.ingest.cdc.envelope import Change, Record
+from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, write_whole
 from ottla.pipeline.ingest.cdc.server import connected, query
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
+
+Item = TypeVar("Item")
 
 ARROW = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
 CHUNK_ROWS = 20_000
@@ -128,29 +130,31 @@ def snapshot_records(
     connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
 ) -> Iterator[Record]:
     """The last row is marked: whoever reads the topic knows that the snapshot is whole."""
-    rows = table_changes(connection, capture, tables, at)
-    held = next(rows, None)
-    while held is not None:
-        change, row = held
-        held = next(rows, None)
-        if held is None:
-            change = change._replace(source=replace(change.source, snapshot="last"))
-        yield change.read(row)
+    for (table, source, row), is_last in marking_last(all_rows(connection, capture, tables, at)):
+        marked = replace(source, snapshot="last") if is_last else source
+        yield Change(capture.topic_of(table.db, table.name), table.key, marked).read(row)
 
 
-def table_changes(
+def all_rows(
     connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
-) -> Iterator[tuple[Change, dict[str, Any]]]:
+) -> Iterator[tuple[CapturedTable, MariaDbOrigin, dict[str, Any]]]:
     for table in tables:
-        change = Change(capture.topic_of(table.db, table.name), table.key, source_of(table, capture, at))
+        source = source_of(table, capture, at)
         for row in table_rows(connection, table):
-            yield change, row
+            yield table, source, row
 
 
-def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> Source:
-    return Source(
-        version=__version__,
-        connector="mariadb",
+def marking_last(items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
+    iterator = iter(items)
+    for held in iterator:
+        for item in iterator:
+            yield held, False
+            held = item
+        yield held, True
+
+
+def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> MariaDbOrigin:
+    return MariaDbOrigin(
         name=capture.server,
         ts_ms=at.ts_ms,
         db=table.db,

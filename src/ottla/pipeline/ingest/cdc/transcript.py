@@ -13,11 +13,11 @@ from pymysqlreplication import event as events
 from pymysqlreplication import row_event
 from pymysqlreplication.constants import FIELD_TYPE
 
-from ottla import __version__
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.charsets import BINARY
-from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record, Source
+from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record
 from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
+from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
 from ottla.pipeline.ingest.cdc.rows import Column, RowDecoder
 from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
 from ottla.pipeline.ingest.cdc.settings import Capture
@@ -141,10 +141,8 @@ class Transcript:
             for change, row in zip(changes, rows, strict=False):
                 yield from change.deleted(row)
 
-    def source(self, event: Any, file: str, db: str, table: str) -> Source:
-        return Source(
-            version=__version__,
-            connector="mariadb",
+    def source(self, event: Any, file: str, db: str, table: str) -> MariaDbOrigin:
+        return MariaDbOrigin(
             name=self.capture.server,
             ts_ms=event.timestamp * 1000,
             db=db,
