@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.errors import PipelineError
@@ -42,6 +42,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spool") / "file"
 
 
+@settings(deadline=None)
 @given(data=texts, delimiter=delimiters, split_bytes=st.integers(1, 20))
 @example(data=b"aaa", delimiter=b"aa", split_bytes=1)
 @example(data=b"ababa\n", delimiter=b"aba", split_bytes=4)
@@ -58,6 +59,7 @@ def test_pieces_of_any_size_hold_the_records_of_the_whole(
     assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
 
 
+@settings(deadline=None)
 @given(data=texts, delimiter=delimiters, split_bytes=st.integers(1, 20), record_bytes_max=st.integers(1, 20))
 def test_a_record_is_refused_exactly_when_it_is_too_long(
     path: Path, data: bytes, delimiter: bytes, split_bytes: int, record_bytes_max: int
@@ -78,6 +80,7 @@ def test_a_record_is_refused_exactly_when_it_is_too_long(
         pieces_of(file, Limits(split_bytes, record_bytes_max))
 
 
+@settings(deadline=None)
 @given(data=texts, delimiter=delimiters)
 def test_the_last_end_is_where_the_way_from_the_left_comes_to(data: bytes, delimiter: bytes) -> None:
     *records, rest = data.split(delimiter)

@@ -57,8 +57,11 @@ class TakenLog:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = locked(self.folder)
             self._read()
-        except OSError as error:
-            raise log_unwritable(str(self.folder), error) from None
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise log_unwritable(str(self.folder), error) from None
+            raise
 
     def close(self) -> None:
         if self._lock is not None:
