@@ -3,15 +3,20 @@ PYTHON ?= python3
 RUN := .venv
 DEV := .venv-test
 DATA ?= data
+DEMO ?= demo
 LISTEN ?= 127.0.0.1:9092
+HAS_SPARK := $(RUN)/bin/python -c "import pyspark" 2>/dev/null
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: run test check bench format clean
-run: $(RUN)/installed  ## one broker with its data in ./data
-	@echo "Ottla keeps its data in $(DATA)/ and listens on $(LISTEN). In another terminal:"
-	@echo "  $(RUN)/bin/ottla topics create hello && echo '{\"value\": \"world\"}' | $(RUN)/bin/ottla produce hello --json"
-	@echo "  $(RUN)/bin/ottla consume hello --from earliest"
-	@exec $(RUN)/bin/ottla serve --data $(DATA) --listen $(LISTEN)
+run: $(RUN)/installed  ## the tour: one broker, and a pipeline on Spark over orders that keep coming
+	@$(HAS_SPARK) || { echo "Installing Spark, once. It is large (about 450 MB) and takes some minutes."; \
+	  $(RUN)/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[spark]'; } || true
+	@if $(HAS_SPARK); then exec $(RUN)/bin/ottla demo --folder $(DEMO) --listen $(LISTEN); fi; \
+	echo "Spark could not be installed (see above), so here is the broker alone, with its data in $(DATA)/. Try:"; \
+	echo "  $(RUN)/bin/ottla topics create hello && echo '{\"value\": \"world\"}' | $(RUN)/bin/ottla produce hello --json"; \
+	echo "  $(RUN)/bin/ottla consume hello --from earliest"; \
+	exec $(RUN)/bin/ottla serve --data $(DATA) --listen $(LISTEN)
 
 test: $(DEV)/installed  ## everything: checks, unit, simulation and interop tests
 	$(DEV)/bin/python -m tests.run all
