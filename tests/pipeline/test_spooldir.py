@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.spooling import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
 from ottla.pipeline.failures import failure_of
-from ottla.pipeline.stage import Context
+from ottla.pipeline.stage import Cluster, Context
 
 ROOT = Path(__file__).parents[2]
 LONG_BYTES = 10 * 1024 * 1024
@@ -57,6 +58,25 @@ def test_any_bytes_of_lines_survive_with_their_file_line_and_position(
         Read("a.log", at + 1, starts[at], line, b"a.log") for at, line in enumerate(lines)
     ]
     assert names(spool) == ["a.log.done", "empty.log.done", "unfinished.tmp"]
+
+
+def test_what_the_topic_would_not_take_is_a_problem_beforehand(
+    broker: RunningBroker, context: Context, spool: Path, topic_name: str
+) -> None:
+    stage = stage_in(context, topic_name, max_record_bytes=2_000_000, after="move")
+    assert [problem.what for problem in stage.problems()] == [
+        '`after` is "move", but there is no `done_folder`.',
+        f"There is no topic {topic_name}.",
+    ]
+    made = replace(context, topics=frozenset([topic_name]))
+    assert list(stage_in(made, topic_name).problems()) == []
+    make_topic(broker.bootstrap, topic_name)
+    (problem,) = stage_in(context, topic_name, max_record_bytes=2_000_000).problems()
+    assert problem.what.endswith(f"the topic {topic_name} takes messages of 1048588 bytes only.")
+    assert problem.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
+    away = replace(context, cluster=Cluster("127.0.0.1:1"))
+    (problem,) = stage_in(away, topic_name).problems()
+    assert problem.what.startswith(f"The topic {topic_name} cannot be looked at: ")
 
 
 def test_whole_files_and_delimiters_in_many_batches(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+# librdkafka's default of message.max.bytes, which limits its batches as well: a smaller one would make it slow.
+CLIENT_BYTES_MAX = 1_000_000
+
 
 class SpoolDirSource:
     Settings = SpoolDirSettings
@@ -40,8 +43,7 @@ class SpoolDirSource:
         check(self.settings)
         rows = spark.readStream.format("ottla-spooldir").options(**to_options(self.settings)).load()
         # librdkafka has a limit of its own for what it sends, whatever the topic allows.
-        message_bytes_max = str(self.settings.max_record_bytes + RECORD_OVERHEAD_BYTES)
-        writer = self.context.to_topics(
-            rows, self.name, **{"topic": self.settings.topic, "kafka.message.max.bytes": message_bytes_max}
-        )
+        message_bytes_max = max(CLIENT_BYTES_MAX, self.settings.max_record_bytes + RECORD_OVERHEAD_BYTES)
+        options = {"topic": self.settings.topic, "kafka.message.max.bytes": str(message_bytes_max)}
+        writer = self.context.to_topics(rows, self.name, **options)
         return writer.trigger(**trigger).start()
