@@ -50,14 +50,23 @@ CONSUMER = {
 }
 
 
+# While a topic is new, or its leader changes.
+UNSETTLED = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+
+
 @functools.lru_cache(maxsize=4)
 def kept_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
-    return make_client(AdminClient, {**dict(config), "log_level": "3"})
+    return make_client(AdminClient, {**dict(config), "log_level": "2"})
 
 
 @functools.lru_cache(maxsize=4)
 def kept_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
-    return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "3"})
+    return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "2"})
 
 
 def topic_of(sink_id: str) -> str:
@@ -112,11 +121,18 @@ class MarkerTopic:
         """The last stable offsets of those that hold anything."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.topic, partition): latest for partition in partitions}
-        answers = self.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
-        )
-        offsets = {place.partition: answer.result().offset for place, answer in answers.items()}
-        return {partition: offset for partition, offset in offsets.items() if offset > 0}
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answers = self.admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+            )
+            try:
+                offsets = {place.partition: answer.result().offset for place, answer in answers.items()}
+                return {partition: offset for partition, offset in offsets.items() if offset > 0}
+            except KafkaException as error:
+                if error.args[0].code() not in UNSETTLED or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
 
     def _last_from(self, starts: Mapping[int, int]) -> dict[int, Marker]:
         """The last marker between these offsets and the ends."""
@@ -138,7 +154,7 @@ class MarkerTopic:
                     found[partition] = decode_marker(message.value() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(partition)
-                elif not error.retriable():
+                elif error.code() not in UNSETTLED or time.monotonic() > deadline:
                     raise self._unreadable(error)
         finally:
             consumer.unassign()
@@ -146,10 +162,9 @@ class MarkerTopic:
 
     def _partition_count(self) -> int:
         """0 where there is no topic. A plain request for metadata would make one that is not compacted."""
+        answers = self.admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
         try:
-            described = self.admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(
-                TIMEOUT_S
-            )
+            described = answers[self.topic].result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
@@ -159,7 +174,7 @@ class MarkerTopic:
     def _create(self) -> None:
         topic = NewTopic(self.topic, FIRST_PARTITIONS, config=CONFIGS)
         try:
-            self.admin.create_topics([topic])[self.topic].result(TIMEOUT_S)
+            self.admin.create_topics([topic], request_timeout=TIMEOUT_S)[self.topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineError(
@@ -177,8 +192,9 @@ class MarkerTopic:
             time.sleep(POLL_S)
 
     def _grow(self, count: int) -> None:
+        answers = self.admin.create_partitions([NewPartitions(self.topic, count)], request_timeout=TIMEOUT_S)
         try:
-            self.admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(TIMEOUT_S)
+            answers[self.topic].result()
         except KafkaException as error:
             # Another task was faster; the count is read again.
             if error.args[0].code() not in (

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
 from ottla.pipeline.spark.sink.marker_topic import topic_of
 from ottla.pipeline.spark.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
@@ -30,7 +30,6 @@ class HeldProducer:
         timeout_ms = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
         config = {**timeout_ms, **options.client, "transactional.id": transactional_id}
         self.records = Records(config)
-        self.producer = self.records.producer
         self.is_warm = False
         self.last_batch = -1
         try:
@@ -40,6 +39,10 @@ class HeldProducer:
         except KafkaException:
             self.discard()
             raise
+
+    @property
+    def producer(self) -> Producer:
+        return self.records.producer
 
     def commit(self, seconds_left: Callable[[], float]) -> None:
         while True:

@@ -18,25 +18,32 @@ PRODUCER = {
     "message.max.bytes": "1000000000",
     "partitioner": "murmur2_random",
     "enable.idempotence": "true",
-    "log_level": "3",
+    "log_level": "2",
 }
 QUEUE_FULL_WAIT_S = 0.005
 # Records that went down with a producer: the reason is another error.
 PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
+class FirstFailure:
+    """The first record that could not be delivered. It knows nothing of its producer, which ends with its last use."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+        self.where = ""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self.error is None and error.code() not in PURGED:
+            self.error, self.where = error, place(message.topic(), message.partition())
+
+
 class Records:
-    """A producer and the first record that it could not deliver."""
+    """A producer and what became of its records."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        self.failed: KafkaError | None = None
-        self.failed_at = ""
-        reports = {"on_delivery": self._on_failure, "delivery.report.only.error": True}
+        self.failed = FirstFailure()
+        reports = {"on_delivery": self.failed, "delivery.report.only.error": True}
         self.producer = make_client(Producer, {**PRODUCER, **client, **reports})
-
-    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self.failed is None and error.code() not in PURGED:
-            self.failed, self.failed_at = error, place(message.topic(), message.partition())
 
     def put(self, arguments: Iterable[tuple[Any, ...]]) -> None:
         """Each is given to `Producer.produce`, in order; a full queue is waited for."""
@@ -66,13 +73,13 @@ class Records:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        if self.failed is not None:
-            raise not_written(self.failed, self.failed_at)
+        if self.failed.error is not None:
+            raise not_written(self.failed.error, self.failed.where)
 
     def discard(self) -> None:
         """Ends the producer without waiting for what is in its queue."""
         self.producer.purge(in_flight=True)
-        self.producer.close()
+        del self.producer
 
 
 def place(topic: str | None, partition: int | None = None) -> str:

@@ -94,10 +94,11 @@ class PartitionWrite:
             held.abandon()
             raise self.explained(error.args[0]) from error
         except PipelineError as error:
+            failed = held.records.failed
             held.abandon()
-            if held.records.failed is None:
+            if failed.error is None:
                 raise
-            raise self.explained(held.records.failed, held.records.failed_at) from error
+            raise self.explained(failed.error, failed.where) from error
         except BaseException:
             held.abandon()
             raise

@@ -1,0 +1,184 @@
+"""The exactly-once sink, one Spark partition at a time, on real brokers: what a task does, without Spark around it."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from tests.interop.brokers import RunningBroker
+from tests.pipeline.written_topics import create_topic, numbers, records, rows
+
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
+from ottla.pipeline.spark.sink.markers import Attempt, Marker, Written
+from ottla.pipeline.spark.sink.options import SinkOptions
+from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
+
+
+class Sink:
+    """A sink of its own id on a broker, and a topic of its own to write to."""
+
+    def __init__(self, bootstrap: str, name: str, **client: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = name
+        self.options = SinkOptions(
+            {"bootstrap.servers": bootstrap, **client}, topic=name, sink_id=f"sink-{name}"
+        )
+        self.markers = MarkerTopic(self.options.client, f"sink-{name}")
+
+    def task(
+        self, batch: int, partition: int = 0, *, run: str = "run", is_retry: bool = False
+    ) -> PartitionWrite:
+        attempt = Attempt(f"sink-{self.topic}", "query", batch, "plan")
+        return PartitionWrite(self.options, self.markers.snapshot(), attempt, Task(partition, run, is_retry))
+
+    def numbers(self, isolation: str = "read_committed") -> list[int]:
+        return numbers(self.bootstrap, self.topic, isolation)
+
+
+@pytest.fixture
+def sink(any_broker: RunningBroker, topic_name: str) -> Sink:
+    create_topic(any_broker.bootstrap, topic_name, partitions=1)
+    return Sink(any_broker.bootstrap, topic_name)
+
+
+def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+    raise ValueError("the row after the last")
+
+
+def test_rows_and_their_marker_are_written_together(sink: Sink) -> None:
+    written = sink.task(0).run(rows(range(2500)))
+    assert (written.partition, written.rows) == (0, 2500)
+    assert sink.numbers() == list(range(2500))
+    assert sink.markers.snapshot().markers == {0: Marker("query", 0, "plan", 2500)}
+
+
+def test_a_failure_inside_the_transaction_leaves_nothing_and_the_next_attempt_writes_all(sink: Sink) -> None:
+    with pytest.raises(ValueError, match="after the last"):
+        sink.task(0).run(failing(rows(range(2500))))
+    assert sink.numbers() == []
+    assert sink.markers.snapshot().markers == {}
+    sink.task(0, is_retry=True).run(rows(range(2500)))
+    assert sink.numbers() == list(range(2500))
+
+
+def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: Sink) -> None:
+    before = sink.task(0)
+    sink.task(0).run(rows(range(2500)))
+    # An attempt that began before knows of the commit only by reading the marker after it has fenced the other.
+    assert before.run(rows(range(2500))) == Written(0, 2500)
+    # One that begins afterwards does not even ask for a row.
+    assert sink.task(0, run="restarted").run(failing(iter(()))) == Written(0, 2500)
+    assert sink.numbers() == list(range(2500))
+
+
+def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
+    older = sink.task(0, run="older")
+
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(1000))
+        sink.task(0, run="newer").run(rows(range(2500)))
+        yield from rows(range(1000, 2500))
+
+    with pytest.raises(PipelineError, match="Something newer writes to sink"):
+        older.run(interrupted())
+    assert sink.numbers() == list(range(2500))
+
+
+def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
+    for batch in range(3):
+        sink.task(batch).run(rows(range(batch * 10, batch * 10 + 10)))
+    sink.task(3, run="elsewhere").run(rows(range(30, 40)))
+    late = sink.task(4)
+    # Its last batch was 2: what happened to 3 is not known here, so it starts afresh.
+    late.run(rows(range(40, 50)))
+    assert sink.numbers() == list(range(50))
+
+
+def test_a_partition_without_rows_asks_nothing_of_the_cluster(sink: Sink) -> None:
+    task = sink.task(0, partition=5)
+    task.options = SinkOptions({"bootstrap.servers": "127.0.0.1:1"}, topic="none", sink_id="none")
+    empty = pa.RecordBatch.from_arrays([pa.array([], pa.binary())], names=["value"])
+    assert task.run(iter([empty])) == Written(5, 0)
+
+
+def test_the_marker_topic_grows_with_the_spark_partitions(sink: Sink) -> None:
+    partition = FIRST_PARTITIONS + 3
+    sink.task(0, partition).run(rows(range(10)))
+    snapshot = sink.markers.snapshot()
+    assert snapshot.markers == {partition: Marker("query", 0, "plan", 10)}
+    assert snapshot.room == 2 * FIRST_PARTITIONS
+
+
+def test_a_marker_is_found_behind_any_number_of_aborted_attempts(sink: Sink) -> None:
+    sink.task(0).run(rows(range(10)))
+    producer = Producer({"bootstrap.servers": sink.bootstrap, "transactional.id": f"{sink.topic}-other"})
+    producer.init_transactions(30)
+    for _ in range(20):
+        producer.begin_transaction()
+        producer.produce(topic_of(f"sink-{sink.topic}"), b"not a marker", partition=0)
+        producer.flush()
+        producer.abort_transaction(30)
+    assert sink.markers.read([0]) == {0: Marker("query", 0, "plan", 10)}
+
+
+def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(
+    broker: RunningBroker, topic_name: str
+) -> None:
+    create_topic(broker.bootstrap, topic_name)
+    sink = Sink(broker.bootstrap, topic_name, **{"transaction.timeout.ms": "1000"})
+    task = sink.task(0)
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(10))
+        while task.seconds_left() > 0:
+            pass
+        yield from rows(range(10, 20))
+
+    with pytest.raises(PipelineError, match="not done within the 1 s that its transaction may last"):
+        task.run(slow())
+    assert sink.numbers() == []
+    sink.task(0, is_retry=True).run(rows(range(20)))
+    assert sorted(sink.numbers()) == list(range(20))
+
+
+def test_a_timeout_that_the_cluster_does_not_allow_is_told(sink: Sink) -> None:
+    patient = Sink(sink.bootstrap, sink.topic, **{"transaction.timeout.ms": "9000000"})
+    with pytest.raises(PipelineError, match=r"does not let a transaction .* last 9000 s"):
+        patient.task(0).run(rows(range(10)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"value": [b"x" * 2_000_000]}, "topic `{topic}`.*was not written.*MSG_SIZE_TOO_LARGE"),
+        (
+            {"value": [b"x"], "partition": [7]},
+            "topic `{topic}`, partition 7 was not written.*UNKNOWN_PARTITION",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_written_is_told_with_its_topic(
+    sink: Sink, columns: dict[str, list[object]], sentence: str
+) -> None:
+    bad = pa.RecordBatch.from_pydict(columns)
+    with pytest.raises(PipelineError, match=sentence.format(topic=sink.topic)):
+        sink.task(0).run(chain(rows(range(10)), iter([bad])))
+    assert sink.numbers() == []
+
+
+def test_a_record_of_ten_megabytes_is_written_where_the_topic_takes_it(
+    any_broker: RunningBroker, topic_name: str
+) -> None:
+    create_topic(any_broker.bootstrap, topic_name, max_message_bytes="20000000")
+    line = bytes(range(256)) * 40_000
+    Sink(any_broker.bootstrap, topic_name).task(0).run(iter([pa.RecordBatch.from_pydict({"value": [line]})]))
+    assert [message.value() for message in records(any_broker.bootstrap, topic_name)] == [line]
+
+
+def test_a_cluster_that_is_away_is_a_fault_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.pipeline.spark.sink.marker_topic.TIMEOUT_S", 1.0)
+    with pytest.raises(PassingError, match=r"markers of sink `away` .*cannot be read"):
+        MarkerTopic({"bootstrap.servers": "127.0.0.1:1"}, "away").snapshot()
