@@ -8,6 +8,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,6 +22,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
 from ottla.pipeline.transform.dead_letters import Ending
+from ottla.pipeline.transform.failing import explained
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
 
@@ -67,7 +69,11 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
         for topic, parts in ranges.items()
     }
     records = transform.records(spark, ending, startingOffsets=json.dumps(starting))
-    transform.context.to_topics(records, name).trigger(availableNow=True).start().awaitTermination()
+    query = transform.context.to_topics(records, name).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise explained(transform.name, str(error)) from error
 
 
 def renamed(topic: Column, live: str, to: str) -> Column:

@@ -12,6 +12,7 @@ from ottla.pipeline.topics import connect
 from ottla.pipeline.transform.columns import with_origin
 from ottla.pipeline.transform.dead_letters import Ending, as_records
 from ottla.pipeline.transform.loading import load_function, load_sql
+from ottla.pipeline.transform.placing import sink_options
 from ottla.pipeline.transform.settings import TransformSettings
 
 
@@ -45,7 +46,8 @@ class Transform:
             self.name, settings.topics, settings.to, settings.dead_letters, settings.origin_headers
         )
         records = self.records(spark, ending)
-        return self.context.to_topics(records, self.name).trigger(**trigger).start()
+        writer = self.context.to_topics(records, self.name, **sink_options(records))
+        return writer.trigger(**trigger).start()
 
     def records(self, spark: SparkSession, ending: Ending, **reading: str) -> DataFrame:
         """The stream of records that it makes. `reading` are options of the source, as startingOffsets."""
