@@ -1,7 +1,7 @@
 """The other end of `ottla.env.processes`: takes work from standard input and puts what it yields on standard output.
 
-Traffic comes first: the work gets the processor that nobody else wants. Where that is next to nothing for long, it goes
-on with a low priority instead, so that a busy machine delays it but does not stop it.
+Traffic comes first: where the machine has some processor left, the work takes only what nobody else wants. On a machine
+that has none left it goes on with a low priority instead: it is delayed then, and not stopped.
 """
 
 import gc
@@ -10,15 +10,15 @@ import pickle
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 _NICENESS = 5
-# The share of a processor below which work counts as starved, and how long it is looked at.
-_SHARE_MIN, _SHARE_WINDOW_S = 0.1, 5.0
+# Work that waits for a processor less than the one share of its time begins to give way; with more than the other it
+# is starved, and stops that. What it had is judged in pieces of some length, since waiting comes in slices.
+_WAITS_LITTLE, _WAITS_TOO_LONG, _JUDGED_NS = 0.5, 0.9, 50_000_000
 # Work of numpy makes few objects and no cycles: looking for those more often than this is wasted.
 _GC_THRESHOLD = 50_000
 
@@ -33,9 +33,10 @@ def main() -> None:
     os.dup2(2, 1)  # whatever prints must not get between the answers
     waiting: SimpleQueue[Work] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, waiting), daemon=True).start()
+    manners = Manners()
     with ThreadPoolExecutor(1, initializer=_give_way) as giving_way:
         while True:
-            _answer(waiting.get(), output, giving_way)
+            _answer(waiting.get(), output, manners, giving_way)
 
 
 def _give_way() -> None:
@@ -59,11 +60,16 @@ def _read(source: BinaryIO, waiting: "SimpleQueue[Work]") -> None:
             os._exit(0)
 
 
-def _answer(work: Work, output: BinaryIO, giving_way: ThreadPoolExecutor) -> None:
+def _answer(work: Work, output: BinaryIO, manners: "Manners", giving_way: ThreadPoolExecutor) -> None:
     try:
         items = work()
-        if giving_way.submit(send_items, items, output, Share().is_too_small).result():
-            send_items(items, output)
+        while True:
+            step = giving_way.submit(_step, items).result() if manners.give_way else _step(items)
+            manners.note(step.ran_ns, step.waited_ns)
+            if step.item is _END:
+                break
+            if step.item is not None:
+                _send(output, "item", step.item)
         _send(output, "end", None)
     except Exception as error:
         try:
@@ -72,38 +78,46 @@ def _answer(work: Work, output: BinaryIO, giving_way: ThreadPoolExecutor) -> Non
             _send(output, "error", RuntimeError(repr(error)))
 
 
-def _times_s() -> tuple[float, float]:
-    """The time, and what this thread had of a processor."""
-    return time.monotonic(), time.thread_time()
+class _Step(NamedTuple):
+    item: Any
+    ran_ns: int
+    waited_ns: int  # for a processor
 
 
-class Share:
-    """How much of a processor a thread gets."""
-
-    def __init__(self, times_s: Callable[[], tuple[float, float]] = _times_s) -> None:
-        self._times_s = times_s
-        self._since: tuple[float, float] | None = None
-
-    def is_too_small(self) -> bool:
-        """Asked by the thread itself, now and then."""
-        now_s, got_s = self._times_s()
-        since_s, had_s = self._since = self._since or (now_s, got_s)
-        if now_s - since_s < _SHARE_WINDOW_S:
-            return False
-        self._since = now_s, got_s
-        return got_s - had_s < (now_s - since_s) * _SHARE_MIN
+_END = object()
 
 
-def send_items(
-    items: Iterator[Any], output: BinaryIO, is_starved: Callable[[], bool] = lambda: False
-) -> bool:
-    """What comes up to the end, or until the thread is starved: True where there may be more."""
-    for item in items:
-        if item is not None:
-            _send(output, "item", item)
-        if is_starved():
-            return True
-    return False
+def _step(items: Iterator[Any]) -> _Step:
+    before = _ran_and_waited_ns()
+    item = next(items, _END)
+    after = _ran_and_waited_ns()
+    return _Step(item, after[0] - before[0], after[1] - before[1])
+
+
+def _ran_and_waited_ns() -> tuple[int, int]:
+    """Of this thread. Zero where the system does not tell: the low priority has to do then."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            ran, waited, _ = file.read().split()
+    except OSError:
+        return 0, 0
+    return int(ran), int(waited)
+
+
+class Manners:
+    """Whether work gives way to everybody else, or only has a low priority."""
+
+    def __init__(self) -> None:
+        self.give_way = False
+        self._ran_ns = self._waited_ns = 0
+
+    def note(self, ran_ns: int, waited_ns: int) -> None:
+        self._ran_ns += ran_ns
+        self._waited_ns += waited_ns
+        seen_ns = self._ran_ns + self._waited_ns
+        if seen_ns >= _JUDGED_NS:
+            self.give_way = self._waited_ns / seen_ns < (_WAITS_TOO_LONG if self.give_way else _WAITS_LITTLE)
+            self._ran_ns = self._waited_ns = 0
 
 
 def _send(output: BinaryIO, kind: str, item: Any) -> None:

@@ -1,10 +1,9 @@
 """Work in processes of its own: what it yields, its errors, its end."""
 
 import asyncio
-import io
 import os
-import pickle
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.env.child import Share, send_items
+from ottla.env.child import Manners
 from ottla.env.processes import ChildProcesses
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -30,8 +29,12 @@ def with_steps() -> Iterator[int | None]:
     yield from (None, 1, None, 2)
 
 
-def scheduling_policy() -> Iterator[int]:
-    yield os.sched_getscheduler(0)
+def policies(steps: int) -> Iterator[tuple[int, int]]:
+    for number in range(steps):
+        until = time.thread_time() + 0.003
+        while time.thread_time() < until:
+            pass
+        yield number, os.sched_getscheduler(0)
 
 
 def refuse() -> Iterator[int]:
@@ -101,28 +104,37 @@ def test_steps_without_a_result_are_not_passed_on() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
-def test_the_work_gives_way_to_everybody_else() -> None:
+def test_work_runs_on_where_it_stands_when_it_begins_to_give_way() -> None:
+    """Nobody can say when the machine has a processor to spare; but in whichever thread, the work is the same."""
+
     async def main() -> None:
         processes = ChildProcesses()
-        assert [item async for item in processes.stream(scheduling_policy)] == [os.SCHED_IDLE]
+        found = [item async for item in processes.stream(partial(policies, 40))]
+        assert [number for number, _ in found] == list(range(40))
+        assert {policy for _, policy in found} <= {os.SCHED_OTHER, os.SCHED_IDLE}
         processes.close()
 
     asyncio.run(main())
 
 
-def test_work_that_gets_next_to_nothing_of_the_processor_is_handed_on_where_it_stands() -> None:
-    shares = iter([False, True])
-    items, output = iter(["first", None, "second"]), io.BytesIO()
-    assert send_items(items, output, lambda: next(shares))
-    assert not send_items(items, output)
-    output.seek(0)
-    assert [pickle.load(output) for _ in range(2)] == [("item", "first"), ("item", "second")]
+def test_work_gives_way_as_long_as_that_leaves_it_something() -> None:
+    manners, second = Manners(), 1_000_000_000
+    seen = []
+    for waits in (0.6, 0.4, 0.8, 0.95, 0.6, 0.1):
+        manners.note(int((1 - waits) * second), int(waits * second))
+        seen.append(manners.give_way)
+    assert seen == [False, True, True, False, False, True]
 
 
-def test_the_share_of_a_processor_is_told_after_a_while() -> None:
-    times = iter([(0.0, 0.0), (4.9, 0.0), (5.0, 0.6), (10.0, 1.0)])
-    share = Share(lambda: next(times))
-    assert [share.is_too_small() for _ in range(4)] == [False, False, False, True]
+def test_manners_are_not_judged_by_a_moment() -> None:
+    manners, moment = Manners(), 1_000_000
+    for _ in range(49):
+        manners.note(moment, 0)
+        assert not manners.give_way
+    manners.note(moment, 0)
+    assert manners.give_way
+    manners.note(0, moment)
+    assert manners.give_way
 
 
 def test_an_error_of_the_work_is_raised_here_as_it_is() -> None:
