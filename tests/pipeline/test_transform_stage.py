@@ -17,8 +17,8 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.transforming import read_topic, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.failures import failure_of
 from ottla.pipeline.stage import Context
-from ottla.pipeline.transform.failing import explained
 
 ORDERS = """
 from ottla.pipeline.transform.parts import flatten, keep, parse_json, reject, route, write_json
@@ -133,7 +133,7 @@ def test_a_query_in_a_file_transforms_and_a_batch_that_dies_names_its_offsets(
         run_once(spark, transform)
     assert (
         f"the offsets {raw}-0: 2 to 2, {raw}-1: 0 to 0: The value 'no number'"
-        in explained("clean", str(raised.value)).what
+        in failure_of(raised.value).sentence
     )
     (context.folder / "clean.sql").write_text(CLEAN_SQL.replace("    cast(", "    try_cast("))
     run_once(spark, transform)

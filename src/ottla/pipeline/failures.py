@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.failed_batch import batch_said
 
 # Our errors by their full names, as Python writes them at the end of a trace. They may stand in the middle of Java's.
 OURS = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
@@ -13,6 +14,8 @@ PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): 
 MASK = re.compile("cannot access local variable 'reader'")
 # A transform without dead letters refuses a record with a sentence of its own.
 REFUSED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
+# What Spark says before the reason itself.
+PREFACE = re.compile(r"^Query \[.*?\] terminated with exception: (?:\[[A-Z0-9_.]+\] )?")
 SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
 # What passes by itself, in the words of librdkafka, of Spark, of databases and of sockets.
@@ -43,6 +46,7 @@ def failure_of(error: BaseException) -> Failure:
 
 def failure_from(text: str) -> Failure:
     """What the text of an exception comes down to: an error of ours wins, then Python's, then Spark's."""
+    batch = batch_said(text)
     text = text.partition(PLAN)[0]
     ours = OURS.findall(text)
     if ours:
@@ -55,9 +59,11 @@ def failure_from(text: str) -> Failure:
     python = [found for found in PYTHON.findall(text) if not MASK.match(found[1])]
     if python:
         name, sentence = python[-1]
-        return Failure(shortened(f"{name.rpartition('.')[2]}: {sentence}"), is_passing)
-    condition = SPARK_CONDITION.search(text)
-    return Failure(shortened(condition[2] if condition else first_line(text)), is_passing)
+        reason = f"{name.rpartition('.')[2]}: {sentence}"
+    else:
+        condition = SPARK_CONDITION.search(text)
+        reason = PREFACE.sub("", condition[2] if condition else first_line(text))
+    return Failure(shortened(reason) + ("" if is_passing else batch), is_passing)
 
 
 def first_line(text: str) -> str:

@@ -19,10 +19,10 @@ from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.comparing import Comparison, Ranges, compare
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.failures import failure_of
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
 from ottla.pipeline.transform.dead_letters import Ending
-from ottla.pipeline.transform.failing import explained
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
 
@@ -73,7 +73,10 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        raise explained(transform.name, str(error)) from error
+        raise PipelineError(
+            f"The replay of {transform.name} ended: {failure_of(error).sentence}",
+            "Mend that and start the same replay again: it goes on where it was.",
+        ) from error
 
 
 def renamed(topic: Column, live: str, to: str) -> Column:

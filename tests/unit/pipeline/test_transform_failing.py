@@ -1,8 +1,7 @@
 """What is said when a batch of a transform dies."""
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.failures import Failure, failure_from
 from ottla.pipeline.spark.sink.plan import Operator
-from ottla.pipeline.transform.failing import explained
 from ottla.pipeline.transform.placing import fingerprint_of_source
 
 STREAM = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@6368dbc1"
@@ -18,34 +17,33 @@ BAD_CAST = (
 )
 
 
-def test_a_batch_that_dies_of_a_record_names_its_offsets_and_what_to_do() -> None:
-    error = explained("clean", QUERY + BAD_CAST + OFFSETS)
-    assert type(error) is PipelineError
-    assert error.what == (
-        "A batch of the transform clean failed, with the offsets raw-0: 2 to 29, raw-2: 0 to 0: "
-        "The value 'x' cannot be cast to \"DOUBLE\"."
+def test_a_batch_that_dies_of_a_record_names_its_offsets() -> None:
+    assert failure_from(QUERY + BAD_CAST + OFFSETS) == Failure(
+        "The value 'x' cannot be cast to \"DOUBLE\". It was in the batch with the offsets "
+        "raw-0: 2 to 29, raw-2: 0 to 0, which runs again at the next start.",
+        is_passing=False,
     )
-    assert "try_cast" in error.remedy
+    python = f"{QUERY}Traceback\nValueError: bad{OFFSETS}"
+    assert failure_from(python).sentence.startswith(
+        "ValueError: bad It was in the batch with the offsets raw-0"
+    )
 
 
-def test_a_query_that_tells_no_offsets_is_explained_too() -> None:
-    assert "offsets that Spark did not tell: The value" in explained("clean", QUERY + BAD_CAST).what
+def test_a_query_that_tells_no_offsets_of_topics_is_explained_too() -> None:
+    said = "The value 'x' cannot be cast to \"DOUBLE\"."
+    assert failure_from(QUERY + BAD_CAST).sentence == said
+    of_files = OFFSETS.replace('{"raw": {"0": 30, "1": 5, "2": 1}}', '{"entry": 5}')
+    assert failure_from(QUERY + BAD_CAST + of_files).sentence == said
 
 
 def test_the_record_that_a_transform_without_dead_letters_refused_is_named_alone() -> None:
     said = "The transform clean cannot take the record of topic raw, partition 0, offset 7: nope. Set `dead_letters`."
-    error = explained("clean", f"{QUERY}[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001{OFFSETS}")
-    assert error.what == said
+    assert failure_from(f"{QUERY}[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001{OFFSETS}").sentence == said
 
 
-def test_a_fault_that_passes_is_one() -> None:
-    error = explained("clean", f"{QUERY}KafkaError: _TRANSPORT: Connection refused{OFFSETS}")
-    assert isinstance(error, PassingError)
-
-
-def test_a_sentence_of_ours_inside_java_is_kept() -> None:
-    trace = "org.apache.spark.X: Traceback\nottla.pipeline.errors.PipelineError: The sink is taken. Wait."
-    assert explained("clean", QUERY + trace + OFFSETS).what == "The sink is taken. Wait."
+def test_a_fault_that_passes_is_no_matter_of_a_batch() -> None:
+    failure = failure_from(f"{QUERY}\nKafkaError: _TRANSPORT: Connection refused{OFFSETS}")
+    assert failure == Failure("KafkaError: _TRANSPORT: Connection refused", is_passing=True)
 
 
 def test_only_logic_that_leaves_rows_in_their_partition_may_change_in_the_middle_of_a_batch() -> None:
