@@ -17,9 +17,10 @@ from ottla.pipeline.errors import PassingError
 from ottla.pipeline.ingest.cdc.envelope import Record
 from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
-from ottla.pipeline.ingest.cdc.server import RETRY_PAUSE_S, connection_settings, explained, is_away
+from ottla.pipeline.ingest.cdc.server import connection_settings, explained, is_away
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.transcript import EVENTS, Transcript
+from ottla.pipeline.ingest.cdc.waiting import RETRY_PAUSE_S
 
 HEARTBEAT_S = 5
 READ_TIMEOUT_S = 3 * HEARTBEAT_S

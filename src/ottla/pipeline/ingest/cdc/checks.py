@@ -1,6 +1,6 @@
 """What would stop the capture of a server, asked of the real one before anything starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,7 @@ WANTED = (
 
 def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Problem]:
     if "://" in capture.state:
-        yield Problem(
-            where,
-            f"The snapshot and the schema history cannot be kept in {capture.state}.",
-            "Set `checkpoints` to a folder of a file system that driver and executors see.",
-        )
+        yield remote_state_problem(capture.state, where)
         return
     try:
         with connected(capture) as connection:
@@ -58,7 +54,8 @@ def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Prob
         yield Problem(where, what, remedy, is_warning)
     if variables["log_bin"] == "ON":
         yield from binlog_problems(capture, where, Position.parse(variables["gtid_binlog_pos"]))
-    yield from topic_problems(capture, where, tables, context)
+    topics = wanted_topics(capture.topic, (capture.topic_of(table.db, table.name) for table in tables))
+    yield from topic_problems(topics, where, context)
 
 
 def server_kind_problem(version: str, capture: Capture) -> tuple[str, str] | None:
@@ -159,11 +156,22 @@ def binlog_problems(capture: Capture, where: str, current: Position) -> Iterator
         )
 
 
-def topic_problems(
-    capture: Capture, where: str, tables: list[CapturedTable], context: Context
-) -> Iterator[Problem]:
-    wanted = {capture.topic_of(table.db, table.name) for table in tables}
-    if "{" not in capture.topic:
-        wanted.add(capture.topic)
-    for topic in sorted(wanted - context.topics - set(connect(context.cluster).metadata().topics)):
-        yield Problem(where, f"The topic {topic} does not exist.", f"Create it, or add [topics.{topic}].")
+def remote_state_problem(state: str, where: str) -> Problem:
+    return Problem(
+        where,
+        f"The snapshot and the schema history cannot be kept in {state}.",
+        "Set `checkpoints` to a folder of a file system that driver and executors see.",
+    )
+
+
+def topic_problems(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
+    present = connect(context.cluster).metadata().topics
+    for topic in sorted(set(wanted) - context.topics - set(present)):
+        yield Problem(
+            where, f"There is no topic {topic}.", f"Make it, or add [topics.{topic}] to the pipeline."
+        )
+
+
+def wanted_topics(topic: str, of_tables: Iterable[str]) -> set[str]:
+    """Where tables share one topic, it is wanted also while there are no tables."""
+    return {*of_tables} if "{" in topic else {topic}

@@ -1,9 +1,8 @@
 """The connection to the captured server, and its faults as sentences."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -13,10 +12,7 @@ from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.settings import Capture
 
-Answer = TypeVar("Answer")
-
 CONNECT_TIMEOUT_S = 10
-RETRY_PAUSE_S = 0.5
 SHUTDOWN, TOO_MANY_CONNECTIONS = 1053, 1040
 AWAY = frozenset(
     {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, SHUTDOWN, TOO_MANY_CONNECTIONS}
@@ -66,18 +62,6 @@ def current_position(capture: Capture) -> Position:
     """Behind the last transaction of the server's binlog."""
     with connected(capture) as connection:
         return Position.parse(query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")[0][0])
-
-
-def waiting(capture: Capture, ask: Callable[[Capture], Answer]) -> Answer:
-    """Asks again while the database is away, for as long as the settings allow."""
-    until = time.monotonic() + capture.retry_s
-    while True:
-        try:
-            return ask(capture)
-        except PassingError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(RETRY_PAUSE_S)
 
 
 def is_away(error: pymysql.MySQLError) -> bool:

@@ -93,13 +93,17 @@ class Capture:
 
 def capture_of(settings: MySqlSettings, name: str, identity: str, state: str) -> Capture:
     """`identity` is unique among pipelines: two that captured under one number would cut each other off."""
-    try:
-        settings.topic.format(server="", db="", table="")
-    except (KeyError, IndexError, ValueError) as error:
-        raise PipelineError(
-            f"`topic` of [sources.{name}] is {settings.topic!r}, and {error} stands for nothing in it.",
-            "It may hold {server}, {db} and {table}.",
-        ) from None
+    checked_topic(settings.topic, name)
     fields = asdict(settings)
     number = settings.server_id or SERVER_ID_MIN + zlib.crc32(identity.encode()) % SERVER_ID_MIN
     return Capture(**{**fields, "server": settings.server or name, "server_id": number, "state": state})
+
+
+def checked_topic(topic: str, source: str) -> None:
+    try:
+        topic.format(server="", db="", table="")
+    except (KeyError, IndexError, ValueError) as error:
+        raise PipelineError(
+            f"`topic` of [sources.{source}] is {topic!r}, and {error} stands for nothing in it.",
+            "It may hold {server}, {db} and {table}.",
+        ) from None

@@ -22,8 +22,9 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import snapshot
 from ottla.pipeline.ingest.cdc.binlog import position_after, read_changes
 from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.server import current_position, waiting
+from ottla.pipeline.ingest.cdc.server import current_position
 from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.waiting import waiting
 
 SCHEMA = "key binary, value binary, topic string"
 CHUNKS_PER_BATCH = 8

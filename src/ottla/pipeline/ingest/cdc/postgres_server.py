@@ -1,0 +1,130 @@
+"""The connection to the captured PostgreSQL, its faults as sentences, and its replication slot."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg2
+from psycopg2 import errorcodes
+
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.ingest.cdc.lsn import lsn_text, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres_values import SESSION
+
+CONNECT_TIMEOUT_S = 10
+FLUSH_TIMEOUT_S = 10
+FLUSH_PAUSE_S = 0.02
+AWAY = frozenset(
+    {
+        errorcodes.ADMIN_SHUTDOWN,
+        errorcodes.CRASH_SHUTDOWN,
+        errorcodes.CANNOT_CONNECT_NOW,
+        errorcodes.TOO_MANY_CONNECTIONS,
+        errorcodes.CONNECTION_FAILURE,
+        # The slot is still held by a reader that was killed.
+        errorcodes.OBJECT_IN_USE,
+    }
+)
+NEW_SNAPSHOT = "Remove the source's checkpoint folder to begin with a new snapshot."
+
+
+def connection_settings(capture: PostgresCapture) -> dict[str, Any]:
+    return {
+        "host": capture.host,
+        "port": capture.port,
+        "dbname": capture.database,
+        "user": capture.user,
+        "password": capture.password,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "client_encoding": "UTF8",
+    }
+
+
+@contextmanager
+def connected(capture: PostgresCapture, **more: Any) -> Iterator[Any]:
+    """A connection; faults of it, and of what is done with it, are raised as sentences."""
+    try:
+        with closing(psycopg2.connect(**connection_settings(capture), **more)) as connection:
+            yield connection
+    except psycopg2.Error as error:
+        raise explained(error, capture) from error
+
+
+@contextmanager
+def session(capture: PostgresCapture) -> Iterator[Any]:
+    """A connection for statements that stand alone, which writes values as records need them."""
+    with connected(capture) as connection:
+        connection.autocommit = True
+        query(connection, SESSION)
+        yield connection
+
+
+def query(connection: Any, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, arguments or None)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def end_of_log(capture: PostgresCapture) -> int:
+    """A place that no record of the log stands across: what commits before it is there, or never will be."""
+    with session(capture) as connection:
+        check_slot(connection, capture)
+        written = parse_lsn(query(connection, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
+        until = time.monotonic() + FLUSH_TIMEOUT_S
+        while parse_lsn(query(connection, "SELECT pg_current_wal_flush_lsn()::text")[0][0]) < written:
+            if time.monotonic() > until:
+                raise PassingError(
+                    f"The database at {capture.address} does not bring its log to its disk.", "See its log."
+                )
+            time.sleep(FLUSH_PAUSE_S)
+        return written
+
+
+def check_slot(connection: Any, capture: PostgresCapture) -> None:
+    found = query(
+        connection, "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s", capture.slot
+    )
+    if not found:
+        raise PipelineError(
+            f"The replication slot {capture.slot} of the database at {capture.address} is gone.", NEW_SNAPSHOT
+        )
+    if found[0][0] == "lost":
+        raise PipelineError(
+            f"The database at {capture.address} no longer has the changes from where this source stopped: the slot "
+            f"{capture.slot} fell too far behind.",
+            f"{NEW_SNAPSHOT} Let the server keep more of its log (max_slot_wal_keep_size).",
+        )
+
+
+def advance(capture: PostgresCapture, lsn: int) -> None:
+    """Lets the server forget what is committed. It does so later where the slot is in use."""
+    try:
+        with session(capture) as connection:
+            query(connection, "SELECT pg_replication_slot_advance(%s, %s)", capture.slot, lsn_text(lsn))
+    except PassingError:
+        return
+
+
+def explained(error: psycopg2.Error, capture: PostgresCapture) -> PipelineError:
+    said = " ".join(str(error).split())
+    where = f"The database {capture.database} at {capture.address}"
+    if error.pgcode in AWAY or (error.pgcode is None and is_connection_fault(error, said)):
+        return PassingError(f"{where} is away: {said}.", "Start it, or mend `host` and `port`.")
+    if "authentication failed" in said or error.pgcode == errorcodes.INVALID_PASSWORD:
+        return PipelineError(
+            f"{where} does not accept the user `{capture.user}` with this password.",
+            "Mend `user` and `password`.",
+        )
+    if error.pgcode == errorcodes.INSUFFICIENT_PRIVILEGE:
+        return PipelineError(
+            f"{where} refuses the user `{capture.user}`: {said}.",
+            f'Grant what is missing: ALTER USER "{capture.user}" REPLICATION; GRANT SELECT ON the tables.',
+        )
+    return PipelineError(f"{where} says: {said}.", "Mend the cause and start again.")
+
+
+def is_connection_fault(error: psycopg2.Error, said: str) -> bool:
+    is_refused = "authentication failed" in said or "does not exist" in said or "no pg_hba.conf" in said
+    return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) and not is_refused
