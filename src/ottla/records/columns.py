@@ -21,6 +21,8 @@ Mask = NDArray[np.bool_]
 PADDING = bytes(16)
 # With fewer batches side by side than this, stepping through them with numpy is slower than a plain loop.
 _LANES_MIN = 24
+# So many records of one size let expect more of them; a run that saves no more than this was not worth the look.
+_EQUAL_MIN, _RUN_MIN = 4, 64
 
 _ONE = np.uint64(1)
 _STOP_BITS = np.uint64(0x8080808080808080)
@@ -172,19 +174,36 @@ class RecordBuffer:
         return behind - positions + lengths
 
     def _walk_one(self, position: int, count: int) -> tuple[list[int], int]:
+        """A batch by itself, record after record; but a run of records of one size is taken in one step."""
         data = self.data
         places: list[int] = []
-        for _ in range(count):
+        size_before, equal, equal_min = -1, 0, _EQUAL_MIN
+        while len(places) < count:
             places.append(position)
             byte = data[position]
             if byte < 0x80:
-                length, position = (byte >> 1) ^ -(byte & 1), position + 1
+                length, body = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                length, position = read_varint(data, position)
-            position += length
+                length, body = read_varint(data, position)
             if length < 0:
                 raise _corrupt("a record claims a length below zero")
+            size = body - position + length
+            position += size
+            equal = equal + 1 if size == size_before else 0
+            size_before = size
+            if equal >= equal_min:
+                run = self._run(position, size, count - len(places))
+                places += run.tolist()
+                position += size * len(run)
+                equal, equal_min = 0, _EQUAL_MIN if len(run) > _RUN_MIN else 2 * equal_min
         return places, position
+
+    def _run(self, position: int, size: int, count: int) -> Ints:
+        """Where the records start that follow from `position` on and are all of `size`."""
+        limit = (len(self.pairs) - position + size - 1) // size
+        starts = position + size * np.arange(max(0, min(count, limit)))
+        differs = np.flatnonzero(_SIZES[self.pairs[starts]] != size)
+        return starts[: differs[0]] if len(differs) else starts
 
     def _bodies(self, starts: Ints) -> Ints:
         pairs = self.pairs[starts]

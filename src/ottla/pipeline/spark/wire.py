@@ -176,7 +176,8 @@ def leader_of(answer: bytes, at: TopicPartition) -> Address | None:
         for _ in numbers.each():
             numbers.take(">h")
             partition, leader = numbers.take(">i"), numbers.take(">i")
-            numbers.skip_numbers(), numbers.skip_numbers()  # replicas, those in sync
+            numbers.skip_numbers()  # replicas
+            numbers.skip_numbers()  # those in sync
             if partition == at.partition:
                 return brokers.get(leader)
     raise LookupError(at)
