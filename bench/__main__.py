@@ -21,6 +21,7 @@ from bench.scenarios import (
     growth,
     latency,
     one_record,
+    spark,
     throughput,
     transactions,
 )
@@ -36,6 +37,7 @@ ALL: tuple[Scenario, ...] = (
     *groups.SCENARIOS,
     *transactions.SCENARIOS,
     *growth.SCENARIOS,
+    *spark.SCENARIOS,
 )
 
 

@@ -1,0 +1,94 @@
+"""Rows a second through a Spark connector, in a process of its own.
+
+`python -m bench.spark_client read|stream|write '{"connector": "ottla", "bootstrap": ..., "topic": ...}'`
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+from tests.pipeline.spark_jars import spark_jars
+
+from ottla.pipeline.spark import exactly_once
+from ottla.pipeline.spark.session import spark_session
+
+Spec = dict[str, Any]
+
+
+def session() -> SparkSession:
+    jars = spark_jars()
+    if isinstance(jars, str):
+        raise RuntimeError(jars)
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.shuffle.partitions": "4",
+    }
+    return spark_session("bench", "local[*]", conf)
+
+
+def read(spark: SparkSession, spec: Spec) -> float:
+    """Every column of every row, into nothing."""
+    rows = spark.read.format(spec["connector"]).options(**servers(spec), subscribe=spec["topic"]).load()
+    return timed(lambda: rows.write.format("noop").mode("overwrite").save())
+
+
+def stream(spark: SparkSession, spec: Spec) -> float:
+    """All that is there as a stream into nothing, with its checkpoint."""
+    reader = spark.readStream.format(spec["connector"]).options(**servers(spec), subscribe=spec["topic"])
+    if limit := spec.get("per_trigger"):
+        reader = reader.option("maxOffsetsPerTrigger", limit)
+    rows = reader.option("startingOffsets", "earliest").load()
+    return run_query(rows.writeStream.format("noop"))
+
+
+def write(spark: SparkSession, spec: Spec) -> float:
+    """Rows of Parquet files into a topic: ours exactly once, Spark's as it can, at least once."""
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = spark.range(0, spec["records"], 1, 4)
+        columns = ("cast(cast(id as string) as binary) as key", "cast(lpad(id, 100, 'x') as binary) as value")
+        numbers.selectExpr(*columns).write.mode("overwrite").parquet(folder)
+        rows = spark.readStream.schema("key binary, value binary").parquet(folder)
+        if spec["connector"] == "ottla":
+            writer = exactly_once(rows, sink_id=f"bench-{spec['topic']}-{time.monotonic_ns()}")
+        else:
+            writer = rows.writeStream.format("kafka")
+        return run_query(writer.options(**servers(spec)).option("topic", spec["topic"]))
+
+
+def run_query(writer: Any) -> float:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        ready = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        return timed(lambda: ready.start().awaitTermination())
+
+
+def timed(run: Callable[[], None]) -> float:
+    began = time.monotonic()
+    run()
+    return time.monotonic() - began
+
+
+def servers(spec: Spec) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": spec["bootstrap"]}
+
+
+ROLES: dict[str, Callable[[SparkSession, Spec], float]] = {"read": read, "stream": stream, "write": write}
+
+
+def main(role: str, asked: str) -> None:
+    spec: Spec = json.loads(asked)
+    spark = session()
+    # The JVM compiles what runs often, and Python's workers start: neither is what is measured.
+    ROLES[role](spark, {**spec, **spec.pop("warm_up")})
+    seconds = ROLES[role](spark, spec)
+    spark.stop()
+    print(json.dumps({"seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
