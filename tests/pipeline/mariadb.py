@@ -134,7 +134,7 @@ class MariaDb:
             "flush privileges;\ncreate user 'admin'@'%' identified by 'admin';\n"
             "grant all on *.* to 'admin'@'%' with grant option;\n"
             f"create user '{USER}'@'%' identified by '{PASSWORD}';\n"
-            f"grant select, reload, replication slave, binlog monitor on *.* to '{USER}'@'%';\n"
+            f"grant select, replication slave on *.* to '{USER}'@'%';\n"
         )
         subprocess.run(
             [*self._command(), "--bootstrap", "--skip-log-bin"],

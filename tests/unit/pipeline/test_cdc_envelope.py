@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.ingest.cdc.envelope import Change, Order
@@ -63,6 +63,7 @@ def test_an_insert_has_the_fields_of_debezium_in_their_order() -> None:
     assert record.key == b'{"id":1}'
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_any_row_survives(row: dict[str, Any]) -> None:
     record = change(tuple(row)).read(row)

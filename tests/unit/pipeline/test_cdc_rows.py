@@ -5,7 +5,7 @@ import struct
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymysqlreplication.constants import FIELD_TYPE
 
@@ -45,6 +45,7 @@ def decimals(draw: st.DrawFn) -> tuple[str, int, int]:
     return ("-" if number < 0 else "") + text, precision, after
 
 
+@settings(deadline=None)
 @given(decimals())
 def test_decimals_keep_every_digit(example: tuple[str, int, int]) -> None:
     text, precision, after = example
@@ -55,6 +56,7 @@ def test_decimals_keep_every_digit(example: tuple[str, int, int]) -> None:
     assert end == len(packed)
 
 
+@settings(deadline=None)
 @given(st.integers(-838 * 3600 * 10**6, 838 * 3600 * 10**6), st.sampled_from([0, 2, 4, 6]))
 def test_times_keep_sign_and_fraction(microseconds: int, precision: int) -> None:
     step = 10 ** (6 - precision)
@@ -67,6 +69,7 @@ def test_times_keep_sign_and_fraction(microseconds: int, precision: int) -> None
     assert rows.clock(precision)(stored.to_bytes(3 + width, "big"), 0)[0] == microseconds
 
 
+@settings(deadline=None)
 @given(st.datetimes())
 def test_date_times_are_the_same_from_the_binlog_and_as_text(moment: datetime.datetime) -> None:
     packed = (moment.year * 13 + moment.month) << 22 | moment.day << 17
@@ -77,12 +80,14 @@ def test_date_times_are_the_same_from_the_binlog_and_as_text(moment: datetime.da
     assert decoded == (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
 
 
+@settings(deadline=None)
 @given(st.dates())
 def test_dates_are_days_since_1970(day: datetime.date) -> None:
     data = (day.year << 9 | day.month << 5 | day.day).to_bytes(3, "little")
     assert rows.date(data, 0)[0] == read_date(day.isoformat()) == (day - datetime.date(1970, 1, 1)).days
 
 
+@settings(deadline=None)
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_a_float_is_the_shortest_number_of_its_four_bytes(number: float) -> None:
     short = values.single(number)
@@ -90,11 +95,13 @@ def test_a_float_is_the_shortest_number_of_its_four_bytes(number: float) -> None
     assert values.single(struct.unpack("<f", struct.pack("<f", 0.1))[0]) == 0.1
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_latin1_knows_all_bytes(data: bytes) -> None:
     assert len(decoder_of("latin1")(data)) == len(data)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))
 def test_nulls_take_no_bytes(row: list[int | None]) -> None:
     columns = [Column(f"c{index}", FIELD_TYPE.LONG) for index in range(len(row))]

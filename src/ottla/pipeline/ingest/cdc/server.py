@@ -81,7 +81,7 @@ def explained(error: pymysql.MySQLError, capture: Capture) -> PipelineError:
     if code in NO_PRIVILEGE:
         return PipelineError(
             f"{where} refuses the user `{capture.user}`: {said}.",
-            f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{capture.user}'@'%'.",
+            f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE ON *.* TO '{capture.user}'@'%'.",
         )
     if code == ER.NO_BINARY_LOGGING:
         return PipelineError(f"{where} keeps no binlog.", "Start it with log_bin set, and a server_id.")

@@ -19,7 +19,7 @@ class MySqlSettings:
     """`[sources.NAME]` with `kind = "mysql"`."""
 
     host: str = setting("The database server's host.")
-    user: str = setting("The user: needs SELECT, REPLICATION SLAVE and BINLOG MONITOR.")
+    user: str = setting("The user: needs SELECT and REPLICATION SLAVE.")
     tables: tuple[str, ...] = setting(
         'The captured tables as DATABASE.TABLE; * and ? stand for any: ["shop.*"].'
     )
