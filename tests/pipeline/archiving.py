@@ -1,6 +1,7 @@
 """What the tests of the archive share: records of every kind in a topic, and an archive run to the end."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink
-from ottla.pipeline.stage import Context
+from ottla.pipeline.failures import failure_of
+from ottla.pipeline.ingest.reload.settings import ReloadSettings
+from ottla.pipeline.ingest.reload.stage import ArchiveSource
+from ottla.pipeline.stage import Cluster, Context
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 # 2026-01-31T22:30Z: two hours later it is another day.
 BEGIN_MS = 1_769_898_600_000
-QUERY_TIMEOUT_S = 120
+# When all hours of up to 240 records are over, and closed
+END_OF_RECORDS_MS = BEGIN_MS + 8 * 60 * MINUTE_MS
+QUERY_TIMEOUT_S = 180
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 2, **configs: str) -> None:
@@ -25,16 +31,14 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 2, **configs: str) 
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
 
 
-def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **config: Any) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
+def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for record in records:
         producer.produce(topic, **record)
     assert producer.flush(30) == 0
 
 
-def some_records(
-    count: int, *, partitions: int = 2, begin_ms: int = BEGIN_MS, step_ms: int = 60_000
-) -> list[dict[str, Any]]:
+def some_records(count: int, *, partitions: int = 2, step_ms: int = MINUTE_MS) -> list[dict[str, Any]]:
     """With and without keys, values and headers, bytes that are no text, a minute apart."""
     return [
         {
@@ -42,17 +46,21 @@ def some_records(
             "value": None if number % 11 == 0 else b"\xff\x00" + str(number).encode(),
             "headers": [("n", str(number).encode()), ("n", None)] if number % 3 == 0 else None,
             "partition": number % partitions,
-            "timestamp": begin_ms + number * step_ms,
+            "timestamp": BEGIN_MS + number * step_ms,
         }
         for number in range(count)
     ]
 
 
-def sink(context: Context, topic: str, name: str = "archive", **settings: Any) -> ArchiveSink:
-    return ArchiveSink(name, ArchiveSettings((topic,), "archive", **settings), context)
+def sink(context: Context, topic: str, path: str = "archive", **settings: Any) -> ArchiveSink:
+    return ArchiveSink("archive", ArchiveSettings((topic,), path, **settings), context)
 
 
-def archive_all(spark: SparkSession, stage: Any) -> None:
+def reload_of(context: Context, name: str, path: str = "archive", **settings: Any) -> ArchiveSource:
+    return ArchiveSource(name, ReloadSettings(path, **settings), context)
+
+
+def run_all(spark: SparkSession, stage: Any) -> None:
     """Everything that is there now. Raises what the query ended with."""
     query = stage.start(spark, {"availableNow": True})
     try:
@@ -61,5 +69,32 @@ def archive_all(spark: SparkSession, stage: Any) -> None:
         query.stop()
 
 
+@contextmanager
+def told(*parts: str) -> Iterator[None]:
+    """The run fails, and what a person is told has these parts."""
+    try:
+        yield
+    except Exception as error:
+        sentence = failure_of(error).sentence
+        assert all(part in sentence for part in parts), sentence
+    else:
+        raise AssertionError("nothing went wrong")
+
+
 def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("archive/*/date=*/hour=*/*.parquet"))
+
+
+def records_of(spark: SparkSession, cluster: Cluster, topic: str) -> list[tuple[Any, ...]]:
+    """The topic's committed records by partition and offset, each with all that a reload keeps."""
+    reader = spark.read.format("ottla").options(**cluster.options()).option("subscribe", topic)
+    rows = reader.options(**{"includeHeaders": "true", "kafka.isolation.level": "read_committed"}).load()
+    ordered = rows.orderBy("partition", "offset")
+    return [
+        (row.partition, row.timestamp, as_bytes(row.key), as_bytes(row.value), row.headers or None)
+        for row in ordered.collect()
+    ]
+
+
+def as_bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -68,7 +68,7 @@ def test_single_offsets_are_told_as_spans() -> None:
 
 
 def test_a_report_names_partition_and_offsets() -> None:
-    extent = Extent(AT, 0, 40, 20, 0, 50)
+    extent = Extent(AT, 0, 40, 20, 0, 40)
     whole = Report((extent,), (), (), is_deep=False)
     assert whole.sentences()[0] == "raw-0: offsets 0 to 39, 20 records: every offset once."
     report = Report((extent,), (Finding(AT, Span(10, 30), HOLE),), (), is_deep=False)
@@ -77,3 +77,10 @@ def test_a_report_names_partition_and_offsets() -> None:
         "raw-0: offsets 0 to 39, 20 records: see above.",
         "The archive is not whole.",
     ]
+
+
+def test_a_report_tells_what_is_not_archived_yet() -> None:
+    behind = Report((Extent(AT, 0, 40, 40, 0, 50),), (), (), is_deep=True)
+    assert behind.is_whole
+    assert behind.sentences()[0].endswith("every offset once, 10 newer offsets are not archived yet.")
+    assert Report((), (), (), is_deep=True).sentences() == ["Nothing is archived yet."]

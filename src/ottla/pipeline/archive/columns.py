@@ -14,12 +14,15 @@ SCHEMA = (
 # What a reader of the table sees besides: the folders.
 TABLE_SCHEMA = f"{SCHEMA}, date date, hour int"
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
+# The first and the last moment of years with four digits: a timestamp beyond is a producer's mistake, such as one in
+# microseconds, and lies in the first or last of all folders.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def archived_rows(rows: "DataFrame") -> "DataFrame":
     """The rows of a topic as they are archived, with the folder of each: `_topic`, `date` and `hour` in UTC."""
     epoch = F.col("leaderEpoch") if "leaderEpoch" in rows.columns else F.lit(None)
-    time_ms = F.unix_millis("timestamp")
+    time_ms = F.greatest(F.least(F.unix_millis("timestamp"), F.lit(LAST_MS)), F.lit(FIRST_MS))
     return rows.select(
         *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "timestampType")),
         epoch.cast("int").alias("leaderEpoch"),

@@ -60,6 +60,11 @@ class Extent(NamedTuple):
     earliest: int | None
     latest: int | None
 
+    @property
+    def behind(self) -> str:
+        count = 0 if self.latest is None else self.latest - self.end
+        return f", {count} newer offsets are not archived yet" if count > 0 else ""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -77,7 +82,11 @@ class Report:
         lines = [str(one) for one in (*self.damage, *self.findings)]
         for one in self.extents:
             verdict = "every offset once" if self._is_whole_of(one.at) else "see above"
-            lines.append(f"{one.at}: offsets {one.start} to {one.end - 1}, {one.records} records: {verdict}.")
+            lines.append(
+                f"{one.at}: offsets {one.start} to {one.end - 1}, {one.records} records: {verdict}{one.behind}."
+            )
+        if not self.extents:
+            return [*lines, "Nothing is archived yet."]
         compared = "compared with the cluster byte for byte" if self.is_deep else "by manifests and files"
         lines.append(f"The archive is whole ({compared})." if self.is_whole else "The archive is not whole.")
         return lines
@@ -100,11 +109,13 @@ def verify(
     findings = coverage(archived, chosen, earliest)
     damage: list[Damage] = []
     for topic in chosen:
-        found, broken = check_files(spark, archive, archived.files_of(topic), topic)
+        present, missing = look_for(archive, archived.files_of(topic), topic)
+        found, broken = check_files(spark, archive, present, topic)
         findings += found
-        damage += broken
+        damage += missing + broken
         if deep and topic in {at.topic for at in partitions}:
-            findings += compare(spark, cluster, archive, archived, topic, earliest)
+            urls = [archive.files.url(file.path) for file in present]
+            findings += compare(spark, cluster, urls, compared_offsets(archived.ends, earliest, topic))
     extents = extents_of(archived, chosen, earliest, latest)
     return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep)
 
@@ -145,19 +156,23 @@ def extents_of(
     )
 
 
+def look_for(archive: Archive, files: Sequence[DataFile], topic: str) -> tuple[list[DataFile], list[Damage]]:
+    """The files that are there, and word of those that are not."""
+    there = {found.path for found in archive.files.below(topic)} if files else set()
+    missing = [
+        Damage(archive.files.url(file.path), "it is missing") for file in files if file.path not in there
+    ]
+    return [file for file in files if file.path in there], missing
+
+
 def check_files(
     spark: "SparkSession", archive: Archive, files: Sequence[DataFile], topic: str
 ) -> tuple[list[Finding], list[Damage]]:
     """Reads partition and offset of every record of every file, and holds them against the manifests."""
-    present = {found.path for found in archive.files.below(topic)} if files else set()
-    damage = [
-        Damage(archive.files.url(file.path), "it is missing") for file in files if file.path not in present
-    ]
-    rest = {file.path: file for file in files if file.path in present}
-    if not rest:
-        return [], damage
+    if not files:
+        return [], []
     rows = spark.read.schema("partition int, offset long").options(**PASS_OVER_DAMAGE)
-    placed = rows.parquet(*(archive.files.url(path) for path in rest)).select(
+    placed = rows.parquet(*(archive.files.url(file.path) for file in files)).select(
         "partition",
         "offset",
         F.col("_metadata.file_path").alias("path"),
@@ -166,10 +181,11 @@ def check_files(
     with while_reading(archive.url):
         contents = contents_of(placed)
         repeated = repeated_offsets(placed)
-    for path, file in rest.items():
-        wrong = compared_with(file, contents.get(relative(path, topic), {}))
+    damage = []
+    for file in files:
+        wrong = compared_with(file, contents.get(file.path.removeprefix(topic), {}))
         if wrong:
-            damage.append(Damage(archive.files.url(path), wrong))
+            damage.append(Damage(archive.files.url(file.path), wrong))
     return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
 
 
@@ -205,10 +221,6 @@ def tail(path: str) -> str:
     return path[path.rindex("/date=") :]
 
 
-def relative(path: str, topic: str) -> str:
-    return path.removeprefix(topic)
-
-
 def compared_with(file: DataFile, content: Mapping[int, Content]) -> str | None:
     """What is wrong with a file's content, if anything."""
     if not content and file.records:
@@ -239,30 +251,30 @@ def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
     return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in united(spans)]
 
 
+def compared_offsets(
+    ends: Mapping[TopicPartition, int], earliest: Mapping[TopicPartition, int], topic: str
+) -> tuple[Offsets, Offsets]:
+    """What the cluster still has of what is archived: where it begins and ends, of each partition of the topic."""
+    start = {at: low for at, low in earliest.items() if at.topic == topic}
+    return start, {at: max(low, ends.get(at, low)) for at, low in start.items()}
+
+
 def compare(
-    spark: "SparkSession",
-    cluster: Cluster,
-    archive: Archive,
-    archived: Archived,
-    topic: str,
-    earliest: Offsets,
+    spark: "SparkSession", cluster: Cluster, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
 ) -> list[Finding]:
-    """Every record that the topic has, up to the archived end, is in the archive with the same bytes."""
-    ends = {at: end for at, end in archived.ends.items() if at.topic == topic and at in earliest}
-    start = {at: min(earliest[at], end) for at, end in ends.items()}
-    start |= {at: low for at, low in earliest.items() if at.topic == topic and at not in ends}
-    end = {at: ends.get(at, low) for at, low in start.items()}
+    """Every record that the topic has between the offsets is in the archive's files, with the same bytes."""
+    start, end = offsets
     options = {
         **cluster.options(),
-        "subscribe": topic,
+        "subscribe": next(iter(start)).topic,
         "startingOffsets": json.dumps(to_json(start)),
-        "endingOffsets": json.dumps(to_json({at: max(offset, start[at]) for at, offset in end.items()})),
+        "endingOffsets": json.dumps(to_json(end)),
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
     }
     theirs = with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
-    urls = [archive.files.url(file.path) for file in archived.files_of(topic)]
-    ours = with_digest(spark.read.schema(SCHEMA).options(**PASS_OVER_DAMAGE).parquet(*urls), "ours")
+    files = spark.read.schema(SCHEMA).options(**PASS_OVER_DAMAGE)
+    ours = with_digest(files.parquet(*urls) if urls else spark.createDataFrame([], SCHEMA), "ours")
     unlike = (
         theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(FINDINGS_MAX)
     )
@@ -270,7 +282,7 @@ def compare(
     missing = [(row.partition, row.offset) for row in rows if row.missing]
     different = [(row.partition, row.offset) for row in rows if not row.missing]
     return [
-        Finding(TopicPartition(topic, partition), span, what)
+        Finding(TopicPartition(options["subscribe"], partition), span, what)
         for what, found in ((MISSING, missing), (DIFFERENT, different))
         for partition, span in spans_of(found)
     ]

@@ -1,0 +1,104 @@
+"""What is wrong with an archive is named, what stops it is told, and when it is mended nothing is lost."""
+
+import shutil
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from tests.interop.brokers import RunningBroker
+from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
+
+from ottla.pipeline.archive.lag import archive_lag, warnings
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.table import archive_table
+from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.stage import Context
+
+
+def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
+    spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, 1)
+    stage = sink(context, topic_name, max_offsets_per_batch=40)
+    produce(broker.bootstrap, topic_name, some_records(120, partitions=1))
+    run_all(spark, stage)
+    first, second, third = data_files(tmp_path)[:3]
+    manifests = sorted((tmp_path / "archive" / "_manifests").iterdir())
+    at = f"{topic_name}-0"
+
+    content = first.read_bytes()
+    first.write_bytes(content[:100] + b"no parquet")
+    second.unlink()
+    shutil.copy(third, second.with_name("not-in-a-manifest.parquet"))
+    report = verify(spark, context.cluster, stage.path, deep=True)
+    assert [Path(damage.path).name for damage in report.damage] == [second.name, first.name]
+    assert "it is missing" in report.damage[0].what
+    assert "it cannot be read; the manifest says that it holds 30 records" in report.damage[1].what
+    assert f"{at} offset 0 to 39: on the cluster, but not in the archive's files." in report.sentences()
+    with told(f"The archive's file file://{first} cannot be read"):
+        second.write_bytes(content)
+        archive_table(spark, stage.path).toPandas()
+
+    first.write_bytes(content)
+    second.write_bytes(content)
+    manifests[1].unlink()
+    report = verify(spark, context.cluster, stage.path)
+    assert f"{at} offset 40 to 79: not archived." in report.sentences()
+    assert f"{at} offset 0 to 29: archived more than once." in report.sentences()
+
+    manifests[0].write_text('{"version": 1, "ran')
+    with told(f"The manifest file://{manifests[0]} is damaged"):
+        verify(spark, context.cluster, stage.path)
+
+
+def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
+    spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, some_records(100))
+    stage = sink(context, topic_name)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "_staging").write_text("in the way of the folder")
+    with told(f"The archive at file://{archive} cannot be written", "Nothing is lost"):
+        run_all(spark, stage)
+    (archive / "_staging").unlink()
+    run_all(spark, stage)
+    assert verify(spark, context.cluster, stage.path).is_whole
+    assert archive_table(spark, stage.path).count() == 100
+
+    archive.rename(tmp_path / "elsewhere")
+    with told(f"The archive at file://{archive} is gone", "bring it back"):
+        run_all(spark, stage)
+    with told("is gone"):
+        archive_table(spark, stage.path)
+    (tmp_path / "elsewhere").rename(archive)
+    produce(broker.bootstrap, topic_name, some_records(100))
+    run_all(spark, stage)
+    assert archive_table(spark, stage.path).count() == 200
+
+
+def test_records_that_the_topic_deletes_before_they_are_archived_are_told_and_named(
+    spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, 1, retention_ms="1000000000000")
+    produce(broker.bootstrap, topic_name, some_records(50, partitions=1))
+    stage = sink(context, topic_name)
+    run_all(spark, stage)
+    produce(broker.bootstrap, topic_name, some_records(50, partitions=1))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic_name, 0, 70)]).values()
+    deleted.result(30)
+
+    at = f"{topic_name}-0"
+    said = f"20 offsets of {at} were deleted before they were archived."
+    assert warnings(archive_lag(context.cluster, [topic_name], Archive.at(stage.path).load())) == [said]
+    assert [problem.what for problem in stage.problems()] == [said]
+    with told(at, "50", "70"):
+        run_all(spark, stage)
+    run_all(spark, sink(context, topic_name, fail_on_data_loss=False))
+    report = verify(spark, context.cluster, stage.path, deep=True)
+    assert report.sentences()[0] == f"{at} offset 50 to 69: deleted by the topic before it was archived."
+    assert len(report.findings) == 1
+    assert archive_table(spark, stage.path).count() == 80
