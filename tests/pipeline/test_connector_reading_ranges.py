@@ -95,6 +95,14 @@ def test_a_range_has_its_own_records_and_no_others(topics: Topics, topic_name: s
     assert [row["offset"] for row in rows(read, options, parts)] == [*range(34), *range(90, 100)]
 
 
+def test_a_record_larger_than_an_answer_is_read(topics: Topics, topic_name: str, read: Reading) -> None:
+    topics.create(topic_name, max_message_bytes="20000000")
+    large = [Sent(b"a"), Sent(bytes(10_000_000)), Sent(b"b")]
+    topics.produce(topic_name, large, **{"message.max.bytes": 20_000_000})
+    options = topics.options(subscribe=topic_name)
+    assert [row["value"] for row in rows(read, options, plan(options))] == [one.value for one in large]
+
+
 def test_offsets_that_were_deleted_are_an_error_or_skipped(
     topics: Topics, topic_name: str, read: Reading
 ) -> None:

@@ -85,6 +85,19 @@ def test_the_brokers_time_stands_in_the_header_alone() -> None:
     ] * 2
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 60, 100, 9_000]), st.integers(1, 90)), min_size=1, max_size=6)
+)
+@settings(max_examples=40, deadline=None)
+def test_a_large_batch_is_walked_whether_its_records_are_of_one_size_or_not(
+    runs: list[tuple[int, int]],
+) -> None:
+    sizes = [size for size, count in runs for _ in range(count)]
+    records = [Record(offset, 1000, None, b"v" * size) for offset, size in enumerate(sizes)]
+    found = rows(build_batch(records), OffsetRange("t", 3, 0, len(records)))
+    assert [(row["offset"], len(row["value"])) for row in found] == list(enumerate(sizes))
+
+
 def one(offset: int, value: bytes = b"v") -> list[Record]:
     return [Record(offset, 1000, None, value)]
 

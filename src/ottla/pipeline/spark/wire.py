@@ -19,7 +19,6 @@ SIZE = struct.Struct(">i")
 REQUEST = struct.Struct(">ihhi")  # size, API key, version, correlation id
 FETCH_HEAD = struct.Struct(">iiiib")  # replica, wait at most, bytes at least, bytes at most, isolation level
 FETCH_PARTITION = struct.Struct(">iiqi")  # how many partitions: one; which, from where, bytes at most
-ABORTED = struct.Struct(">qq")  # producer id, first offset
 
 NO_ERROR = 0
 OFFSET_OUT_OF_RANGE = 1
@@ -191,10 +190,7 @@ def read_fetched(data: bytearray, length: int) -> Fetched:
     numbers.take(">i"), numbers.take(">i")  # one partition
     error = numbers.take(">h")
     numbers.take(">q"), numbers.take(">q")  # high watermark, last stable offset
-    aborted = []
-    for _ in numbers.each():
-        aborted.append(ABORTED.unpack_from(data, numbers.position))
-        numbers.position += ABORTED.size
+    aborted = [(numbers.take(">q"), numbers.take(">q")) for _ in numbers.each()]
     size = max(0, numbers.take(">i"))
     if numbers.position + size > length:
         raise ConnectionError("it sent an answer that is cut off")
