@@ -1,5 +1,6 @@
 """`ottla pipeline`: files, databases and archives through topics, on Spark."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,7 +120,7 @@ def submit(
     import shlex
 
     from ottla.pipeline.config import load
-    from ottla.pipeline.submit import attach, command, executable
+    from ottla.pipeline.submit import attach, command, executable, surroundings
 
     pipeline = load(file)
     archive, job = attach(pipeline)
@@ -127,7 +128,8 @@ def submit(
     if not run:
         print(shlex.join(line))
         return
-    done = subprocess.run([executable(), *line[1:]], check=False)
+    environment = surroundings(os.environ)
+    done = subprocess.run([executable(environment), *line[1:]], env=environment, check=False)
     raise typer.Exit(done.returncode)
 
 

@@ -23,7 +23,8 @@ PASSING = re.compile(
     r"_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|COORDINATOR_(?:NOT_AVAILABLE|LOAD_IN_PROGRESS)"
     r"|NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE|NOT_LEADER|BROKER_NOT_AVAILABLE|REQUEST_TIMED_OUT"
     r"|CONCURRENT_TRANSACTIONS|Connection refused|Connection reset|ConnectionRefusedError|ConnectionResetError"
-    r"|ExecutorLostFailure|Lost connection to (?:MySQL|MariaDB|server)|Can't connect to (?:MySQL|MariaDB|server)"
+    r"|ExecutorLostFailure|Python worker (?:failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET"
+    r"|Lost connection to (?:MySQL|MariaDB|server)|Can't connect to (?:MySQL|MariaDB|server)"
     r"|Broken pipe|server closed the connection unexpectedly"
 )
 # Below it Spark shows the plan with its options.

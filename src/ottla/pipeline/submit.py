@@ -1,15 +1,15 @@
 """The `spark-submit` line of a pipeline: `ottla pipeline run` as the job, this package and the transforms attached."""
 
-import os
-import shutil
+import importlib.util
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla import __version__
 from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.java import ensure_java
 
 FOLDER = "submit"
 PACKAGE = Path(__file__).parents[1]
@@ -81,18 +81,21 @@ def command(
     ]
 
 
-def executable() -> str:
-    """Spark's own script: of SPARK_HOME, beside this Python, or on the PATH."""
-    home = os.environ.get("SPARK_HOME")
-    candidates = [Path(home) / "bin" / "spark-submit"] if home else []
-    candidates.append(Path(sys.executable).parent / "spark-submit")
-    for candidate in candidates:
-        if candidate.is_file():
-            return str(candidate)
-    found = shutil.which("spark-submit")
-    if found is None:
+def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of spark-submit: this Python, the Java that is found, and Spark's own or pyspark's scripts."""
+    found = {"PYSPARK_PYTHON": sys.executable, **environment}
+    pyspark = importlib.util.find_spec("pyspark")
+    if "SPARK_HOME" not in found and pyspark is not None and pyspark.origin is not None:
+        found["SPARK_HOME"] = str(Path(pyspark.origin).parent)
+    ensure_java(found)
+    return found
+
+
+def executable(environment: Mapping[str, str]) -> str:
+    script = Path(environment.get("SPARK_HOME", "")) / "bin" / "spark-submit"
+    if not environment.get("SPARK_HOME") or not script.is_file():
         raise PipelineError(
-            "There is no spark-submit: not in SPARK_HOME, not beside this Python, not on the PATH.",
+            f"There is no spark-submit at {script}.",
             "Install it: pip install 'ottla[spark]', or set SPARK_HOME.",
         )
-    return found
+    return str(script)

@@ -1,6 +1,7 @@
 """What is submitted to a cluster, what is found before a start, and the orders of the tour."""
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from random import Random
@@ -43,17 +44,13 @@ def test_the_line_of_spark_submit(tmp_path: Path) -> None:
     assert "spark://h:1" in submit.command(pipeline, Path("o.zip"), Path("job.py"), "spark://h:1")
 
 
-def test_spark_submit_is_found_or_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = tmp_path / "bin" / "spark-submit"
-    script.parent.mkdir()
-    script.write_text("")
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert submit.executable() == str(script)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "none"))
-    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PipelineError, match="There is no spark-submit"):
-        submit.executable()
+def test_spark_submit_is_found_or_named(tmp_path: Path) -> None:
+    home = submit.surroundings({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
+    assert home["PYSPARK_PYTHON"] == "mine"
+    assert Path(submit.executable(home)).name == "spark-submit"
+    for environment in ({}, {"SPARK_HOME": str(tmp_path)}):
+        with pytest.raises(PipelineError, match="There is no spark-submit"):
+            submit.executable(environment)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
