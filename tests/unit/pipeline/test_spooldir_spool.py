@@ -10,6 +10,8 @@ from tests.unit.pipeline.spooldir_query import Crash, Query, steps_counted
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir import log as log_module
+from ottla.pipeline.ingest.spooldir import spool as spool_module
+from ottla.pipeline.ingest.spooldir.files import Piece, TakenFile
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.ingest.spooldir.spool import Spool
 
@@ -310,6 +312,30 @@ def test_an_unreadable_file_is_named(
             query.run()
     query.run()
     assert query.values() == [b"1"]
+
+
+@pytest.mark.parametrize("deed", ["grows", "goes"])
+def test_a_file_that_grows_or_goes_before_anything_of_it_is_in_the_log_is_left(
+    deed: str, spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(spool_folder, "a", b"1\n")
+    put(spool_folder, "b", b"2\n", mtime=2)
+    take, deeds = spool_module.next_piece, [deed]
+
+    def next_piece(file: TakenFile, *more: Any) -> Piece:
+        if deeds.pop() == "grows":
+            put(spool_folder, "a", b"1\n1\n", mtime=3)
+        else:
+            path.unlink()
+            raise FileNotFoundError
+        return take(file, *more)
+
+    monkeypatch.setattr(
+        spool_module, "next_piece", lambda *arguments: (next_piece if deeds else take)(*arguments)
+    )
+    query = Query(settings())
+    query.run()
+    assert query.values() == ([b"2", b"1", b"1"] if deed == "grows" else [b"2"])
 
 
 def test_a_batch_holds_as_many_bytes_as_allowed_and_always_something(

@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir.files import Found, Piece, TakenFile, identity_of, stat_file
 from ottla.pipeline.ingest.spooldir.finding import find, in_order, is_settled
-from ottla.pipeline.ingest.spooldir.finishing import finish, resume
+from ottla.pipeline.ingest.spooldir.finishing import finish, is_there, resume
 from ottla.pipeline.ingest.spooldir.log import TakenLog
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.ingest.spooldir.taking import Limits, Place, after, change_of, cost, next_piece
@@ -85,11 +85,9 @@ class Spool:
             return True
         if known.identity == found.identity:
             return False
-        if known.number in self.log.kept and self.settings.after == "keep":
-            if known.identity.inode == found.identity.inode:
-                raise changed(found.path, "it was written to")
-            return True
         if known.number in self.log.kept:
+            if self.settings.after == "keep" and known.identity.inode == found.identity.inode:
+                raise changed(found.path, "it was written to")
             return True
         status = stat_file(found.path)
         if status is not None and (change := change_of(known, status, self.log.pieces_of)):
@@ -122,6 +120,8 @@ class Spool:
                         spent += cost([piece])
                         yield file, piece
             except (PipelineError, OSError) as error:
+                if place == Place() and not is_there(file):
+                    continue  # it was not yet quiet, or somebody took it away: nothing of it is promised
                 if spent == 0:
                     raise trouble_of(file, error) from None
                 if place == Place():
