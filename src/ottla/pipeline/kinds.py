@@ -9,6 +9,7 @@ KINDS = {
     "sources": {
         "spooldir": "ottla.pipeline.ingest.spooldir.stage:SpoolDirSource",
         "mysql": "ottla.pipeline.ingest.cdc.stage:MySqlSource",
+        "postgres": "ottla.pipeline.ingest.cdc.stage:PostgresSource",
         "archive": "ottla.pipeline.ingest.reload.stage:ArchiveSource",
     },
     "transforms": {"transform": "ottla.pipeline.transform.stage:Transform"},
