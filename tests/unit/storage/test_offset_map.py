@@ -8,8 +8,8 @@ from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 
 
 def words(numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Few first words, so that many keys want the same slot."""
-    second = np.array(numbers, np.uint64)
+    """Few first words, so that many keys want the same slot; as with real hashes, no second word is zero."""
+    second = np.array(numbers, np.uint64) + np.uint64(1)
     return second % np.uint64(7), second
 
 

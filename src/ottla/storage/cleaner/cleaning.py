@@ -44,10 +44,10 @@ def map_offsets(
     for look in look_into(chunk, np.flatnonzero(is_wanted)):
         columns = look.columns
         rows = np.flatnonzero((columns.key_lengths >= 0) & (columns.offsets >= start_offset))
-        first, second = hash_keys(
-            look.buffer, columns.key_positions[rows], columns.key_lengths[rows], hash_seed
-        )
-        taken = offset_map.put(first, second, columns.offsets[rows])
+        positions, lengths, offsets = columns.key_positions, columns.key_lengths, columns.offsets
+        if len(rows) < columns.records:
+            positions, lengths, offsets = positions[rows], lengths[rows], offsets[rows]
+        taken = offset_map.put(*hash_keys(look.buffer, positions, lengths, hash_seed), offsets)
         if taken < len(rows):
             batch = look.batches[np.searchsorted(columns.first_of_batch, rows[taken], side="right") - 1]
             offset_map.latest_offset = max(offset_map.latest_offset, int(batches.base_offsets[batch]) - 1)

@@ -11,13 +11,14 @@ from ottla.records.columns import Ints, RecordBuffer, Words
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _FINAL = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT_FIRST, _SHIFT_SECOND, _SHIFT_FINAL = np.uint64(29), np.uint64(31), np.uint64(33)
+_ONE = np.uint64(1)
 _WORD_BYTES = 8
 # By the number of bytes of a key that a word holds: which of its bits belong to it.
 _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(_WORD_BYTES + 1)], np.uint64)
 
 
 def hash_keys(buffer: RecordBuffer, positions: Ints, lengths: Ints, seed: int) -> tuple[Words, Words]:
-    """Of the keys at `positions`, which all are there (no length is negative)."""
+    """Of the keys at `positions`, which all are there (no length is negative). No second word is zero."""
     as_words = lengths.astype(np.uint64)
     first = (as_words ^ np.uint64(seed & 0xFFFFFFFFFFFFFFFF)) * _FIRST
     second = (as_words + np.uint64(seed >> 64 & 0xFFFFFFFFFFFFFFFF)) * _SECOND
@@ -41,6 +42,7 @@ def hash_keys(buffer: RecordBuffer, positions: Ints, lengths: Ints, seed: int) -
         words ^= words >> _SHIFT_FINAL
         words *= _FINAL
         words ^= words >> _SHIFT_FIRST
+    second |= _ONE
     return first, second
 
 

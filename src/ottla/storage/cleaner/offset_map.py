@@ -14,6 +14,8 @@ ENTRY_BYTES = 24
 _PIECE = 1 << 14
 # A map that has this share of its room left is full: filling it to the last entry would go key by key.
 _RESERVE = 1 / 256
+# What stands in a free slot for the second word of a hash, which no key has.
+_FREE = np.uint64(0)
 
 
 class OffsetMap:
@@ -26,7 +28,7 @@ class OffsetMap:
         self.latest_offset = -1  # of all that was looked at, with a key or without
         self._first = np.zeros(self.slots, np.uint64)
         self._second = np.zeros(self.slots, np.uint64)
-        self._next_offsets = np.zeros(self.slots, np.int64)  # 0: free
+        self._next_offsets = np.zeros(self.slots, np.int64)
         self._survivors: Ints | None = None
         self._divisor, self._step_divisor = np.uint64(self.slots), np.uint64(self.slots - 1)
 
@@ -65,29 +67,38 @@ class OffsetMap:
 
     def _put_piece(self, first: Words, second: Words, offsets: Ints) -> None:
         slots, steps = self._probe(first, second)
+        next_offsets = offsets + 1
         while len(slots):
-            free = self._next_offsets[slots] == 0
-            if bool(free.any()):
-                # Several keys may want one slot: the last of them gets all three fields, the others see it below.
-                wanted, news = slots[free], offsets[free] + 1
-                self._first[wanted], self._second[wanted] = first[free], second[free]
-                self._next_offsets[wanted] = news
-                self.entries += int(np.count_nonzero(self._next_offsets[wanted] == news))
-            settled = (self._first[slots] == first) & (self._second[slots] == second)
-            self._next_offsets[slots[settled]] = offsets[settled] + 1
-            rest = ~settled
-            slots, steps = self._advance(slots[rest], steps[rest])
-            first, second, offsets = first[rest], second[rest], offsets[rest]
+            held = self._second[slots]
+            is_own = (held == second) & (self._first[slots] == first)
+            if bool(is_own.all()):
+                self._next_offsets[slots] = next_offsets
+                return
+            self._next_offsets[slots[is_own]] = next_offsets[is_own]
+            rest = np.flatnonzero(~is_own)
+            slots, steps, is_free = slots[rest], steps[rest], held[rest] == _FREE
+            first, second, next_offsets = first[rest], second[rest], next_offsets[rest]
+            # Several keys may want one free slot: the last of them gets it. Whoever wanted it looks at it again.
+            self._take(np.flatnonzero(is_free), slots, first, second)
+            slots = self._advance(slots, np.where(is_free, 0, steps))
+
+    def _take(self, rows: Ints, slots: Ints, first: Words, second: Words) -> None:
+        if len(rows):
+            wanted = slots[rows]
+            self._first[wanted], self._second[wanted] = first[rows], second[rows]
+            # In each slot one row has left its number: so many are taken now.
+            self._next_offsets[wanted] = rows
+            self.entries += int(np.count_nonzero(self._next_offsets[wanted] == rows))
 
     def _get_piece(self, first: Words, second: Words, found: Ints) -> None:
         slots, steps = self._probe(first, second)
         rows = np.arange(len(first))
         while len(slots):
-            next_offsets = self._next_offsets[slots]
-            matches = (self._first[slots] == first) & (self._second[slots] == second) & (next_offsets != 0)
-            found[rows[matches]] = next_offsets[matches] - 1
-            rest = ~matches & (next_offsets != 0)
-            slots, steps = self._advance(slots[rest], steps[rest])
+            held = self._second[slots]
+            is_own = (held == second) & (self._first[slots] == first)
+            found[rows[is_own]] = self._next_offsets[slots[is_own]] - 1
+            rest = np.flatnonzero(~is_own & (held != _FREE))
+            slots, steps = self._advance(slots[rest], steps[rest]), steps[rest]
             first, second, rows = first[rest], second[rest], rows[rest]
 
     def _probe(self, first: Words, second: Words) -> tuple[Ints, Ints]:
@@ -96,10 +107,10 @@ class OffsetMap:
         steps: NDArray[np.int64] = (second % self._step_divisor).astype(np.int64) + 1
         return slots, steps
 
-    def _advance(self, slots: Ints, steps: Ints) -> tuple[Ints, Ints]:
+    def _advance(self, slots: Ints, steps: Ints) -> Ints:
         slots = slots + steps
         slots[slots >= self.slots] -= self.slots
-        return slots, steps
+        return slots
 
 
 def _prime_up_to(limit: int) -> int:
