@@ -223,6 +223,7 @@ def clean(raw):
 """
 
 
+@pytest.mark.timeout(600)
 def test_a_driver_killed_with_half_a_batch_committed_leaves_every_input_once(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
@@ -252,9 +253,9 @@ def test_a_driver_killed_with_half_a_batch_committed_leaves_every_input_once(
         return (context.folder / "held").exists()
 
     try:
-        wait_until(is_held, "the second batch has begun", 200)
+        wait_until(is_held, "the second batch has begun", 300)
         # Partition 1 of the second batch is committed while partition 0 hangs.
-        wait_until(lambda: len(read_topic(topics.bootstrap, to)) >= 2970, "its other half is committed", 60)
+        wait_until(lambda: len(read_topic(topics.bootstrap, to)) >= 2970, "its other half is committed", 120)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.transform.columns import ERROR, ORIGIN, error_of
 
-NO_HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS = "array<struct<key:string,value:binary>>"
 ORIGIN_PREFIX = "origin."
 
 Rename = Callable[[Column], Column]
@@ -73,10 +73,10 @@ def good_topic(rows: DataFrame, ending: Ending) -> Column:
 
 def good_headers(rows: DataFrame, ending: Ending) -> Column:
     """The headers that the function left, with the origin of this record instead of that of the one before it."""
-    given = or_none(F.col("headers")) if "headers" in rows.columns else F.lit(None).cast(NO_HEADERS)
+    given = or_none(F.col("headers")) if "headers" in rows.columns else F.array().cast(HEADERS)
     if not ending.origin_headers or ORIGIN not in rows.columns:
-        return or_none(given)
-    others = F.filter(or_none(given), lambda header: ~header["key"].startswith(ORIGIN_PREFIX))
+        return given
+    others = F.filter(given, lambda header: ~header["key"].startswith(ORIGIN_PREFIX))
     return F.concat(others, origin_headers())
 
 
@@ -95,7 +95,7 @@ def header(key: str, value: Column) -> Column:
 
 
 def or_none(headers: Column) -> Column:
-    return F.coalesce(headers, F.array().cast(NO_HEADERS))
+    return F.coalesce(headers, F.array().cast(HEADERS))
 
 
 def refusal(error: Column, stage: str) -> Column:
@@ -127,10 +127,10 @@ def check_columns(rows: DataFrame, stage: str) -> None:
                 f"The transform {stage} returned the column `{name}` as {kinds[name].simpleString()}.",
                 "It takes text or bytes: use write_json(rows, ...), or cast it.",
             )
-    if "headers" in kinds and kinds["headers"].simpleString() != NO_HEADERS:
+    if "headers" in kinds and kinds["headers"].simpleString() != HEADERS:
         raise PipelineError(
             f"The transform {stage} returned the column `headers` as {kinds['headers'].simpleString()}.",
-            f"It takes {NO_HEADERS}.",
+            f"It takes {HEADERS}.",
         )
     if ERROR in kinds and ORIGIN not in kinds:
         raise PipelineError(
