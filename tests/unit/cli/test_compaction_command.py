@@ -69,3 +69,19 @@ def test_a_topic_that_is_not_there_is_an_error_with_a_remedy(data_dir: Path) -> 
     result = CliRunner().invoke(app, ["topics", "compaction", "others", "--log-dirs", str(data_dir)])
     assert result.exit_code != 0
     assert "--log-dirs" in str(result.exception)
+
+
+def test_what_the_map_has_no_room_for_is_reported_as_staying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.cleaner.report._DEDUPE_BYTES", 1)
+    log = Log.open(
+        RealDisk(), str(tmp_path / "users-0"), USERS, COMPACTED, clean_shutdown=False, now_ms=NOW_MS
+    )
+    for key in (b"a", b"a", b"b", b"c", b"d", b"e"):
+        put(log, key, b"1")
+    log.roll(NOW_MS)
+    log.close(clean=True)
+    report = json.loads(run("users", "--log-dirs", str(tmp_path), "--json"))
+    assert report["keys"] == 5
+    assert 0 < report["frees_bytes"] < report["dirty_bytes"] / 5
