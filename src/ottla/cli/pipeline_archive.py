@@ -63,9 +63,8 @@ def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_
         for sink, path in archives.items():
             done = merged(spark, path, time.time_ns() // 1_000_000)
             for one in done:
-                hours = ", ".join(hour.folder for hour in one.hours)
                 print(
-                    f"{sink}: {one.files_before} files are {one.files_after}: {one.records:,} records of {hours}"
+                    f"{sink}: {one.hour.folder}: {one.before} files are {one.after}, {one.records:,} records"
                 )
             if not done:
                 print(f"{sink}: no past hour has small files")
