@@ -21,7 +21,7 @@ from tests.pipeline.capturing import (
 )
 from tests.pipeline.mariadb import MariaDb
 
-from ottla.pipeline.ingest.cdc import snapshot
+from ottla.pipeline.ingest.cdc import snapshot, staging
 from ottla.pipeline.ingest.cdc.binlog import read_changes
 from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.server import current_position
@@ -222,8 +222,8 @@ def test_files_of_the_snapshot_go_once_they_are_committed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshot, "CHUNK_ROWS", 10)
-    monkeypatch.setattr("ottla.pipeline.ingest.cdc.source.CHUNKS_PER_BATCH", 2)
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(staging, "CHUNKS_PER_BATCH", 2)
     mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
     batches = Batches(captured(mariadb, database, tmp_path))
     folder = batches.capture.snapshot_folder

@@ -78,7 +78,7 @@ def test_snapshot_changes_and_kills_arrive_once(
 ) -> None:
     make_topic(context, topic_name)
     mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 50, 1))
-    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=40)
+    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=60)
     assert [problem for problem in stage.problems() if not problem.is_warning] == []
 
     stage.start(spark, ONCE).awaitTermination()
@@ -87,7 +87,7 @@ def test_snapshot_changes_and_kills_arrive_once(
     )
 
     # what concerns the connection may change from one start to the next
-    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=30, retry_s=30.0)
+    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=70, retry_s=30.0)
     query = stage.start(spark, {"processingTime": "100 milliseconds"})
     mariadb.run(*changes(database, "orders", 60, 2))
     wait_until(lambda: bool(query.recentProgress), query)

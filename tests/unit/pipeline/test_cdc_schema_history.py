@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.cdc.durable import written
 from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
 
@@ -44,3 +48,20 @@ def test_recording_again_changes_nothing(tmp_path: Path) -> None:
 
 def test_an_unknown_table_has_no_version(tmp_path: Path) -> None:
     assert SchemaHistory(tmp_path).at("d", "t", Position.parse("0-1-1")) is None
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PipelineError, match=r"cannot be written: Not a directory.*Make room"):
+        SchemaHistory(tmp_path / "file").record(version("0-1-1", "a"))
+
+
+def test_a_file_that_was_not_finished_is_not_there(tmp_path: Path) -> None:
+    def write_half() -> None:
+        with written(tmp_path / "whole") as file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_half()
+    assert not (tmp_path / "whole").exists()

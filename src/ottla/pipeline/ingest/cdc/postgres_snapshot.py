@@ -21,6 +21,7 @@ from psycopg2.extensions import (
 )
 from psycopg2.extras import LogicalReplicationConnection
 
+from ottla.pipeline.ingest.cdc.durable import write_text
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
 from ottla.pipeline.ingest.cdc.lsn import parse_lsn
 from ottla.pipeline.ingest.cdc.origin import PostgresOrigin
@@ -28,8 +29,7 @@ from ottla.pipeline.ingest.cdc.postgres_server import connected, query, session
 from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
 from ottla.pipeline.ingest.cdc.postgres_tables import PostgresTable, captured_tables, make_publication
 from ottla.pipeline.ingest.cdc.postgres_values import SESSION, reader
-from ottla.pipeline.ingest.cdc.schema_history import write_whole
-from ottla.pipeline.ingest.cdc.snapshot import marking_last, write_chunks
+from ottla.pipeline.ingest.cdc.staging import marking_last, write_chunks
 
 FETCH_ROWS = 5_000
 # Every type as the server writes it, as logical decoding does; a cast to text would cut the blanks off char(n).
@@ -52,14 +52,13 @@ class PostgresManifest:
             return None
 
     def save(self, folder: Path) -> None:
-        write_whole(folder / "manifest.json", json.dumps(asdict(self)))
+        write_text(folder / "manifest.json", json.dumps(asdict(self)))
 
 
 def take(capture: PostgresCapture) -> PostgresManifest:
     """With `snapshot = "never"` it is empty, and only remembers where the changes begin."""
     folder = capture.snapshot_folder
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     with session(capture) as connection:
         make_publication(connection, capture)
         query(

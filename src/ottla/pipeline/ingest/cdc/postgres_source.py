@@ -17,14 +17,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc import snapshot
+from ottla.pipeline.ingest.cdc import staging
 from ottla.pipeline.ingest.cdc.lsn import lsn_text, parse_lsn
 from ottla.pipeline.ingest.cdc.postgres_changes import read_changes
 from ottla.pipeline.ingest.cdc.postgres_server import advance, end_of_log
 from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
 from ottla.pipeline.ingest.cdc.postgres_snapshot import PostgresManifest, take
-from ottla.pipeline.ingest.cdc.source import CHUNKS_PER_BATCH, SCHEMA, Chunk
+from ottla.pipeline.ingest.cdc.staging import SCHEMA, Chunk
 from ottla.pipeline.ingest.cdc.waiting import waiting
 
 BEGIN = {"chunk": 0, "lsn": ""}
@@ -76,18 +75,11 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not start["lsn"]:
             manifest = PostgresManifest.load(self.capture.snapshot_folder)
             if manifest is None:
-                self.check_begin(start)
+                staging.check_begin(start["chunk"], self.capture.snapshot_folder)
                 manifest = waiting(self.capture, take)
-            chunk = min(start["chunk"] + CHUNKS_PER_BATCH, manifest.chunks) if bounded else manifest.chunks
+            chunk = staging.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
             return {"chunk": chunk, "lsn": lsn_text(manifest.lsn) if chunk == manifest.chunks else ""}
         return {**start, "lsn": lsn_text(self.end_of_batch(parse_lsn(start["lsn"]), bounded))}
-
-    def check_begin(self, start: Offset) -> None:
-        if start["chunk"]:
-            raise PipelineError(
-                f"The snapshot in {self.capture.snapshot_folder} is gone, and was not whole in the topic yet.",
-                "Remove the source's checkpoint folder to begin with a new one.",
-            )
 
     def end_of_batch(self, start: int, bounded: bool) -> int:
         """A run of what is there goes to where the log ended when it first came here: before, there is no slot."""
@@ -110,11 +102,11 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
-            yield from snapshot.read_chunk(snapshot.chunk_path(self.capture.snapshot_folder, partition.index))
+            yield from staging.read_chunk(staging.chunk_path(self.capture.snapshot_folder, partition.index))
         elif isinstance(partition, LogRange):
-            yield from snapshot.batched(read_changes(self.capture, partition.start, partition.end))
+            yield from staging.batched(read_changes(self.capture, partition.start, partition.end))
 
     def commit(self, end: Offset) -> None:
-        snapshot.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
+        staging.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
         if end["lsn"]:
             advance(self.capture, parse_lsn(end["lsn"]))

@@ -6,14 +6,13 @@ write them there itself (`binlog_row_metadata`).
 """
 
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from ottla.pipeline.ingest.cdc.charsets import BINARY
+from ottla.pipeline.ingest.cdc.durable import write_text
 from ottla.pipeline.ingest.cdc.gtid import Position
 
 
@@ -64,8 +63,7 @@ class SchemaHistory:
     def record(self, version: Version) -> None:
         kind = "statement" if version.columns is None else "columns"
         folder = self.of_table(version.db, version.table)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(
+        write_text(
             folder / f"{version.since or 'begin'}.{kind}.json",
             json.dumps(asdict(version), ensure_ascii=False),
         )
@@ -85,13 +83,3 @@ class SchemaHistory:
 
 def holds(version: Version, position: Position) -> bool:
     return position.reaches(Position.parse(version.since))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The file is there with all of its text, or not at all, also after a loss of power."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

@@ -6,33 +6,27 @@ snapshot together with its place in the binlog, without a lock.
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pyarrow as pa
 import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
-from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import selecting
+from ottla.pipeline.ingest.cdc.durable import write_text
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
 from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
-from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, write_whole
+from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
 from ottla.pipeline.ingest.cdc.server import connected, query
 from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.staging import marking_last, write_chunks
 from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
 
-Item = TypeVar("Item")
-
-ARROW = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
-CHUNK_ROWS = 20_000
-CHUNK_BYTES = 16 << 20
 ATTEMPTS = 5
 TABLE_CHANGED = frozenset({ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR})
 OPEN = (
@@ -61,30 +55,7 @@ class Manifest:
             return None
 
     def save(self, folder: Path) -> None:
-        write_whole(folder / "manifest.json", json.dumps(asdict(self)))
-
-
-def chunk_path(folder: Path, index: int) -> Path:
-    return folder / f"{index:06d}.arrow"
-
-
-def read_chunk(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with pa.OSFile(str(path), "rb") as file:
-            yield from pa.ipc.open_stream(file)
-    except FileNotFoundError:
-        raise PipelineError(
-            f"The file {path} of the snapshot is gone.",
-            "Remove the source's checkpoint folder to begin with a new snapshot. Where Spark runs on several "
-            "machines, the checkpoints must be in a folder that all of them see.",
-        ) from None
-
-
-def drop_chunks(folder: Path, before: int) -> None:
-    """What has been committed is not read again."""
-    for path in folder.glob("*.arrow"):
-        if int(path.stem) < before:
-            path.unlink(missing_ok=True)
+        write_text(folder / "manifest.json", json.dumps(asdict(self)))
 
 
 def take(capture: Capture) -> Manifest:
@@ -92,7 +63,6 @@ def take(capture: Capture) -> Manifest:
     for attempt in range(1, ATTEMPTS + 1):
         folder = capture.snapshot_folder
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
         with connected(capture, cursorclass=SSCursor) as connection:
             try:
                 manifest = staged(connection, capture)
@@ -144,15 +114,6 @@ def all_rows(
             yield table, source, row
 
 
-def marking_last(items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
-    iterator = iter(items)
-    for held in iterator:
-        for item in iterator:
-            yield held, False
-            held = item
-        yield held, True
-
-
 def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> MariaDbOrigin:
     return MariaDbOrigin(
         name=capture.server,
@@ -177,38 +138,3 @@ def table_rows(connection: Any, table: CapturedTable) -> Iterator[dict[str, Any]
                 name: None if value is None else read(value)
                 for name, value, read in zip(names, row, readers, strict=True)
             }
-
-
-def write_chunks(folder: Path, records: Iterable[Record]) -> int:
-    """Returns how many files there are."""
-    chunks = 0
-    for batch in batched(records):
-        with chunk_path(folder, chunks).open("wb") as file:
-            with pa.ipc.new_stream(file, ARROW) as out:
-                out.write_batch(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        chunks += 1
-    return chunks
-
-
-def batched(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-    """Records in columns, as many at once as a task or a file should hold."""
-    held: list[Record] = []
-    size = 0
-    for record in records:
-        held.append(record)
-        size += len(record.value or b"")
-        if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield in_columns(held)
-            held, size = [], 0
-    if held:
-        yield in_columns(held)
-
-
-def in_columns(records: list[Record]) -> pa.RecordBatch:
-    topics, keys, values = zip(*records, strict=True)
-    return pa.record_batch(
-        [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(topics, pa.string())],
-        schema=ARROW,
-    )

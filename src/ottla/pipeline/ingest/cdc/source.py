@@ -19,25 +19,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc import snapshot
+from ottla.pipeline.ingest.cdc import snapshot, staging
 from ottla.pipeline.ingest.cdc.binlog import position_after, read_changes
 from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.server import current_position
 from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.staging import SCHEMA, Chunk
 from ottla.pipeline.ingest.cdc.waiting import waiting
 
-SCHEMA = "key binary, value binary, topic string"
-CHUNKS_PER_BATCH = 8
 BEGIN = {"chunk": 0, "gtid": ""}
 
 Offset = dict[str, Any]
-
-
-@dataclass
-class Chunk(InputPartition):
-    """One file of the snapshot."""
-
-    index: int
 
 
 @dataclass
@@ -82,20 +74,13 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not start["gtid"]:
             manifest = snapshot.Manifest.load(self.capture.snapshot_folder)
             if manifest is None:
-                self.check_begin(start)
+                staging.check_begin(start["chunk"], self.capture.snapshot_folder)
                 manifest = waiting(self.capture, snapshot.take)
-            chunk = min(start["chunk"] + CHUNKS_PER_BATCH, manifest.chunks) if bounded else manifest.chunks
+            chunk = staging.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
             if start["chunk"] < manifest.chunks or manifest.position:
                 done = chunk == manifest.chunks
                 return {"chunk": chunk, "gtid": manifest.position if done else ""}
         return {**start, "gtid": str(self.end_of_batch(Position.parse(start["gtid"]), bounded))}
-
-    def check_begin(self, start: Offset) -> None:
-        if start["chunk"]:
-            raise PipelineError(
-                f"The snapshot in {self.capture.snapshot_folder} is gone, and was not whole in the topic yet.",
-                "Remove the source's checkpoint folder to begin with a new one.",
-            )
 
     def end_of_batch(self, start: Position, bounded: bool) -> Position:
         current = waiting(self.capture, current_position)
@@ -137,10 +122,10 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
-            yield from snapshot.read_chunk(snapshot.chunk_path(self.capture.snapshot_folder, partition.index))
+            yield from staging.read_chunk(staging.chunk_path(self.capture.snapshot_folder, partition.index))
         elif isinstance(partition, Changes):
             start, end = Position.parse(partition.start), Position.parse(partition.end)
-            yield from snapshot.batched(read_changes(self.capture, start, end))
+            yield from staging.batched(read_changes(self.capture, start, end))
 
     def commit(self, end: Offset) -> None:
-        snapshot.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
+        staging.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])

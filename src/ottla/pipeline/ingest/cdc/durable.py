@@ -1,0 +1,33 @@
+"""Files beside the checkpoint that are there with all of their content, or not at all, also after a loss of power."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ottla.pipeline.errors import PipelineError
+
+
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes its name at the end. A full disk is told with what to do."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise PipelineError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            "Make room, or let the user who runs the pipeline write there, and start again.",
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    with written(path) as file:
+        file.write(text.encode())
