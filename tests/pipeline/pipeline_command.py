@@ -12,6 +12,7 @@ from pathlib import Path
 
 COMMAND = (sys.executable, "-m", "ottla.cli.main")
 TIMEOUT_S = 280
+STOP_S = 60
 LOOK_S = 0.1
 
 
@@ -61,6 +62,10 @@ def running(output: Path, *arguments: str) -> Iterator[Running]:
     try:
         yield Running(process, output)
     finally:
-        if process.poll() is None:
+        # A test has failed: what it has started ends its own processes, if it can.
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

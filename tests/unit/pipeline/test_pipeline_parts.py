@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import zipfile
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
@@ -14,6 +16,8 @@ from ottla.pipeline.config import Pipeline, SparkSettings
 from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, orders_coming, write_file
 from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.foreground import errors_into, set_by_signals
+from ottla.pipeline.run import check_spark
 from ottla.pipeline.stage import Cluster, Context, Problem
 from ottla.pipeline.validate import checkpoint_problems, master_problems, stage_problems
 
@@ -124,3 +128,33 @@ def test_the_guide_names_the_brokers_address_where_it_is_not_the_usual(tmp_path:
     assert "--bootstrap" not in guide(tmp_path, "127.0.0.1:9092")
     moved = at_address(pipeline_in(tmp_path), "127.0.0.1:9999")
     assert moved.context.cluster.bootstrap == "127.0.0.1:9999"
+
+
+class GoneSpark:
+    @property
+    def sparkContext(self) -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+
+def test_where_spark_itself_is_gone_no_stage_is_tried_again() -> None:
+    with pytest.raises(PipelineError, match="Spark has ended: ValueError"):
+        check_spark(GoneSpark(), ValueError())  # type: ignore[arg-type]
+
+
+def test_what_is_said_on_stderr_goes_into_the_log_while_the_table_lives(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    for said in (b"one\n", b"two\n"):
+        with errors_into(log):
+            os.write(2, said)
+    assert log.read_bytes() == b"one\ntwo\n"
+    with errors_into(None):
+        pass
+
+
+def test_a_signal_stops_a_run_and_the_handlers_come_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    stop = Event()
+    with set_by_signals(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+    assert signal.getsignal(signal.SIGTERM) == before
