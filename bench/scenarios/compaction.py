@@ -127,7 +127,7 @@ def set_config(admin: AdminClient, kind: ResourceType, name: str, key: str, valu
 SCENARIOS = (
     Scenario(
         "compaction",
-        "closed segments cleaned by one worker, 16 KB batches, with the start of the worker",
+        "closed segments cleaned by one worker, 16 KB batches; the first cleaning also starts the worker",
         tuple(
             Metric(f"{value_bytes} B, {keys} keys", "MB/s", target=1.0)
             for value_bytes in (1_000, 100)
