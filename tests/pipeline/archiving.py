@@ -22,6 +22,7 @@ BEGIN_MS = 1_769_898_600_000
 # When all hours of up to 240 records are over, and closed
 END_OF_RECORDS_MS = BEGIN_MS + 8 * 60 * MINUTE_MS
 QUERY_TIMEOUT_S = 180
+ATTEMPTS_MAX = 5
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 2, **configs: str) -> None:
@@ -61,12 +62,17 @@ def reload_of(context: Context, name: str, path: str = "archive", **settings: An
 
 
 def run_all(spark: SparkSession, stage: Any) -> None:
-    """Everything that is there now. Raises what the query ended with."""
-    query = stage.start(spark, {"availableNow": True})
-    try:
-        assert query.awaitTermination(QUERY_TIMEOUT_S)
-    finally:
-        query.stop()
+    """Everything that is there now. Raises what the query ended with; what passes by itself is tried again."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        query = stage.start(spark, {"availableNow": True})
+        try:
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
+            return
+        except Exception as error:
+            if attempt == ATTEMPTS_MAX or not failure_of(error).is_passing:
+                raise
+        finally:
+            query.stop()
 
 
 @contextmanager

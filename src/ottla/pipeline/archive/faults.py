@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ottla.pipeline.archive.files import reason
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.failures import failure_of
 
 FULL = re.compile(
     r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE
@@ -26,7 +27,7 @@ def while_writing(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_told(error):
+        if is_told(error) or failure_of(error).is_passing:
             raise
         raise writing_failed(url, f"{error}\n{reason(error)}") from error
 
@@ -65,7 +66,7 @@ def while_reading(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_told(error):
+        if is_told(error) or failure_of(error).is_passing:
             raise
         raise reading_failed(url, f"{error}\n{reason(error)}") from error
 
