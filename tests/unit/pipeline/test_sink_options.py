@@ -38,7 +38,7 @@ def test_a_checked_stream_has_a_sink_id_and_a_plan() -> None:
     ("options", "sentence"),
     [
         ({"kafka.transactional.id": "x"}, "`kafka.transactional.id` is set by the sink"),
-        ({"kafka.acks": "1"}, "`kafka.acks` is set by the sink"),
+        ({"kafka.enable.idempotence": "false"}, "`kafka.enable.idempotence` is set by the sink"),
         ({"resetSink": "q"}, "`resetSink` is for writing exactly once, and `sinkId` is not given"),
         ({"sinkId": "a b", "batchId": "1"}, "The sink id is 'a b'"),
         ({"sinkId": "a"}, "`batchId` is missing"),

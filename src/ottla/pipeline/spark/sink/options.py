@@ -15,7 +15,7 @@ KNOWN = ("topic", "keepTimestamps", *EXACTLY_ONCE)
 # What Spark and its own Kafka sink take besides.
 SILENT = ("path", "checkpointlocation", "queryname", "includeheaders")
 # Set by the sink: without them it could keep no promise.
-NOT_YOURS = ("transactional.id", "enable.idempotence", "acks", "key.serializer", "value.serializer")
+NOT_YOURS = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
 
 # A part of the names of a topic and of transactional ids.
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")

@@ -71,6 +71,8 @@ class PartitionWrite:
         return MarkerTopic(self.options.client, self.attempt.sink_id)
 
     def producer(self) -> HeldProducer:
+        # The time until the first row came is not the transaction's.
+        self.began = time.monotonic()
         if self.task.partition >= self.snapshot.room:
             self.marker_topic().ensure(self.task.partition)
         batch = None if self.task.is_retry else self.attempt.batch
