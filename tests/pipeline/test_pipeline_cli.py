@@ -62,9 +62,9 @@ def test_from_init_over_a_run_to_a_question_in_sql(folder: Path, own_broker: Run
         ("orders", 0, 0),
         ("archive", 0, 0),
     ]
-    asked = ottla("pipeline", "sql", "select count(*) n, min(value) v from archive", "--json", *at)
+    asked = ottla("pipeline", "sql", "select count(*) n, max(value) v from archive", "--json", *at)
     (row,) = [json.loads(line) for line in asked.splitlines()]
-    assert (row["n"], row["v"][:8]) == (5, '{"id": 1')
+    assert (row["n"], row["v"][:8]) == (5, '{"id": 4')
 
 
 def test_a_job_that_is_submitted_goes_on_where_the_last_run_ended(
