@@ -1,17 +1,11 @@
-"""What the sink's tests share: topics read to their ends, Arrow rows, and writers that fail where a test wants it."""
+"""What the sink's tests share: topics read to their ends, and Arrow rows."""
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql.datasource import DataSource
-
-from ottla.pipeline.spark.source import OttlaDataSource
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -67,58 +61,9 @@ def rows(values: range, batch_rows: int = 1000) -> Batches:
         yield pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], names=["value"])
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError("what was waited for did not come")
         time.sleep(0.02)
-
-
-def faulty_source(
-    name: str, folder: Path, before: Callable[..., None] | None, after: Callable[..., None] | None
-) -> type[DataSource]:
-    """`format("ottla")` under another name, whose tasks call `before` after some rows and `after` behind the commit.
-
-    Both are called with the Spark partition and the folder, in Spark's Python process. The class is local, so it
-    reaches that process by value.
-    """
-    path = str(folder)
-
-    class Faulty(OttlaDataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            from pyspark import TaskContext
-
-            writer = super().streamWriter(schema, overwrite)
-            write = writer.write
-
-            def faulty_write(batches: Any) -> Any:
-                partition = TaskContext.get().partitionId()
-
-                def faulty_batches() -> Any:
-                    for count, batch in enumerate(batches):
-                        if count == 2 and before is not None:
-                            before(partition, path)
-                        yield batch
-
-                message = write(faulty_batches())
-                if after is not None:
-                    after(partition, path)
-                return message
-
-            writer.write = faulty_write
-            return writer
-
-    return Faulty
-
-
-def first_time(folder: str, what: str) -> bool:
-    try:
-        os.close(os.open(f"{folder}/{what}", os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
