@@ -15,7 +15,7 @@ from ottla.pipeline.archive.faults import while_writing
 from ottla.pipeline.archive.layout import STAGING, Hour, merge_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.archive.writing import RECORDS_PER_FILE, move_staged, stage_rows
+from ottla.pipeline.archive.writing import move_staged, stage_rows
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 128 << 20
 ROUND_BYTES = 2 << 30
+TASKS_MAX = 64
 HOUR_MS = 3_600_000
 # A late batch may still write into an hour shortly after its end.
 CLOSED_AFTER_MS = HOUR_MS
@@ -126,9 +127,10 @@ def write_merged(
     for file in files:
         sizes[file.hour] = sizes.get(file.hour, 0) + file.bytes
     shares = math.ceil(max(sizes.values()) / LARGE_BYTES)
+    tasks = min(TASKS_MAX, shares * len(sizes))
     with while_writing(archive.url):
         small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
-        stage_rows(archived_rows(small), archive.files.url(staging), shares * RECORDS_PER_FILE)
+        stage_rows(archived_rows(small), archive.files.url(staging), shares=shares, tasks=tasks)
         merged = move_staged(archive, small, staging, name)
         archive.files.delete(staging)
     return merged

@@ -75,15 +75,17 @@ def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) ->
     """About one file for each hour of a topic, its records sorted by partition and offset, at their final names."""
     staging = f"{STAGING}/{name}"
     archive.files.delete(staging)
-    stage_rows(archived_rows(rows), archive.files.url(staging), records)
+    shares = max(1, math.ceil(records / RECORDS_PER_FILE))
+    stage_rows(archived_rows(rows), archive.files.url(staging), shares=shares, tasks=HOURS_PER_BATCH * shares)
     return move_staged(archive, rows, staging, name)
 
 
-def stage_rows(rows: "DataFrame", url: str, records: int) -> None:
+def stage_rows(rows: "DataFrame", url: str, *, shares: int, tasks: int) -> None:
+    """Each hour of a topic goes to `shares` of the tasks, by partition; each of them writes one file of it."""
+    # Spark's default has no statistics, by which readers pass over what they do not want.
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    shares = max(1, math.ceil(records / RECORDS_PER_FILE))
     hour = [F.col("_topic"), F.col("date"), F.col("hour")]
-    together = rows.repartition(HOURS_PER_BATCH * shares, *hour, F.pmod("partition", F.lit(shares)))
+    together = rows.repartition(tasks, *hour, F.pmod("partition", F.lit(shares)))
     ordered = together.sortWithinPartitions(*hour, "partition", "offset")
     ordered.write.partitionBy("_topic", "date", "hour").options(**WRITE_OPTIONS).parquet(url)
 
