@@ -27,7 +27,7 @@ from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.server import current_position
 
 LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
-WIDE_ROWS = 3000
+WIDE_ROWS = 1500
 TABLE = "CREATE TABLE {}.{} (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,3), n BIGINT UNSIGNED)"
 
 
