@@ -50,8 +50,8 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
             if records:
                 rows = rows_of(records, wanted.topic, wanted.partition, options.include_headers)
                 count = min(2 * count, ROWS_MAX, max(1, BATCH_BYTES * len(records) // max(1, rows.nbytes)))
-                heard = time.monotonic()
                 yield rows
+                heard = time.monotonic()
             elif time.monotonic() - heard > options.poll_timeout_s:
                 raise PassingError(
                     f"{wanted.at} gave nothing for {options.poll_timeout_s:.0f} s at offset {position}.",

@@ -43,13 +43,15 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             batches = whole_batches(fetched.data, fetched.start, fetched.end)
             if batches:
                 position = max(position, batches[-1].header.next_offset)
-                fetcher.progressed()
+                fetcher.wait_from_now()
             if position < wanted.end:
                 fetcher.ask_ahead(position)
             seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
             rows = rows_of(fetched.data, seen, asked, options.include_headers)
             if rows is not None:
                 yield rows
+                # However long others took with these rows.
+                fetcher.wait_from_now()
     except (CorruptBatch, KafkaError) as error:
         raise PipelineError(
             f"{wanted.at} is damaged near offset {position}: {error}.",
@@ -83,10 +85,11 @@ class PartitionFetcher:
         self.connection: wire.Connection | None = None
         self.asked: int | None = None
         self.missing_since: float | None = None
-        self.progressed()
+        self.wait_from_now()
 
-    def progressed(self) -> None:
-        self.heard = time.monotonic()
+    def wait_from_now(self) -> None:
+        """The broker has as long to send something as the options say."""
+        self.waiting_since_s = time.monotonic()
 
     def close(self) -> None:
         if self.connection is not None:
@@ -171,7 +174,7 @@ class PartitionFetcher:
         time.sleep(RETRY_PAUSE_S)
 
     def check_patience(self, why: str) -> None:
-        if time.monotonic() - self.heard > self.options.poll_timeout_s:
+        if time.monotonic() - self.waiting_since_s > self.options.poll_timeout_s:
             raise PassingError(
                 f"{self.at} gave nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
                 "Check that the cluster runs.",

@@ -1,0 +1,68 @@
+"""How long a reader waits for its broker: not while others are busy with its rows."""
+
+import pytest
+
+from ottla.pipeline.errors import PassingError
+from ottla.pipeline.spark import fetching, wire
+from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.options import read_options
+from ottla.records.columns import PADDING
+from ottla.records.records import Record, build_batch
+
+OPTIONS = read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}, streaming=False)
+WANTED = OffsetRange("t", 0, 0, 3)
+
+
+class FakeConnection:
+    """A leader with one record at each offset below `end`, and nothing behind."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.offset = 0
+
+    def ask(self, request: wire.FetchRequest) -> None:
+        self.offset = request.offset
+
+    def fetched(self) -> wire.Fetched:
+        data = build_batch([Record(self.offset, 0, None, b"v")]) if self.offset < self.end else b""
+        return wire.Fetched(wire.NO_ERROR, bytearray(data + PADDING), 0, len(data), [])
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which the test moves."""
+    now = [0.0]
+    monkeypatch.setattr(fetching.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_rows_that_others_hold_for_an_hour_do_not_make_the_broker_late(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching.PartitionFetcher, "connect", lambda _: FakeConnection(end=3))
+    offsets = []
+    for batch in fetching.fetch_range(OPTIONS, WANTED):
+        offsets += batch["offset"].to_pylist()
+        clock[0] += 3600
+    assert offsets == [0, 1, 2]
+
+
+def test_a_broker_that_answers_with_nothing_is_given_up_in_the_end(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = FakeConnection(end=1)
+    monkeypatch.setattr(fetching.PartitionFetcher, "connect", lambda _: connection)
+    batches = fetching.fetch_range(OPTIONS, WANTED)
+    next(batches)
+    answer = connection.fetched
+
+    def slow() -> wire.Fetched:
+        clock[0] += 50
+        return answer()
+
+    monkeypatch.setattr(connection, "fetched", slow)
+    with pytest.raises(PassingError, match="t-0 gave nothing for 120 s"):
+        next(batches)
