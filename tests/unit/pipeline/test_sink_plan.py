@@ -41,6 +41,8 @@ def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not(
 def test_two_runs_of_one_program_have_one_fingerprint() -> None:
     again = SOURCE._replace(text="StreamingRelationV2 Provider@1f, ottla, [subscribe=raw], [value#77]")
     assert fingerprint([project(), SOURCE]) == fingerprint([project("Project [value#77L AS key#80]"), again])
+    lambdas = ["transform(a#1, lambdafunction(x_3#4, x_3#4))", "transform(a#9, lambdafunction(x_0#6, x_0#6))"]
+    assert len({fingerprint([project(text)]) for text in lambdas}) == 1
 
 
 def test_another_expression_operator_or_option_has_another_fingerprint() -> None:

@@ -48,8 +48,8 @@ def objection(operators: Iterable[Operator]) -> tuple[str, str] | None:
     return None
 
 
-# What differs between two runs of one program: ids of expressions, identities of objects, numbers of lambda variables.
-VOLATILE = re.compile(r"#\d+L?|@[0-9a-f]+\b|(?<=lambda )\w+_\d+")
+# What differs between two runs of one program: numbers of lambda variables, ids of expressions, identities of objects.
+VOLATILE = re.compile(r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b")
 
 
 def fingerprint(operators: Iterable[Operator]) -> str:

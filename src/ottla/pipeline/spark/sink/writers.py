@@ -42,7 +42,9 @@ def write_partition(
     assert context is not None
     attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
     run = context.getLocalProperty(RUN_ID) or ""
-    task = Task(context.partitionId(), run, is_retry=context.attemptNumber() > 0)
+    # A batch write knows nothing of an earlier one that failed; a stream's does, by its run.
+    is_retry = query == BATCH_QUERY or context.attemptNumber() > 0
+    task = Task(context.partitionId(), run, is_retry)
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
 
 
