@@ -133,7 +133,14 @@ def change(op: str | None, before: Any = None, after: Any = None, **more: Any) -
 def test_debezium_events_become_rows_with_op_before_after_and_time(spark: SparkSession) -> None:
     one, two = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
     wrapped = b'{"schema": {}, "payload": ' + change("r", after=one) + b"}"
-    values = [change("c", after=one), change("u", one, two), change("d", two), None, wrapped, change("t")]
+    values = [
+        change("c", after=one),
+        change("u", one, two),
+        change("d", two),
+        None,
+        wrapped,
+        change("t", ts_ms=2**62),
+    ]
     rows = collected(parse_debezium(raw_rows(spark, values), "id int, name string"), "change", "_error")
     assert [row._error for row in rows] == [None] * 6
     assert [row.change and (row.change.op, row.change.row and row.change.row.name) for row in rows] == [
@@ -145,6 +152,7 @@ def test_debezium_events_become_rows_with_op_before_after_and_time(spark: SparkS
         ("t", None),
     ]
     assert rows[1].change.before.name == "a"
+    assert rows[5].change.ts is None
     assert rows[0].change.source.gtid == "0-1-7"
     assert rows[0].change.ts == datetime(2026, 3, 1, 12, 0, 0, 123000)
 

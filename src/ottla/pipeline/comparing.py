@@ -56,10 +56,10 @@ def compare(old: DataFrame, new: DataFrame, names: tuple[str, str], ranges: Rang
 def identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
     """Each record with what it is matched by, and with what is compared."""
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
-    offset = origin(headers, "offset").cast("long")
+    offset = origin(headers, "offset").try_cast("long")
     found = rows.select(
         origin(headers, "topic").alias("origin_topic"),
-        origin(headers, "partition").cast("int").alias("origin_partition"),
+        origin(headers, "partition").try_cast("int").alias("origin_partition"),
         offset.alias("origin_offset"),
         "key",
         F.when(offset.isNull() & F.col("key").isNull(), F.col("value")).alias("loose"),

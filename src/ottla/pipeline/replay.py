@@ -18,7 +18,7 @@ from ottla.admin.moments import parse_datetime_ms
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.comparing import Comparison, Ranges, compare
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.failures import failure_of
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
@@ -73,8 +73,9 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        raise PipelineError(
-            f"The replay of {transform.name} ended: {failure_of(error).sentence}",
+        failure = failure_of(error)
+        raise (PassingError if failure.is_passing else PipelineError)(
+            f"The replay of {transform.name} ended: {failure.sentence}",
             "Mend that and start the same replay again: it goes on where it was.",
         ) from error
 

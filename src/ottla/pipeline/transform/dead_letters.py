@@ -16,6 +16,8 @@ from ottla.pipeline.transform.columns import ERROR, ORIGIN, error_of
 
 HEADERS = "array<struct<key:string,value:binary>>"
 ORIGIN_PREFIX = "origin."
+# An exception may quote the whole record: with it twice, a dead letter could be too large for its topic.
+REASON_LENGTH_MAX = 1000
 
 Rename = Callable[[Column], Column]
 
@@ -34,7 +36,7 @@ class Ending(NamedTuple):
 def as_records(rows: DataFrame, ending: Ending) -> DataFrame:
     """key, value, headers and topic of every row that a transform returned. Raises PipelineError for wrong columns."""
     check_columns(rows, ending.stage)
-    error = error_of(rows)
+    error = F.substring(error_of(rows), 1, REASON_LENGTH_MAX)
     good = {
         "key": F.col("key").cast("binary") if "key" in rows.columns else F.lit(None).cast("binary"),
         "value": F.col("value").cast("binary"),

@@ -12,6 +12,8 @@ SOURCE = (
     "connector string, name string, db string, schema string, table string, ts_ms long, snapshot string, "
     "gtid string, file string, pos long, row int, lsn long"
 )
+# The end of the year 9999. Spark raises for times that it cannot hold, which would stop the batch.
+TS_MS_MAX = 253_402_300_799_999
 OPS = ("c", "u", "d", "r", "t", "m")
 
 
@@ -55,12 +57,13 @@ def change_reason(change: Column) -> Column:
 
 def as_change(change: Column) -> Column:
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
+    is_time = change["ts_ms"].between(0, TS_MS_MAX)
     fields = (
         change["op"].alias("op"),
         change["before"].alias("before"),
         change["after"].alias("after"),
         row.alias("row"),
-        F.timestamp_millis(change["ts_ms"]).alias("ts"),
+        F.when(is_time, F.timestamp_millis(change["ts_ms"])).alias("ts"),
         change["source"].alias("source"),
     )
     return F.when(change.isNotNull(), F.struct(*fields))
