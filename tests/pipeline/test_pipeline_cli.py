@@ -44,11 +44,11 @@ def ids(broker: RunningBroker, topic: str) -> list[int]:
     return sorted(json.loads(record.value or b"")["id"] for record in read_topic(broker.bootstrap, topic))
 
 
-def test_from_init_over_a_run_to_a_question_in_sql(folder: Path, own_broker: RunningBroker) -> None:
+def test_from_init_over_a_submitted_run_to_a_question_in_sql(folder: Path, own_broker: RunningBroker) -> None:
     at = ("--file", str(folder))
     spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
     assert "nothing stands in its way" in ottla("pipeline", "validate", *at)
-    ran = ottla("pipeline", "run", "--once", *at)
+    ran = ottla("pipeline", "submit", "--run", "--once", *at, "--", "--conf", "spark.locality.wait=0")
     assert "Made topic raw" in ran
     assert "Done: files 5 rows, orders 5 rows, archive 5 rows." in ran
     assert ids(own_broker, "orders") == [1, 2, 3, 4]
@@ -67,18 +67,11 @@ def test_from_init_over_a_run_to_a_question_in_sql(folder: Path, own_broker: Run
     assert (row["n"], row["v"][:8]) == (5, '{"id": 4')
 
 
-def test_a_job_that_is_submitted_goes_on_where_the_last_run_ended(
-    folder: Path, own_broker: RunningBroker
-) -> None:
-    at = ("--file", str(folder))
-    line = ottla("pipeline", "submit", "--master", "spark://host:7077", *at, "--", "--num-executors", "2")
+def test_the_line_of_spark_submit_is_printed_for_another_cluster(folder: Path) -> None:
+    at = ("--master", "spark://host:7077", "--file", str(folder))
+    line = ottla("pipeline", "submit", *at, "--", "--num-executors", "2")
     for part in ("spark-submit --master spark://host:7077", ".zip,", "transforms.py", "--num-executors 2"):
         assert part in line
-    ottla("pipeline", "run", "--once", "--only", "files", *at)
-    spool(folder, "more.jsonl", GOOD % 3)
-    ran = ottla("pipeline", "submit", "--run", "--once", *at)
-    assert "Done: files 1 rows, orders 3 rows, archive 3 rows." in ran
-    assert ids(own_broker, "orders") == [1, 2, 3]
 
 
 def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(

@@ -1,6 +1,7 @@
 """The life of a stage in a run, without Spark: started, restarted, given up, stopped."""
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -204,3 +205,18 @@ def test_plain_is_plain() -> None:
     console = Console(force_terminal=False)
     with display_for(console, plain=True) as display:
         assert isinstance(display, PlainDisplay)
+
+
+def test_at_a_terminal_the_table_lives_and_what_fails_stays_above_it() -> None:
+    output = StringIO()
+    console = Console(file=output, force_terminal=True, width=150, markup=False)
+    wrong = run_of(stage("wrong", WRONG))
+    with display_for(console, plain=False) as display:
+        display.show([wrong])
+        step(wrong, 0)
+        display.changed(wrong)
+        display.batch(wrong, Progress(0, 1, 1.0, 1.0, None, None))
+        display.show([wrong])
+    text = output.getvalue()
+    assert text.index("waiting: not started yet") < text.index("wrong: failed: The topic is gone. Make it.")
+    assert text.count("STAGE") >= 2
