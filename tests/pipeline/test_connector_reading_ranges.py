@@ -1,5 +1,6 @@
 """Ranges of offsets on real brokers, both ways that read them: our own requests, and librdkafka."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from ottla.pipeline.spark import fetching
 from ottla.pipeline.spark.batch_reader import plan
 from ottla.pipeline.spark.consuming import consume_range
 from ottla.pipeline.spark.fetching import fetch_range
-from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.offsets import OffsetRange, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -132,6 +133,33 @@ def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
         rows(fetch_range, topics.options(subscribe=topic_name), wanted)
     with pytest.warns(UserWarning, match="0 to 4 cannot be read"):
         assert rows(fetch_range, topics.options(subscribe=topic_name, failOnDataLoss="false"), wanted) == []
+
+
+def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(
+    tmp_path_factory: pytest.TempPathFactory, topic_name: str
+) -> None:
+    with run_ottla(
+        tmp_path_factory.mktemp("compacted") / "data", set={"log.cleaner.backoff.ms": "100"}
+    ) as broker:
+        topics = Topics(broker.bootstrap)
+        compacted = {
+            "cleanup_policy": "compact",
+            "segment_bytes": "1048576",
+            "min_cleanable_dirty_ratio": "0.01",
+        }
+        topics.create(topic_name, **compacted)
+        topics.produce(
+            topic_name, [Sent(b"%0200d" % number, b"%d" % (number % 100)) for number in range(12_000)]
+        )
+        options = topics.options(subscribe=topic_name, minPartitions="7")
+        parts = split(plan(options), 7)
+        deadline = time.monotonic() + 60
+        while len(seen := rows(fetch_range, options, parts)) == 12_000:
+            assert time.monotonic() < deadline, "the topic was not cleaned"
+        assert {row["key"]: row["value"] for row in seen} == {
+            b"%d" % (number % 100): b"%0200d" % number for number in range(11_900, 12_000)
+        }
+        assert all(row in seen for row in rows(consume_range, options, parts[:1]))
 
 
 def test_a_broker_that_comes_back_is_read_on(
