@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.pipeline.config import Pipeline
+from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.failures import failure_of
 from ottla.pipeline.progress import Progress, progress_of
@@ -198,7 +198,6 @@ def check_spark(spark: "SparkSession", error: BaseException) -> None:
 @contextlib.contextmanager
 def session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
     """Spark as the file configures it; `master` is stronger than the file's."""
-    from ottla.pipeline.config import as_text
     from ottla.pipeline.spark.session import spark_session
 
     conf = {key: as_text(value) for key, value in pipeline.spark.conf.items()}
