@@ -39,10 +39,10 @@ class Running:
     def text(self) -> str:
         return self.output.read_text(errors="replace")
 
-    def wait_for(self, *parts: str) -> None:
-        """Until each of them stands in the output."""
+    def wait_for(self, *parts: str, since: int = 0) -> None:
+        """Until each of them stands in the output, behind its first `since` characters."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not all(part in self.text() for part in parts):
+        while not all(part in self.text()[since:] for part in parts):
             assert self.process.poll() is None, f"it has ended:\n{self.text()}"
             assert time.monotonic() < deadline, f"{parts} did not come:\n{self.text()}"
             time.sleep(LOOK_S)
