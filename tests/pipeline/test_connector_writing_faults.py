@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ from tests.pipeline.written_topics import create_topic, is_in_order, numbers, wa
 
 
 @pytest.fixture(autouse=True)
-def small_arrow_batches(spark: SparkSession) -> None:
+def small_arrow_batches(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(ARROW_ROWS, "500")
+    yield
+    spark.conf.unset(ARROW_ROWS)
 
 
 def assert_each_once(broker: RunningBroker, topic: str, rows: int) -> None:
@@ -51,6 +54,7 @@ def test_tasks_that_fail_inside_and_behind_their_transactions_write_each_record_
 
 DRIVER = """
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from ottla.pipeline.spark.session import spark_session
 from tests.pipeline import sink_faults as faults
