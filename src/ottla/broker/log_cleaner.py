@@ -7,7 +7,6 @@ and the swap of each segment that comes back cleaned. A log that cannot be clean
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -207,8 +206,7 @@ class LogCleaner:
     async def _run_job(self, cleaning: _Cleaning, job: CleaningJob) -> CleaningResult:
         limit = self._config.get_float("log.cleaner.io.max.bytes.per.second")
         work = partial(run_job, job, self._env.disk, limit)
-        items: AsyncGenerator[CleanedGroup | CleaningResult, None] = self._env.processes.stream(work)
-        async with aclosing(items):
+        async with aclosing(self._env.processes.stream(work)) as items:
             async for item in items:
                 if isinstance(item, CleaningResult):
                     return item

@@ -23,11 +23,10 @@ _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_
 
 
 class Processes(Protocol):
-    def stream(self, work: Callable[[], Iterator[T | None]]) -> AsyncGenerator[T, None]:
+    def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         """What `work` yields, as it comes; `work` must survive pickling. Its errors are raised here.
 
-        None is not passed on: with it, work only says that it stands where another may carry it on. Closing the
-        generator before its end ends the work, wherever it is.
+        Closing the generator before its end ends the work, wherever it is.
         """
         ...
 
@@ -44,7 +43,7 @@ class ChildProcesses:
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
 
-    async def stream(self, work: Callable[[], Iterator[T | None]]) -> AsyncGenerator[T, None]:
+    async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         loop = asyncio.get_running_loop()
         child = self._take()
         self._busy.add(child)

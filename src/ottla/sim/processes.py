@@ -12,12 +12,11 @@ _DELAY_S = 0.003
 class SimProcesses:
     """Runs the work inline, a piece at a time."""
 
-    async def stream(self, work: Callable[[], Iterator[T | None]]) -> AsyncGenerator[T, None]:
+    async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         await asyncio.sleep(_DELAY_S)
         for item in work():
-            if item is not None:
-                await asyncio.sleep(_DELAY_S)
-                yield item
+            await asyncio.sleep(_DELAY_S)
+            yield item
 
     def release(self) -> None:
         """There is nothing to let go of."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from functools import partial
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.env.child import Manners
 from ottla.env.processes import ChildProcesses
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -23,18 +21,6 @@ def numbers(count: int) -> Iterator[int]:
 
 def process_id() -> Iterator[int]:
     yield os.getpid()
-
-
-def with_steps() -> Iterator[int | None]:
-    yield from (None, 1, None, 2)
-
-
-def policies(steps: int) -> Iterator[tuple[int, int]]:
-    for number in range(steps):
-        until = time.thread_time() + 0.003
-        while time.thread_time() < until:
-            pass
-        yield number, os.sched_getscheduler(0)
 
 
 def refuse() -> Iterator[int]:
@@ -92,49 +78,6 @@ def test_a_process_is_kept_for_a_while_and_replaced_if_it_dies_meanwhile() -> No
         assert not is_running(third)
 
     asyncio.run(main())
-
-
-def test_steps_without_a_result_are_not_passed_on() -> None:
-    async def main() -> None:
-        processes = ChildProcesses()
-        assert [item async for item in processes.stream(with_steps)] == [1, 2]
-        processes.close()
-
-    asyncio.run(main())
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
-def test_work_runs_on_where_it_stands_when_it_begins_to_give_way() -> None:
-    """Nobody can say when the machine has a processor to spare; but in whichever thread, the work is the same."""
-
-    async def main() -> None:
-        processes = ChildProcesses()
-        found = [item async for item in processes.stream(partial(policies, 40))]
-        assert [number for number, _ in found] == list(range(40))
-        assert {policy for _, policy in found} <= {os.SCHED_OTHER, os.SCHED_IDLE}
-        processes.close()
-
-    asyncio.run(main())
-
-
-def test_work_gives_way_as_long_as_that_leaves_it_something() -> None:
-    manners, second = Manners(), 1_000_000_000
-    seen = []
-    for waits in (0.6, 0.4, 0.8, 0.95, 0.6, 0.1):
-        manners.note(int((1 - waits) * second), int(waits * second))
-        seen.append(manners.give_way)
-    assert seen == [False, True, True, False, False, True]
-
-
-def test_manners_are_not_judged_by_a_moment() -> None:
-    manners, moment = Manners(), 1_000_000
-    for _ in range(49):
-        manners.note(moment, 0)
-        assert not manners.give_way
-    manners.note(moment, 0)
-    assert manners.give_way
-    manners.note(0, moment)
-    assert manners.give_way
 
 
 def test_an_error_of_the_work_is_raised_here_as_it_is() -> None:

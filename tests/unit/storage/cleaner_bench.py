@@ -60,7 +60,7 @@ def clean(
         if isinstance(item, CleaningResult):
             log.clean_up_to = item.clean_up_to
             return item
-        if item is not None and item.is_changed:
+        if item.is_changed:
             swap(log, disk, item, now_ms)
     raise AssertionError("a cleaning ends with its result")
 

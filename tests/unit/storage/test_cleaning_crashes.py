@@ -114,8 +114,10 @@ def test_a_swap_that_is_withdrawn_leaves_the_log_as_it_was() -> None:
     disk = SimDisk(Random(1), lambda: NOW_MS)
     log = written(disk)
     before = view(log)
-    job = job_for(log, cleanable_log(log, log.log_end_offset, NOW_MS), NOW_MS)
-    group = next(item for item in clean_log(job, disk, lambda size: None) if item is not None)
+    groups = list(
+        clean_log(job_for(log, cleanable_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
+    )
+    group = groups[0]
     assert isinstance(group, CleanedGroup)
     swap = SegmentSwap(disk, log, group.base_offset, list(log.segments)[:-1], group.size)
     swap.announce()

@@ -67,12 +67,7 @@ class CleaningResult:
     bytes_written: int
 
 
-CleaningSteps = Iterator[
-    CleanedGroup | CleaningResult | None
-]  # None: some of the work is done, without a result
-
-
-def run_job(job: CleaningJob, disk: Disk, bytes_per_second: float) -> CleaningSteps:
+def run_job(job: CleaningJob, disk: Disk, bytes_per_second: float) -> Iterator[CleanedGroup | CleaningResult]:
     """For a worker process, which alone needs numpy: as `ottla.storage.cleaner.rewrite:clean_log`."""
     from ottla.storage.cleaner.rewrite import clean_log
 

@@ -4,19 +4,13 @@ It reads closed segments and writes files whose names end with `.cleaned`; nothi
 """
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.cleaner.chunks import CHUNK_BYTES, ChunkReader, Pace
 from ottla.storage.cleaner.cleaning import BatchCleaner, CleaningRules, map_offsets
-from ottla.storage.cleaner.job import (
-    CleanedGroup,
-    CleaningJob,
-    CleaningResult,
-    CleaningSteps,
-    SegmentToClean,
-)
+from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, SegmentToClean
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.file_names import (
@@ -31,7 +25,7 @@ from ottla.storage.segment import Segment
 from ottla.storage.txn_index import AbortedTxn
 
 
-def clean_log(job: CleaningJob, disk: Disk, pace: Pace) -> CleaningSteps:
+def clean_log(job: CleaningJob, disk: Disk, pace: Pace) -> Iterator[CleanedGroup | CleaningResult]:
     """The groups in the order of the log, each to be swapped in before the next counts; at the end the result.
 
     KafkaError where the log cannot be cleaned as it is, OSError where the disk fails.
@@ -51,9 +45,9 @@ class _Cleaning:
             job.dedupe_bytes, job.load_factor, job.first_uncleanable_offset - job.first_dirty_offset
         )
 
-    def run(self) -> CleaningSteps:
+    def run(self) -> Iterator[CleanedGroup | CleaningResult]:
         job = self._job
-        is_full = not (yield from self._fill_map())
+        is_full = not self._fill_map()
         end_offset = self._map.latest_offset + 1
         if end_offset <= job.first_dirty_offset:
             raise KafkaError(
@@ -73,7 +67,7 @@ class _Cleaning:
         )
         cleaner = BatchCleaner(self._map, transactions, rules)
         for group in group_segments(job, self._disk, segments):
-            yield (yield from self._rewrite(group, cleaner, transactions))
+            yield self._rewrite(group, cleaner, transactions)
         yield CleaningResult(
             clean_up_to=end_offset,
             keys=self._map.entries,
@@ -84,7 +78,7 @@ class _Cleaning:
             bytes_written=self._bytes_written,
         )
 
-    def _fill_map(self) -> Generator[None, None, bool]:
+    def _fill_map(self) -> bool:
         """False where it is full before the end."""
         job = self._job
         dirty = [
@@ -98,7 +92,6 @@ class _Cleaning:
             for chunk in self._reader.read(file, segment.size):
                 if not map_offsets(self._map, chunk, job.first_dirty_offset, transactions, job.hash_seed):
                     return False
-                yield
             file.close()
             self._checked.add(segment)
         self._map.latest_offset = max(self._map.latest_offset, job.first_uncleanable_offset - 1)
@@ -106,7 +99,7 @@ class _Cleaning:
 
     def _rewrite(
         self, group: Sequence[SegmentToClean], cleaner: BatchCleaner, transactions: CleanedTransactions
-    ) -> Generator[None, None, CleanedGroup]:
+    ) -> CleanedGroup:
         job, disk = self._job, self._disk
         base_offset = group[0].base_offset
         written = max((segment for segment in group if segment.size), key=lambda segment: segment.base_offset,
@@ -125,7 +118,6 @@ class _Cleaning:
                 is_changed |= output.is_changed
                 self._records_read += output.records_read
                 self._records_kept += output.records_kept
-                yield
             self._bytes_read += segment.size
             file.close()
         for txn in transactions.kept:
