@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Sent, Topics
-from tests.pipeline.transforming import read_topic, run_once, transform_in
+from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
 
 from ottla.pipeline.comparing import Difference, compare
 from ottla.pipeline.errors import PipelineError
@@ -64,7 +64,7 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     before = read_topic(topics.bootstrap, to)
     # Corrected: order 1 is wanted, order 2 is the same, order 3 ... all prices of more than 1 were wrong.
     write_logic(lowest=-1, factor="(1 + (rows.data.price > 1).cast('int'))")
-    orders, letters, routed = replay(spark, transform, to=new)
+    orders, letters, routed = through_passing_faults(lambda: replay(spark, transform, to=new))
 
     assert (orders.old_topic, orders.new_topic) == (to, new)
     assert (orders.equal, orders.changed, orders.added, orders.removed) == (1, 1, 1, 0)
@@ -81,10 +81,11 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
 
     # Once more: it takes only what has come since, which the transform in use has not.
     topics.produce(raw, [order(6, 1)])
-    again = replay(spark, transform, to=new)[0]
+    again = through_passing_faults(lambda: replay(spark, transform, to=new))[0]
     assert (again.equal, again.changed, again.added, again.removed) == (1, 1, 2, 0)
     # From a time: nothing before it is compared.
-    late = replay(spark, transform, to=f"{new}-late", from_="2026-03-01T12:00:03Z")[0]
+    late_from = "2026-03-01T12:00:03Z"
+    late = through_passing_faults(lambda: replay(spark, transform, to=f"{new}-late", from_=late_from))[0]
     assert (late.equal, late.changed, late.added, late.removed) == (0, 1, 1, 0)
 
     write_logic(lowest=0, factor=1)

@@ -4,18 +4,25 @@ Run as a program, it is a driver for a test to kill.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.failures import failure_of
 from ottla.pipeline.settings import read_settings
 from ottla.pipeline.stage import Cluster, Context
 from ottla.pipeline.transform.stage import Transform
 
 QUERY_TIMEOUT_S = 240
 READ_TIMEOUT_S = 60
+ATTEMPTS_MAX = 5
+
+Result = TypeVar("Result")
 
 
 class Read(NamedTuple):
@@ -38,13 +45,27 @@ def transform_in(context: Context, name: str = "clean", **table: Any) -> Transfo
 
 
 def run_once(spark: SparkSession, transform: Transform) -> dict[str, Any]:
-    """Returns the last progress."""
-    query = transform.start(spark, {"availableNow": True})
-    try:
-        assert query.awaitTermination(QUERY_TIMEOUT_S)
-        return query.lastProgress or {}
-    finally:
-        query.stop()
+    """Returns the last progress. Starts again after a fault that passes, as the runner does."""
+
+    def run() -> dict[str, Any]:
+        query = transform.start(spark, {"availableNow": True})
+        try:
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
+            return query.lastProgress or {}
+        finally:
+            query.stop()
+
+    return through_passing_faults(run)
+
+
+def through_passing_faults(run: Callable[[], Result]) -> Result:
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return run()
+        except (PipelineError, StreamingQueryException) as error:
+            if not failure_of(error).is_passing:
+                raise
+    return run()
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Read]:
