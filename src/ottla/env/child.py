@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-# Traffic comes first: the broker's event loop gets the processor when both want it. Much lower than this, or idle, and
-# on a busy machine the worker would stand still in the midst of a write, with what it holds of the file system's
-# journal, and the broker's writes would wait for it: measured, for a second and more.
+# Traffic comes first: the broker's event loop gets the processor when both want it. With Linux's SCHED_IDLE instead,
+# half of all records took a second and more on a busy machine: probably because a worker that stands still in the midst
+# of a write holds what the broker's own writes need.
 _NICENESS = 5
 # Work of numpy makes few objects and no cycles: looking for those more often than this is wasted.
 _GC_THRESHOLD = 50_000
