@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_ottla
-from tests.pipeline.pipeline_command import Running, ottla, running
+from tests.pipeline.pipeline_command import TIMEOUT_S, Running, ottla, running
 from tests.pipeline.transforming import read_topic
 
 GOOD = '{"id": %d, "customer": "ada", "item": "pears", "quantity": 2, "price": 0.8}'
@@ -92,7 +92,7 @@ def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(
 
 def wait_for_rows(run: Running, stage: str, count: int) -> None:
     """Until the batches of a stage have so many rows together; they may come in several."""
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         lines = [line for line in run.text().splitlines() if f" {stage}: batch " in line]
         if sum(int(line.split(", ")[1].split()[0]) for line in lines) >= count:
