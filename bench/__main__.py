@@ -21,6 +21,7 @@ from bench.scenarios import (
     growth,
     latency,
     one_record,
+    pipeline,
     spark,
     throughput,
     transactions,
@@ -38,6 +39,7 @@ ALL: tuple[Scenario, ...] = (
     *transactions.SCENARIOS,
     *growth.SCENARIOS,
     *spark.SCENARIOS,
+    *pipeline.SCENARIOS,
 )
 
 
