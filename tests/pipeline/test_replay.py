@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
@@ -108,3 +108,17 @@ def test_records_without_origin_headers_are_compared_by_key(spark: SparkSession)
     found = compare(*frames, ("old", "new"), {})
     assert (found.equal, found.changed, found.added, found.removed) == (2, 1, 2, 2)
     assert Difference("changed", None, b"a", b"2", b"3") in found.examples
+
+
+def test_records_of_raw_records_outside_the_ranges_are_left_out(spark: SparkSession) -> None:
+    columns = (
+        "key binary, value binary, partition int, offset long, headers array<struct<key:string,value:binary>>"
+    )
+
+    def rows(*offsets: int) -> DataFrame:
+        places = [{"topic": b"raw", "partition": b"0", "offset": b"%d" % offset} for offset in offsets]
+        headers = [[(f"origin.{name}", value) for name, value in place.items()] for place in places]
+        return spark.createDataFrame([(b"k", b"v", 0, at, each) for at, each in enumerate(headers)], columns)
+
+    found = compare(rows(1, 2, 3, 9), rows(2, 3, 4, 5), ("old", "new"), {"raw": {0: (2, 5)}})
+    assert (found.equal, found.changed, found.added, found.removed) == (2, 0, 1, 0)

@@ -66,7 +66,7 @@ def identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
         "value",
         F.filter(headers, lambda header: ~header["key"].startswith("origin.")).alias("headers"),
         F.struct("partition", "offset").alias("place"),
-    ).filter(offset.isNull() | is_within(ranges))
+    ).filter(F.col("origin_offset").isNull() | is_within(ranges))
     window = Window.partitionBy(*IDENTITY[:-1]).orderBy("place")
     return found.withColumn("number", F.row_number().over(window))
 
