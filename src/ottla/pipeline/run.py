@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.pipeline.config import Pipeline, as_text
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.failures import failure_of
 from ottla.pipeline.progress import Progress, progress_of
 from ottla.pipeline.stage import Stage
@@ -23,6 +23,9 @@ LOOK_S = 0.5
 BACKOFF_S = (1, 2, 5, 10, 30)
 # A run that is to end gives up a stage at the last of these.
 ATTEMPTS_MAX_ONCE = 5
+ENDED_BY_ITSELF = PassingError(
+    "The query has ended by itself, which it never should.", "See what Spark has logged."
+)
 
 
 class StageRun:
@@ -71,6 +74,8 @@ class StageRun:
             error = query.exception()
             if error is not None:
                 self._failed(error, now)
+            elif self._attempts_max is None:
+                self._failed(ENDED_BY_ITSELF, now)
             else:
                 self.state, self.note = "done", "everything that was there is done"
         return batches

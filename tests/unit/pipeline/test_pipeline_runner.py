@@ -55,7 +55,7 @@ def stage(name: str, *queries: FakeQuery | Exception) -> FakeStage:
     return made
 
 
-def run_of(made: FakeStage, attempts_max: int | None = None) -> StageRun:
+def run_of(made: FakeStage, attempts_max: int | None = ATTEMPTS_MAX_ONCE) -> StageRun:
     return StageRun(made.name, made, attempts_max=attempts_max)
 
 
@@ -134,6 +134,16 @@ def test_a_run_that_is_to_end_gives_up_in_the_end() -> None:
     for now in range(0, 1000, 100):
         step(run, now)
     assert (run.state, run.note) == ("failed", "The broker is away. Start it.")
+
+
+def test_a_query_that_ends_by_itself_in_a_run_without_end_is_started_again() -> None:
+    run = run_of(stage("a", finished(report(0, 3)), FakeQuery()), None)
+    step(run, 0)
+    step(run, 1)
+    assert (run.state, run.rows) == ("waiting", 3)
+    assert "The query has ended by itself" in run.note
+    step(run, 2)
+    assert run.state == "running"
 
 
 def test_what_does_not_pass_fails_at_once_and_the_others_go_on() -> None:

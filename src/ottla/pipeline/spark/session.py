@@ -22,7 +22,9 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING}",
+    # Spark looks through the text of a Python error with an expression that takes stack for every character: with
+    # Java's own stack a long one ends the thread of the query without a word.
+    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOGGING}",
     # A batch that runs again must give the same rows in the same partitions; adaptive plans move them.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
