@@ -8,13 +8,11 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker, run_ottla
-from tests.pipeline.archiving import archive_all, make_topic
+from tests.pipeline.archiving import make_topic, run_all, sink
 from tests.pipeline.end_to_end import Feeding, World, check_everything, make_database
 from tests.pipeline.mariadb import MariaDb, why_no_mariadb
 from tests.pipeline.spark_cluster import SparkCluster
 
-from ottla.pipeline.archive.settings import ArchiveSettings
-from ottla.pipeline.archive.stage import ArchiveSink
 from ottla.pipeline.stage import Cluster, Context
 
 FAULTS = 6
@@ -101,5 +99,5 @@ def make_old_archive(spark: SparkSession, broker: RunningBroker, folder: Path) -
         producer.produce("old", value, key=value[-4:], headers=[("old", b"yes")])
     assert producer.flush(60) == 0
     context = Context("old", Cluster(broker.bootstrap), folder, "old-checkpoints")
-    archive_all(spark, ArchiveSink("old", ArchiveSettings(("old",), "old-archive"), context))
+    run_all(spark, sink(context, "old", path="old-archive"))
     return values
