@@ -10,7 +10,8 @@ from ottla.workers import Record, WorkerPool
 
 def handle(record: Record) -> None:
     digest = hashlib.pbkdf2_hmac("sha256", record.value or b"", b"salt", 1000).hex()
-    print("handled", (record.value or b"").decode(), digest[:8], flush=True)
+    # One write for the line, as all processes share the output.
+    print(f"handled {(record.value or b'').decode()} {digest[:8]}\n", end="", flush=True)
 
 
 # Worker processes import this file: only the program itself is to start a pool.

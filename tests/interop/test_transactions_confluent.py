@@ -347,7 +347,7 @@ def test_a_reader_that_waits_at_an_open_transaction_goes_on_when_it_ends(
 def test_the_offset_of_a_time_is_that_of_a_record_that_the_reader_may_see(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
-    create_topic(bootstrap, topic_name)
+    create_topic(bootstrap, topic_name, config={"retention.ms": "-1"})  # the record is of 1970
     producer = Transactional(bootstrap, transactional_id)
     producer.begin()
     producer.producer.produce(topic_name, b"open", partition=0, timestamp=1_000)
