@@ -36,7 +36,7 @@ def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
     assert "it is missing" in report.damage[0].what
     assert "it cannot be read; the manifest says that it holds 30 records" in report.damage[1].what
     assert f"{at} offset 0 to 39: on the cluster, but not in the archive's files." in report.sentences()
-    with told(f"The archive's file file://{first} cannot be read"):
+    with told(f"reading file file://{first}"):
         second.write_bytes(content)
         archive_table(spark, stage.path).toPandas()
 

@@ -15,7 +15,7 @@ from tests.pipeline.spark_cluster import SparkCluster
 
 from ottla.pipeline.stage import Cluster, Context
 
-FAULTS = 6
+FAULTS = 4
 BATCHES_BETWEEN = 4
 OLD_RECORDS = 300
 # On a busy machine Spark needs minutes for what takes it seconds.
