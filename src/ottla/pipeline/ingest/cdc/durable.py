@@ -1,11 +1,13 @@
 """Files beside the checkpoint that are there with all of their content, or not at all, also after a loss of power."""
 
+import json
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from ottla.pipeline.errors import PipelineError
 
@@ -31,3 +33,18 @@ def written(path: Path) -> Iterator[BinaryIO]:
 def write_text(path: Path, text: str) -> None:
     with written(path) as file:
         file.write(text.encode())
+
+
+@dataclass(frozen=True)
+class SnapshotManifest:
+    """The last file of a snapshot: one without it was cut off."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        try:
+            return cls(**json.loads((folder / "manifest.json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def save(self, folder: Path) -> None:
+        write_text(folder / "manifest.json", json.dumps(asdict(self)))

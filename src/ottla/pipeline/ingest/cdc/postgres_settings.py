@@ -1,14 +1,10 @@
 """What a person sets for the capture of a PostgreSQL database, and what the data source needs of it."""
 
-import fnmatch
-import json
 import re
 import zlib
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
-from ottla.pipeline.ingest.cdc.settings import checked_topic
+from ottla.pipeline.ingest.cdc.capture import DatabaseCapture, checked_topic
 from ottla.pipeline.settings import setting
 
 
@@ -45,47 +41,12 @@ class PostgresSettings:
     retry_s: float = setting("How long a database that is away is waited for, in seconds.", 60.0)
 
 
-@dataclass(frozen=True)
-class PostgresCapture:
-    """What driver and executors know. `state` is a folder beside the checkpoint that all of them see."""
-
-    host: str
-    port: int
+@dataclass(frozen=True, kw_only=True)
+class PostgresCapture(DatabaseCapture):
     database: str
-    user: str
-    password: str
-    tables: tuple[str, ...]
-    topic: str
-    server: str
-    snapshot: str
     slot: str
     publication: str
     max_wal_mb_per_batch: int
-    retry_s: float
-    state: str
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def snapshot_folder(self) -> Path:
-        return Path(self.state) / "snapshot"
-
-    def captures(self, schema: str, table: str) -> bool:
-        name = f"{schema}.{table}"
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.tables)
-
-    def topic_of(self, schema: str, table: str) -> str:
-        return self.topic.format(server=self.server, db=schema, table=table)
-
-    def to_option(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_option(cls, text: str) -> "PostgresCapture":
-        fields: dict[str, Any] = json.loads(text)
-        return cls(**{**fields, "tables": tuple(fields["tables"])})
 
 
 def postgres_capture_of(settings: PostgresSettings, name: str, identity: str, state: str) -> PostgresCapture:

@@ -4,12 +4,10 @@ Making the slot exports the snapshot, so that nothing lies between the two. As w
 beside the checkpoint, and the manifest is written last: a slot without one was made for nothing, and is made anew.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg2.extensions import (
@@ -21,7 +19,7 @@ from psycopg2.extensions import (
 )
 from psycopg2.extras import LogicalReplicationConnection
 
-from ottla.pipeline.ingest.cdc.durable import write_text
+from ottla.pipeline.ingest.cdc.durable import SnapshotManifest
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
 from ottla.pipeline.ingest.cdc.lsn import parse_lsn
 from ottla.pipeline.ingest.cdc.origin import PostgresOrigin
@@ -37,22 +35,12 @@ AS_WRITTEN = new_type(tuple(string_types), "AS_WRITTEN", lambda written, _: writ
 
 
 @dataclass(frozen=True)
-class PostgresManifest:
+class PostgresManifest(SnapshotManifest):
     """`lsn` is where the changes begin, `chunks` the number of the snapshot's files."""
 
     lsn: int
     ts_ms: int
     chunks: int = 0
-
-    @classmethod
-    def load(cls, folder: Path) -> "PostgresManifest | None":
-        try:
-            return cls(**json.loads((folder / "manifest.json").read_text()))
-        except FileNotFoundError:
-            return None
-
-    def save(self, folder: Path) -> None:
-        write_text(folder / "manifest.json", json.dumps(asdict(self)))
 
 
 def take(capture: PostgresCapture) -> PostgresManifest:

@@ -1,13 +1,10 @@
 """What a person sets for the capture of a MariaDB server, and what the data source needs of it."""
 
-import fnmatch
-import json
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.cdc.capture import DatabaseCapture, checked_topic
 from ottla.pipeline.settings import setting
 
 # Replicas of people have small numbers; ours begin far above, and stay within four bytes.
@@ -46,49 +43,14 @@ class MySqlSettings:
     retry_s: float = setting("How long a database that is away is waited for, in seconds.", 60.0)
 
 
-@dataclass(frozen=True)
-class Capture:
-    """What driver and executors know. `state` is a folder beside the checkpoint that all of them see."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-    tables: tuple[str, ...]
-    topic: str
-    server: str
-    snapshot: str
+@dataclass(frozen=True, kw_only=True)
+class Capture(DatabaseCapture):
     server_id: int
     max_transactions_per_batch: int
-    retry_s: float
-    state: str
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def snapshot_folder(self) -> Path:
-        return Path(self.state) / "snapshot"
 
     @property
     def schema_folder(self) -> Path:
         return Path(self.state) / "schema"
-
-    def captures(self, db: str, table: str) -> bool:
-        name = f"{db}.{table}"
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.tables)
-
-    def topic_of(self, db: str, table: str) -> str:
-        return self.topic.format(server=self.server, db=db, table=table)
-
-    def to_option(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_option(cls, text: str) -> "Capture":
-        fields: dict[str, Any] = json.loads(text)
-        return cls(**{**fields, "tables": tuple(fields["tables"])})
 
 
 def capture_of(settings: MySqlSettings, name: str, identity: str, state: str) -> Capture:
@@ -97,13 +59,3 @@ def capture_of(settings: MySqlSettings, name: str, identity: str, state: str) ->
     fields = asdict(settings)
     number = settings.server_id or SERVER_ID_MIN + zlib.crc32(identity.encode()) % SERVER_ID_MIN
     return Capture(**{**fields, "server": settings.server or name, "server_id": number, "state": state})
-
-
-def checked_topic(topic: str, source: str) -> None:
-    try:
-        topic.format(server="", db="", table="")
-    except (KeyError, IndexError, ValueError) as error:
-        raise PipelineError(
-            f"`topic` of [sources.{source}] is {topic!r}, and {error} stands for nothing in it.",
-            "It may hold {server}, {db} and {table}.",
-        ) from None

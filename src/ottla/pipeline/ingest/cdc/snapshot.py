@@ -5,12 +5,10 @@ The manifest is written last: a snapshot without one was cut off, and another is
 snapshot together with its place in the binlog, without a lock.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
@@ -18,7 +16,7 @@ from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
 from ottla.pipeline.ingest.cdc import selecting
-from ottla.pipeline.ingest.cdc.durable import write_text
+from ottla.pipeline.ingest.cdc.durable import SnapshotManifest
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
 from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
@@ -37,7 +35,7 @@ OPEN = (
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(SnapshotManifest):
     """`position` is the snapshot's place in the binlog, `chunks` the number of its files."""
 
     position: str
@@ -46,16 +44,6 @@ class Manifest:
     ts_ms: int
     server_id: int
     chunks: int = 0
-
-    @classmethod
-    def load(cls, folder: Path) -> "Manifest | None":
-        try:
-            return cls(**json.loads((folder / "manifest.json").read_text()))
-        except FileNotFoundError:
-            return None
-
-    def save(self, folder: Path) -> None:
-        write_text(folder / "manifest.json", json.dumps(asdict(self)))
 
 
 def take(capture: Capture) -> Manifest:
