@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.written_topics import create_topic, numbers, records, rows
+from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
-from ottla.pipeline.spark.sink.markers import Attempt, Marker, Written
+from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
+from ottla.pipeline.spark.sink.writers import Committed, verify
 
 
 class Sink:
@@ -28,10 +29,15 @@ class Sink:
         self.markers = MarkerTopic(self.options.client, f"sink-{name}")
 
     def task(
-        self, batch: int, partition: int = 0, *, run: str = "run", is_retry: bool = False
+        self, batch: int, partition: int = 0, *, run: str = "run", is_retry: bool = False, plan: str = "plan"
     ) -> PartitionWrite:
-        attempt = Attempt(f"sink-{self.topic}", "query", batch, "plan")
+        attempt = Attempt(f"sink-{self.topic}", "query", batch, plan)
         return PartitionWrite(self.options, self.markers.snapshot(), attempt, Task(partition, run, is_retry))
+
+    def snapshot_with(self, partition: int) -> Snapshot:
+        """A commit is answered before the transaction ends in its partitions, so its marker may come a little later."""
+        wait_for(lambda: partition in self.markers.snapshot().markers, seconds=30)
+        return self.markers.snapshot()
 
     def numbers(self, isolation: str = "read_committed") -> list[int]:
         return numbers(self.bootstrap, self.topic, isolation)
@@ -51,8 +57,8 @@ def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def test_rows_and_their_marker_are_written_together(sink: Sink) -> None:
     written = sink.task(0).run(rows(range(2500)))
     assert (written.partition, written.rows) == (0, 2500)
+    assert sink.snapshot_with(0).markers == {0: Marker("query", 0, "plan", 2500)}
     assert sink.numbers() == list(range(2500))
-    assert sink.markers.snapshot().markers == {0: Marker("query", 0, "plan", 2500)}
 
 
 def test_a_failure_inside_the_transaction_leaves_nothing_and_the_next_attempt_writes_all(sink: Sink) -> None:
@@ -72,6 +78,29 @@ def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: S
     # One that begins afterwards does not even ask for a row.
     assert sink.task(0, run="restarted").run(failing(iter(()))) == Written(0, 2500)
     assert sink.numbers() == list(range(2500))
+
+
+def test_a_commit_that_shows_after_the_snapshot_is_judged_too(sink: Sink) -> None:
+    same_batch, older_batch = sink.task(1, plan="another"), sink.task(0, run="restarted")
+    sink.task(1).run(rows(range(2500)))
+    with pytest.raises(PipelineError, match=r"was written in part .* by the plan plan"):
+        same_batch.run(rows(range(2500)))
+    with pytest.raises(PipelineError, match="holds batch 1 of this query already"):
+        older_batch.run(rows(range(2500)))
+    assert sink.numbers() == list(range(2500))
+
+
+def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
+    before = sink.markers.snapshot().markers
+    committed = Committed("query", sink.task(0).run(rows(range(10))))
+    verify(sink.options, 0, [committed], before)
+
+
+def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.pipeline.spark.sink.writers.TIMEOUT_S", 0.2)
+    sink.markers.snapshot()
+    with pytest.raises(PassingError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
+        verify(sink.options, 0, [Committed("query", Written(3, 10))], {})
 
 
 def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
@@ -107,7 +136,7 @@ def test_a_partition_without_rows_asks_nothing_of_the_cluster(sink: Sink) -> Non
 def test_the_marker_topic_grows_with_the_spark_partitions(sink: Sink) -> None:
     partition = FIRST_PARTITIONS + 3
     sink.task(0, partition).run(rows(range(10)))
-    snapshot = sink.markers.snapshot()
+    snapshot = sink.snapshot_with(partition)
     assert snapshot.markers == {partition: Marker("query", 0, "plan", 10)}
     assert snapshot.room == 2 * FIRST_PARTITIONS
 
@@ -121,7 +150,7 @@ def test_a_marker_is_found_behind_any_number_of_aborted_attempts(sink: Sink) -> 
         producer.produce(topic_of(f"sink-{sink.topic}"), b"not a marker", partition=0)
         producer.flush()
         producer.abort_transaction(30)
-    assert sink.markers.read([0]) == {0: Marker("query", 0, "plan", 10)}
+    assert sink.snapshot_with(0).markers == {0: Marker("query", 0, "plan", 10)}
 
 
 def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(

@@ -1,11 +1,11 @@
 """What the sink's tests share: topics read to their ends, and Arrow rows."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -22,6 +22,8 @@ def records(bootstrap: str, topic: str, isolation: str = "read_committed") -> li
     reading = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "isolation.level": isolation}
     consumer = Consumer({**client, **reading})
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    if isolation == "read_committed":
+        wait_until_stable(bootstrap, topic, partitions)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     found: list[Message] = []
     unread = set(partitions)
@@ -34,6 +36,21 @@ def records(bootstrap: str, topic: str, isolation: str = "read_committed") -> li
                 unread.discard(message.partition())
     consumer.close()
     return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def wait_until_stable(bootstrap: str, topic: str, partitions: Iterable[int], seconds: float = 5.0) -> None:
+    """Commit and abort are answered before they show in the partitions. A transaction left open shows never."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=30)
+        return [answer.result().offset for answer in answers.values()]
+
+    end = ends(IsolationLevel.READ_UNCOMMITTED)
+    deadline = time.monotonic() + seconds
+    while ends(IsolationLevel.READ_COMMITTED) != end and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def numbers(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[int]:

@@ -60,12 +60,22 @@ class PartitionWrite:
         held = self.producer()
         if not held.is_warm:
             marker = self.marker_topic().read([partition]).get(partition)
+            self.check_late(held, marker)
             if is_written(self.attempt, marker):
                 held.discard()
                 return already(partition, marker)
         written = self.write(held, first, batches)
         hold(held, self.attempt.batch)
         return written
+
+    def check_late(self, held: HeldProducer, marker: Marker | None) -> None:
+        """A commit may become visible only after the snapshot; the fence waits for it (KIP-98)."""
+        late = {} if marker is None else {self.task.partition: marker}
+        try:
+            check_attempt(self.attempt, {**self.snapshot.markers, **late})
+        except PipelineError:
+            held.discard()
+            raise
 
     def marker_topic(self) -> MarkerTopic:
         return MarkerTopic(self.options.client, self.attempt.sink_id)

@@ -1,6 +1,7 @@
 """The exactly-once writers as Spark meets them: a task writes its partition, the driver sees that all are there."""
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.sink.marker_topic import MarkerTopic
+from ottla.pipeline.spark.sink.marker_topic import POLL_S, TIMEOUT_S, MarkerTopic
 from ottla.pipeline.spark.sink.markers import Attempt, Markers, Snapshot, Written, timeout_warning, unmarked
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
@@ -48,6 +49,21 @@ def write_partition(
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
 
 
+def settled(
+    options: SinkOptions, query: str, batch: int, written: list[Written], markers: Markers
+) -> Markers:
+    """The markers, once the commits that the tasks were told of can be seen.
+
+    The coordinator answers a commit when it is decided, and ends the transaction in its partitions after that (KIP-98).
+    """
+    topic = MarkerTopic(options.client, str(options.sink_id))
+    deadline = time.monotonic() + TIMEOUT_S
+    while (missing := unmarked(query, batch, written, markers)) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        markers = {**markers, **topic.read(missing)}
+    return markers
+
+
 def verify(
     options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
 ) -> None:
@@ -55,7 +71,7 @@ def verify(
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
-    missing = unmarked(query, batch, written, markers)
+    missing = unmarked(query, batch, written, settled(options, query, batch, written, markers))
     if missing:
         raise PassingError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
