@@ -62,9 +62,9 @@ def test_records_lie_by_topic_date_and_hour_byte_for_byte_and_small_files_are_me
 
     assert register_views(spark, {"archive": stage.path}) == ["archive", topic_name]
     answer = spark.sql(
-        f"select count(*), count(distinct partition, offset) from `{topic_name}` where hour = 23"
+        f"select count(*), count(distinct partition, offset), count(leaderEpoch) from `{topic_name}` where hour = 23"
     )
-    assert [tuple(row) for row in answer.collect()] == [(120, 120)]
+    assert [tuple(row) for row in answer.collect()] == [(120, 120, 120)]
     assert archive_table(spark, stage.path).count() == 2 * RECORDS
 
 

@@ -41,7 +41,7 @@ def test_every_field_of_a_record_comes_as_it_was_sent(
     ]
     topics.create(topic_name)
     topics.produce(topic_name, sent, **{"compression.type": codec})
-    options = topics.options(subscribe=topic_name, includeHeaders="true")
+    options = topics.options(subscribe=topic_name, includeHeaders="true", includeLeaderEpoch="true")
     expected = [
         {
             "key": one.key,
@@ -52,6 +52,7 @@ def test_every_field_of_a_record_comes_as_it_was_sent(
             "timestamp": EPOCH + timedelta(milliseconds=one.timestamp_ms),
             "timestampType": 0,
             "headers": [{"key": key, "value": value} for key, value in one.headers] or None,
+            "leaderEpoch": 0,
         }
         for offset, one in enumerate(sent)
     ]

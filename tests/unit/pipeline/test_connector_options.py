@@ -26,7 +26,7 @@ def test_a_batch_reads_all_and_a_stream_what_comes_next() -> None:
 
 def test_the_defaults_are_those_of_sparks_kafka_source() -> None:
     options = stream()
-    assert not options.include_headers
+    assert options.extras == (False, False)
     assert options.fail_on_data_loss
     assert not options.read_committed
     assert (options.rows_max, options.rows_min, options.delay_max_s) == (None, None, 900)
@@ -38,7 +38,7 @@ def test_names_of_options_are_read_in_any_case() -> None:
         {"KAFKA.bootstrap.servers": "h:1", "SUBSCRIBE": "a, b", "includeheaders": "TRUE"}, streaming=True
     )
     assert options.subscribe == ("a", "b")
-    assert options.include_headers
+    assert options.extras.headers
 
 
 def test_topics_are_chosen_in_one_of_three_ways() -> None:

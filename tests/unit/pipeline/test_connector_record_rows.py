@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
-from ottla.pipeline.spark.rows import ARROW_WITH_HEADERS
+from ottla.pipeline.spark.rows import Extras, arrow_schema
 from ottla.records.columns import PADDING
 from ottla.records.control import EndTransaction, build_control_batch
 from ottla.records.records import Record, build_batch
 
+ALL = Extras(headers=True, leader_epoch=True)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)
 contents = st.builds(
@@ -28,15 +29,15 @@ contents = st.builds(
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[tuple[list[Record], int]]:
-    """Batches with holes between and inside, each with its codec."""
+def logs(draw: st.DrawFn) -> list[tuple[list[Record], int, int]]:
+    """Batches with holes between and inside, each with its codec and leader epoch."""
     offset, found = 0, []
     for _ in range(draw(st.sampled_from([1, 2, 30]))):
         records = []
         for _ in range(draw(st.integers(1, 4))):
             offset += draw(st.sampled_from([1, 1, 1, 7]))
             records.append(draw(contents)._replace(offset=offset))
-        found.append((records, draw(st.sampled_from([0, 0, 1, 2, 3, 4]))))
+        found.append((records, draw(st.sampled_from([0, 0, 1, 2, 3, 4])), draw(st.integers(-1, 3))))
     return found
 
 
@@ -45,15 +46,15 @@ def rows(
 ) -> list[dict[str, Any]]:
     padded = bytearray(data + PADDING)
     seen = visible_batches(padded, whole_batches(padded, 0, len(data)), aborted, read_committed)
-    found = rows_of(padded, seen, wanted, include_headers=True)
+    found = rows_of(padded, seen, wanted, ALL)
     if found is None:
         return []
     found.validate(full=True)
-    assert found.schema == ARROW_WITH_HEADERS
+    assert found.schema == arrow_schema(ALL)
     return found.to_pylist()
 
 
-def expected(record: Record) -> dict[str, Any]:
+def expected(record: Record, leader_epoch: int) -> dict[str, Any]:
     return {
         "key": record.key,
         "value": record.value,
@@ -63,18 +64,23 @@ def expected(record: Record) -> dict[str, Any]:
         "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
         "timestampType": 0,
         "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+        "leaderEpoch": None if leader_epoch < 0 else leader_epoch,
     }
 
 
 @given(logs(), st.integers(0, 20), st.integers(0, 60))
 @settings(max_examples=80, deadline=None)
 def test_rows_say_what_the_records_of_the_range_say(
-    log: list[tuple[list[Record], int]], start: int, size: int
+    log: list[tuple[list[Record], int, int]], start: int, size: int
 ) -> None:
-    data = b"".join(build_batch(records, codec=codec) for records, codec in log)
+    data = b"".join(build_batch(records, codec=codec, leader_epoch=epoch) for records, codec, epoch in log)
     found = rows(data, OffsetRange("t", 3, start, start + size))
-    wanted = [record for records, _ in log for record in records if start <= record.offset < start + size]
-    assert found == [expected(record) for record in wanted]
+    assert found == [
+        expected(record, epoch)
+        for records, _, epoch in log
+        for record in records
+        if start <= record.offset < start + size
+    ]
 
 
 def test_the_brokers_time_stands_in_the_header_alone() -> None:
@@ -152,17 +158,16 @@ def test_aborted_records_are_seen_only_by_those_who_read_uncommitted() -> None:
 def test_a_batch_of_batches_without_a_record_in_the_range_gives_no_rows() -> None:
     padded = bytearray(build_batch(one(5)) + PADDING)
     assert (
-        rows_of(
-            padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 6, 9), False
-        )
+        rows_of(padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 6, 9), ALL)
         is None
     )
 
 
-def test_rows_without_headers_have_no_column_for_them() -> None:
+def test_columns_that_nobody_asked_for_are_not_there() -> None:
     padded = bytearray(build_batch(one(5)) + PADDING)
     found = rows_of(
-        padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 0, 9), False
+        padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 0, 9), Extras()
     )
     assert isinstance(found, pa.RecordBatch)
-    assert "headers" not in found.schema.names
+    assert found.schema == arrow_schema(Extras())
+    assert not {"headers", "leaderEpoch"} & {*found.schema.names}

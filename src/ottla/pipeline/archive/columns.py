@@ -21,12 +21,10 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 def archived_rows(rows: "DataFrame") -> "DataFrame":
     """The rows of a topic as they are archived, with the folder of each: `_topic`, `date` and `hour` in UTC."""
-    epoch = F.col("leaderEpoch") if "leaderEpoch" in rows.columns else F.lit(None)
     time_ms = F.greatest(F.least(F.unix_millis("timestamp"), F.lit(LAST_MS)), F.lit(FIRST_MS))
     return rows.select(
         *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "timestampType")),
-        epoch.cast("int").alias("leaderEpoch"),
-        *(F.col(name) for name in ("key", "value", "headers")),
+        *(F.col(name) for name in ("leaderEpoch", "key", "value", "headers")),
         F.col("topic").alias("_topic"),
         day(time_ms).alias("date"),
         F.lpad(F.pmod(F.floor(time_ms / HOUR_MS), F.lit(24)).cast("string"), 2, "0").alias("hour"),

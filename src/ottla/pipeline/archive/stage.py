@@ -71,6 +71,7 @@ class ArchiveSink:
             ",".join(self.settings.topics),
             startingOffsets=json.dumps(to_json(start)),
             maxOffsetsPerTrigger=str(self.settings.max_offsets_per_batch),
+            includeLeaderEpoch="true",
             failOnDataLoss=str(self.settings.fail_on_data_loss).lower(),
         )
         if "processingTime" in trigger:

@@ -48,7 +48,7 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
             messages = consumer.consume(min(count, wanted.end - position), timeout=WAIT_S)
             records, position = records_of(messages, wanted, position, options)
             if records:
-                rows = rows_of(records, wanted.topic, wanted.partition, options.include_headers)
+                rows = rows_of(records, wanted.topic, wanted.partition, options.extras)
                 count = min(2 * count, ROWS_MAX, max(1, BATCH_BYTES * len(records) // max(1, rows.nbytes)))
                 yield rows
                 heard = time.monotonic()

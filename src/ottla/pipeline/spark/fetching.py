@@ -47,7 +47,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if position < wanted.end:
                 fetcher.ask_ahead(position)
             seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
-            rows = rows_of(fetched.data, seen, asked, options.include_headers)
+            rows = rows_of(fetched.data, seen, asked, options.extras)
             if rows is not None:
                 yield rows
                 # However long others took with these rows.

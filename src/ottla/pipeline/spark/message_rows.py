@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from ottla.pipeline.spark.rows import ARROW, ARROW_WITH_HEADERS, HEADERS_TYPE
+from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
 
 # librdkafka's numbers for the kind of a timestamp, and Java's, which Spark shows
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
 
 
-def rows_of(messages: Sequence[Message], topic: str, partition: int, include_headers: bool) -> pa.RecordBatch:
+def rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Extras) -> pa.RecordBatch:
     """The messages, all of one partition, as rows."""
     count = len(messages)
     times = [message.timestamp() for message in messages]
@@ -25,10 +25,11 @@ def rows_of(messages: Sequence[Message], topic: str, partition: int, include_hea
         pa.array([time_ms * 1000 for _, time_ms in times], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
         pa.array([TIMESTAMP_TYPES.get(kind, -1) for kind, _ in times], pa.int32()),
     ]
-    if not include_headers:
-        return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
-    headers = [as_structs(message.headers()) for message in messages]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(headers, HEADERS_TYPE)], schema=ARROW_WITH_HEADERS)
+    if extras.headers:
+        arrays.append(pa.array([as_structs(message.headers()) for message in messages], HEADERS_TYPE))
+    if extras.leader_epoch:
+        arrays.append(pa.array([message.leader_epoch() for message in messages], pa.int32()))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
 def as_structs(headers: Any) -> list[dict[str, Any]] | None:

@@ -17,6 +17,7 @@ from ottla.pipeline.spark.offsets import (
     parse_assignment,
     parse_offsets,
 )
+from ottla.pipeline.spark.rows import Extras
 
 SELECTIONS = ("subscribe", "subscribePattern", "assign")
 OFFSETS = (
@@ -34,6 +35,7 @@ OTHERS = (
     "maxTriggerDelay",
     "minPartitions",
     "includeHeaders",
+    "includeLeaderEpoch",
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
 )
@@ -85,7 +87,7 @@ class ReadOptions:
     rows_min: int | None
     delay_max_s: float
     partitions_min: int
-    include_headers: bool
+    extras: Extras
     fail_on_data_loss: bool
     poll_timeout_s: float
 
@@ -118,14 +120,15 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         rows_min=whole_number(given, "minOffsetsPerTrigger"),
         delay_max_s=delay_s(given, "maxTriggerDelay", "15m"),
         partitions_min=whole_number(given, "minPartitions") or 1,
-        include_headers=wants_headers(given),
+        extras=extras_of(given),
         fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false")) == "true",
         poll_timeout_s=(whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
     )
 
 
-def wants_headers(given: Mapping[str, str]) -> bool:
-    return one_of(given, "includeHeaders", ("false", "true")) == "true"
+def extras_of(given: Mapping[str, str]) -> Extras:
+    names = ("includeHeaders", "includeLeaderEpoch")
+    return Extras(*(one_of(given, name, ("false", "true")) == "true" for name in names))
 
 
 def warn_of_unknown(given: Mapping[str, str]) -> None:

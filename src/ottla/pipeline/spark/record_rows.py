@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.pipeline.spark.offsets import OffsetRange
-from ottla.pipeline.spark.rows import ARROW, ARROW_WITH_HEADERS, HEADERS_TYPE
+from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
 from ottla.records.columns import PADDING, Ints, PlacedRecords, RecordBuffer
 from ottla.records.compression import NONE
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
@@ -81,7 +81,7 @@ def is_abort(data: bytearray, position: int) -> bool:
 
 
 def rows_of(
-    data: bytearray, batches: Sequence[PlacedBatch], wanted: OffsetRange, include_headers: bool
+    data: bytearray, batches: Sequence[PlacedBatch], wanted: OffsetRange, extras: Extras
 ) -> pa.RecordBatch | None:
     """The records of `batches` that are in the range, as rows; None where there are none."""
     batches = [
@@ -110,10 +110,11 @@ def rows_of(
         pa.array(times).cast(pa.timestamp("us", tz="UTC")),
         pa.array(kinds),
     ]
-    if not include_headers:
-        return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
-    arrays.append(headers(buffer, behind, ends))
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_WITH_HEADERS)
+    if extras.headers:
+        arrays.append(headers(buffer, behind, ends))
+    if extras.leader_epoch:
+        arrays.append(leader_epochs(columns.first_of_batch, batches, rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
 def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[PlacedRecords]]:
@@ -153,6 +154,13 @@ def timestamps(
     kinds = np.repeat(is_append.astype(np.int32), counts)[rows]
     deltas = np.where(kinds == 1, 0, buffer.timestamp_deltas(bodies))
     return (np.repeat(bases, counts)[rows] + deltas) * 1000, kinds
+
+
+def leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
+    """Of the leader that appended each record, null where the batch says -1: it does not know."""
+    of_batches = np.array([batch.header.partition_leader_epoch for batch in batches], np.int32)
+    epochs = np.repeat(of_batches, np.diff(first_of_batch))[rows]
+    return pa.array(epochs, mask=epochs < 0)
 
 
 def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:

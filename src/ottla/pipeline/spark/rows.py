@@ -1,5 +1,7 @@
 """The columns of a topic's records, those of Spark's Kafka source, for Spark and for Arrow."""
 
+from typing import NamedTuple
+
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -41,5 +43,21 @@ ARROW = pa.schema(
 ARROW_WITH_HEADERS = ARROW.append(pa.field("headers", HEADERS_TYPE))
 
 
-def columns(include_headers: bool) -> StructType:
-    return COLUMNS_WITH_HEADERS if include_headers else COLUMNS
+class Extras(NamedTuple):
+    """The columns that are there only where they are asked for, behind the others and in this order."""
+
+    headers: bool = False
+    # Spark's source has none: of the batch that holds the record, null where the broker does not tell.
+    leader_epoch: bool = False
+
+
+def columns(extras: Extras) -> StructType:
+    fields = [*(COLUMNS_WITH_HEADERS if extras.headers else COLUMNS).fields]
+    if extras.leader_epoch:
+        fields.append(StructField("leaderEpoch", IntegerType()))
+    return StructType(fields)
+
+
+def arrow_schema(extras: Extras) -> pa.Schema:
+    schema = ARROW_WITH_HEADERS if extras.headers else ARROW
+    return schema.append(pa.field("leaderEpoch", pa.int32())) if extras.leader_epoch else schema

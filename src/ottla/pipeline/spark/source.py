@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.spark.options import read_options, wants_headers, warn_of_unknown
+from ottla.pipeline.spark.options import extras_of, read_options, warn_of_unknown
 from ottla.pipeline.spark.rows import columns
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> StructType:
         warn_of_unknown(self.options)
-        return columns(wants_headers(self.options))
+        return columns(extras_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from ottla.pipeline.spark.batch_reader import BatchReader
