@@ -16,7 +16,7 @@ from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import join_key, session_key, sync_key
 from ottla.core.groups.commands import ConsumerGroupHeartbeat, JoinGroupResponse
 from ottla.core.groups.consumer.group import ConsumerGroup
-from ottla.core.groups.consumer.member import ConsumerGroupMember
+from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
 from ottla.core.groups.consumer.rebalancing import Rebalancing
 from ottla.core.groups.consumer.target_assignment import write_member_target
 from ottla.core.groups.consumer_protocol import Subscription, read_assignment, read_subscription
@@ -37,11 +37,14 @@ from ottla.protocol.group_records.records import (
 DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 
+Partitions = Mapping[UUID, frozenset[int]]
+
+
 class UpgradedMember(NamedTuple):
     """A classic member as it will be in the consumer group."""
 
     member: ConsumerGroupMember
-    target: Mapping[UUID, frozenset[int]]
+    target: Partitions
 
 
 def upgraded_members(
@@ -50,8 +53,23 @@ def upgraded_members(
     """Raises GROUP_ID_NOT_FOUND where the group cannot be upgraded, GROUP_MAX_SIZE_REACHED where it would be full."""
     if group.members:
         _check_upgrade(group, command, state.settings)
+    subscriptions = {member.member_id: _subscription(group, member) for member in group.members.values()}
     taken: set[tuple[UUID, int]] = set()
-    return tuple(_upgraded(group, member, state, taken) for member in group.members.values())
+    targets = {
+        member.member_id: _unless_taken(
+            _has_partitions(group, member, subscriptions[member.member_id]), state, taken
+        )
+        for member in group.members.values()
+    }
+    # Where two claim to own a partition, the one of the later generation does.
+    kept = {
+        member_id: _unless_taken(subscription.owned_partitions, state, taken)
+        for member_id, subscription in sorted(subscriptions.items(), key=lambda item: -item[1].generation_id)
+    }
+    return tuple(
+        _upgraded(member, subscriptions[member_id], group.generation_id, targets[member_id], kept[member_id])
+        for member_id, member in group.members.items()
+    )
 
 
 def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, settings: GroupSettings) -> None:
@@ -71,14 +89,19 @@ def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, setting
         )
 
 
-def _upgraded(
-    group: ClassicGroup, member: ClassicMember, state: GroupsState, taken: set[tuple[UUID, int]]
-) -> UpgradedMember:
+def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
     subscription = read_subscription(member.protocols[0][1])
     if subscription is None:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
-    target = _assigned(group, member, subscription, state, taken)
-    epoch = group.generation_id
+    return subscription
+
+
+def _upgraded(
+    member: ClassicMember, subscription: Subscription, epoch: int, target: Partitions, kept: Partitions
+) -> UpgradedMember:
+    """`kept` is what the member owned when it joined and the leader has taken from it. It may not know that yet, so
+    nobody else gets it before the member has rejoined without it. Kafka gives it away at once.
+    """
     return UpgradedMember(
         ConsumerGroupMember(
             member_id=member.member_id,
@@ -95,31 +118,33 @@ def _upgraded(
             ),
             member_epoch=epoch,
             previous_member_epoch=epoch,
-            assigned={topic_id: dict.fromkeys(sorted(of), epoch) for topic_id, of in target.items()},
+            state=MemberState.UNREVOKED_PARTITIONS if kept else MemberState.STABLE,
+            assigned=_since(epoch, target),
+            pending_revocation=_since(epoch, kept),
         ),
         target,
     )
 
 
-def _assigned(
-    group: ClassicGroup,
-    member: ClassicMember,
-    subscription: Subscription,
-    state: GroupsState,
-    taken: set[tuple[UUID, int]],
+def _since(epoch: int, partitions: Partitions) -> Assigned:
+    return {topic_id: dict.fromkeys(sorted(of_topic), epoch) for topic_id, of_topic in partitions.items()}
+
+
+def _unless_taken(
+    named: tuple[tuple[str, tuple[int, ...]], ...], state: GroupsState, taken: set[tuple[UUID, int]]
 ) -> dict[UUID, frozenset[int]]:
-    """What the member has, of topics that are there. Where a leader gave a partition to two, the first of them has it:
-    a consumer group knows one owner only.
+    """Of topics that are there. Where a leader gave a partition to two, the first of them has it: a consumer group
+    knows one owner only.
     """
-    assigned: dict[UUID, frozenset[int]] = {}
-    for name, partitions in _has_partitions(group, member, subscription):
+    found: dict[UUID, frozenset[int]] = {}
+    for name, partitions in named:
         topic = state.topics.find(name)
         if topic is not None:
             free = frozenset(p for p in partitions if (topic.topic_id, p) not in taken)
             taken.update((topic.topic_id, partition) for partition in free)
             if free:
-                assigned[topic.topic_id] = assigned.get(topic.topic_id, frozenset()) | free
-    return assigned
+                found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | free
+    return found
 
 
 def _has_partitions(

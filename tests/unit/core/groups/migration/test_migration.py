@@ -182,6 +182,28 @@ def test_what_a_cooperative_member_owns_is_known_even_when_its_assignment_was_dr
     assert [len(m.owned) for m in (member, first, second, newcomer)] == [1, 1, 1, 1]
 
 
+def test_what_a_member_owns_stays_its_own_until_it_has_heard_that_the_leader_gave_it_away() -> None:
+    groups = groups_with(8)
+    members = [ClassicConsumer(groups, name, "t") for name in ("a", "b")]
+    run(groups, *members, rounds=12)
+    members.append(ClassicConsumer(groups, "n", "t"))
+    for member in reversed(members):
+        member.act(), member.act()
+    (leader,) = (m for m in members if m.member_id == groups.classic_group().leader_id)
+    (late,) = (m for m in members if m.owned and m is not leader)
+    leader.listen(), leader.act()
+    assert groups.classic_group().state.value == "Stable"
+    assert late.partitions("t") == {0, 2, 4, 6}, "the leader has taken some, and this one has not asked yet"
+    for member in members:
+        if member is not late:
+            member.leave()
+    newcomer = Member(groups, "c", "t").join()
+    assert newcomer.partitions("t") == {1, 7}
+    run(groups, newcomer, late)
+    assert [len(m.owned) for m in (newcomer, late)] == [4, 4]
+    rebuilt_equals_live(groups)
+
+
 def test_a_static_member_changes_its_protocol_when_it_restarts() -> None:
     groups = groups_with()
     one, two = static_classic(groups, "a", "one"), static_classic(groups, "b", "two")
