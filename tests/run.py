@@ -24,6 +24,9 @@ BIN = Path(sys.executable).parent
 SEEDS_IN_CHECK = 5
 SEEDS_IN_ALL = 30
 FUZZ_SECONDS = 60
+SLOWEST = 25
+# A file's tests share what they start. The files come in the order of tests/conftest.py.
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 OPTIONAL_TOOLS = {
     "java": "Apache Kafka's own client, tools and file formats are not tested against",
     "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
@@ -50,6 +53,7 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    seconds_of: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -88,8 +92,8 @@ def tests(*, everything: bool) -> list[Step]:
         ),
     ]
     if everything:
-        steps.append(pytest_step("interop tests", "tests/interop", "--dist", "loadfile", timeout_s=1800))
-        steps.append(pytest_step("pipeline tests", "tests/pipeline", "--dist", "loadfile", timeout_s=1500))
+        steps.append(pytest_step("interop tests", "tests/interop", *BY_FILE, timeout_s=1800))
+        steps.append(pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=1500))
         steps.append(
             pytest_step(
                 f"fuzz, {FUZZ_SECONDS} s",
@@ -147,6 +151,8 @@ def count(report: Path, result: Result) -> None:
     if not report.exists():
         return
     for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"
+        result.seconds_of[name] = float(case.get("time", 0))
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             result.failed += 1
@@ -163,10 +169,15 @@ def report_on(result: Result) -> Result:
     return result
 
 
-def summary(results: list[Result], seconds: float) -> None:
+def summary(results: list[Result], seconds: float, *, everything: bool) -> None:
     print(f"\nsummary ({seconds:.0f} s)")
     for result in results:
         print(f"  {result.line()}")
+    if everything:
+        print("\nthe slowest tests")
+        seconds_of = {name: seconds for result in results for name, seconds in result.seconds_of.items()}
+        for name in sorted(seconds_of, key=lambda name: -seconds_of[name])[:SLOWEST]:
+            print(f"  {seconds_of[name]:7.1f} s  {name}")
     for tool, loss in OPTIONAL_TOOLS.items():
         if shutil.which(tool) is None:
             print(f"  missing: {tool}: {loss}")
@@ -183,8 +194,9 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = [report_on(result) for result in pool.map(run, checks())]
-    results += [report_on(run(step)) for step in tests(everything=list(arguments) == ["all"])]
-    summary(results, time.monotonic() - started)
+    everything = list(arguments) == ["all"]
+    results += [report_on(run(step)) for step in tests(everything=everything)]
+    summary(results, time.monotonic() - started, everything=everything)
     return 0 if all(result.is_good for result in results) else 1
 
 
