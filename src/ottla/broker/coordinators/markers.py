@@ -1,7 +1,8 @@
 """Writes the outcome of transactions into their partitions, as often as it takes.
 
-All partitions of a transaction that are led here get their markers in one go, before the next request is looked at:
-a producer that hears of its commit finds the transaction complete, and begins the next one without waiting.
+As in Kafka, a commit is answered when its outcome is in the coordinator's log, and the markers follow. All partitions
+that are led here get theirs in one go, before the coordinator decides anything else: a producer that hears of its
+commit finds the transaction complete, and begins the next one without being turned away.
 """
 
 import logging

@@ -1,10 +1,12 @@
 """One shard of a coordinator: a pure machine on a partition of an internal topic.
 
 A command is decided, the records of the decision are appended, and the answers leave when all that was written up to
-then is committed: also those of reads, so that nobody is told what a crash could take back. What the machine cannot
-undo it need not: where an append fails the machine is given up and rebuilt from the log.
+then is committed: also those of reads, so that nobody is told what a crash could take back. What else a decision wants
+done is done right behind them. What the machine cannot undo it need not: where an append fails the machine is given up
+and rebuilt from the log.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from enum import Enum
@@ -109,6 +111,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._decided = decided
         self._timers: dict[Hashable, ShardTimer] = {}
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
+        self._due: list[Any] = []  # to be performed when the answers of this turn have left
 
     # -- life
 
@@ -162,6 +165,7 @@ class CoordinatorShard(Generic[MachineT]):
         for timer in self._timers.values():
             self._waiting_room.cancel(timer)
         self._timers.clear()
+        self._due.clear()
         waiting, self._waiting = self._waiting, {}
         for pending in waiting:
             if not pending.done:
@@ -171,6 +175,8 @@ class CoordinatorShard(Generic[MachineT]):
 
     def submit(self, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
         """Never raises: a refusal is a KafkaError in the place of the response."""
+        if self._due:
+            self._perform_due()
         if self.state is not ShardState.ACTIVE:
             return completed(self._not_active())
         pending: Pending[ResponseT | KafkaError] = Pending()
@@ -309,9 +315,19 @@ class CoordinatorShard(Generic[MachineT]):
                     Exception
                 ):  # a bug of whoever makes a response of it, which the other waiters must not feel
                     logger.exception("an answer of %s cannot be given", self.hosted.topic_partition)
-        if self._perform is not None:
-            for effect in effects:
-                self._perform(effect)
+        if effects:
+            if not self._due:
+                asyncio.get_running_loop().call_soon(self._perform_due)
+            self._due += effects
+
+    def _perform_due(self) -> None:
+        """A turn of the event loop later, when the answers have left: nobody waits for more than the decision itself.
+        Before the next decision all the same, which finds it done.
+        """
+        due, self._due = self._due, []
+        for effect in due:
+            assert self._perform is not None, "a machine asks for what its shell cannot do"
+            self._perform(effect)
 
     def _keep_timers(self, timings: list[Timing]) -> None:
         for timing in timings:
@@ -325,6 +341,8 @@ class CoordinatorShard(Generic[MachineT]):
 
     def timer_fired(self, timing: StartTimer) -> None:
         del self._timers[timing.key]
+        if self._due:
+            self._perform_due()
         if self.state is ShardState.ACTIVE:
             self._decide(timing.command, None)
 

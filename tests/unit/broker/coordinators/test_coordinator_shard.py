@@ -1,6 +1,7 @@
 """The shard runtime, with a machine that only counts: what holds here holds for every coordinator."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,13 @@ class TimeOver(Command[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Perform(Command[str]):
+    """Answered, and then done."""
+
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused(Command[None]):
     pass
 
@@ -72,6 +80,9 @@ class Counters:
                 for each in self.waiting:
                     decision.reply(each, "time is over")
                 self.waiting.clear()
+            case Perform():
+                decision.perform(command.effect)
+                decision.reply(waiter, "decided")
             case Refused():
                 raise KafkaError(ErrorCode.invalid_request, "no")
             case _:
@@ -110,7 +121,9 @@ class Codec:
         return None if key == b"skipped" else (key.decode(), value)
 
 
-def shard_of(bench: Bench, topic: str = "counters") -> CoordinatorShard[Counters]:
+def shard_of(
+    bench: Bench, topic: str = "counters", perform: Callable[[Any], None] | None = None
+) -> CoordinatorShard[Counters]:
     broker = bench.broker
     shard = CoordinatorShard(
         broker.partitions.find(topic, None, 0),
@@ -120,6 +133,7 @@ def shard_of(bench: Bench, topic: str = "counters") -> CoordinatorShard[Counters
         broker.waiting_room,
         broker.spawn,
         ShardSettings(),
+        perform=perform,
     )
     shard.start()
     return shard
@@ -179,6 +193,36 @@ async def test_nothing_is_answered_before_it_is_committed_not_even_a_read(bench:
     assert await read == {"a": 1}
     assert (await refused).code is ErrorCode.invalid_request
     assert leader.high_watermark == leader.log_end_offset == 1
+
+
+@on_broker()
+async def test_what_is_to_be_performed_follows_the_answer_and_precedes_the_next_decision(
+    bench: Bench,
+) -> None:
+    await bench.create("counters")
+    performed: list[str] = []
+    shard = shard_of(bench, perform=performed.append)
+    assert shard.submit(Perform("a")).value == "decided"
+    assert performed == []
+    assert shard.submit(Perform("b")).value == "decided"
+    assert performed == ["a"]
+    await asyncio.sleep(0)
+    assert performed == ["a", "b"]
+
+
+@on_broker()
+async def test_a_decision_on_the_heels_of_a_failure_to_perform_is_refused(bench: Bench) -> None:
+    await bench.create("counters")
+
+    def fail(effect: str) -> None:
+        shard.submit(Broken())
+
+    shard = shard_of(bench, perform=fail)
+    await asked(shard, Add("a"))
+    assert shard.submit(Perform("x")).value == "decided"
+    assert shard.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
+    await until_active(shard)
+    assert await asked(shard, Read()) == {"a": 1}
 
 
 @on_broker()
