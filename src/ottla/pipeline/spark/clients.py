@@ -59,9 +59,29 @@ def jaas_credentials(value: str) -> dict[str, str]:
     return credentials
 
 
+# By bootstrap servers, why brokers there have turned our clients away. librdkafka goes on trying, and its requests run
+# out of time without a word of the reason.
+_turned_away: dict[str, str] = {}
+
+
+def why_turned_away(config: Mapping[str, Any]) -> str | None:
+    return _turned_away.get(config["bootstrap.servers"])
+
+
+def watch(config: Mapping[str, Any]) -> dict[str, Any]:
+    servers = config["bootstrap.servers"]
+
+    def listen(error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            _turned_away[servers] = error.str()
+
+    _turned_away.pop(servers, None)
+    return {"error_cb": listen}
+
+
 def make_client(kind: Callable[[dict[str, Any]], Client], config: Mapping[str, Any]) -> Client:
     """A confluent-kafka client; a property that only Java's clients know is left out with a warning."""
-    config = {**QUIET, **config}
+    config = {**QUIET, **watch(config), **config}
     while True:
         try:
             return kind(config)

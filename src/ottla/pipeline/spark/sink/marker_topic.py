@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client
+from ottla.pipeline.spark.clients import make_client, why_turned_away
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
 PREFIX = "__ottla_sink_"
@@ -204,7 +204,10 @@ class MarkerTopic:
                 raise self._unreadable(error.args[0]) from error
 
     def _unreadable(self, error: KafkaError | None) -> PipelineError:
-        reason = "the cluster does not answer" if error is None else f"{error.str()} ({error.name()})"
+        self.admin.poll(0)
+        reason = why_turned_away(dict(self.config))
+        if reason is None:
+            reason = "the cluster does not answer" if error is None else f"{error.str()} ({error.name()})"
         return PassingError(
             f"The markers of sink `{self.sink_id}` in the topic `{self.topic}` cannot be read: {reason}.",
             "Nothing is written before they can be.",
