@@ -1,5 +1,6 @@
 """What a running pipeline shows: a table that lives at a terminal, or plain lines for a log."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -108,5 +109,6 @@ def state_of(run: StageRun) -> str:
 
 
 def note_of(run: StageRun) -> str:
-    """Spark's own words about a query begin with a capital and may be long."""
-    return run.note[:1].lower() + run.note[1:80]
+    """Spark's own words about a query begin with a capital; where they name a class, it says nothing to a person."""
+    words = re.sub(r" from \S*\borg\.apache\.spark\..*", "", run.note)
+    return words[:1].lower() + words[1:80]

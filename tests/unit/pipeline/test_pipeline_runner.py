@@ -12,7 +12,7 @@ from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 
 from ottla.pipeline import run as runner
 from ottla.pipeline.config import Declared, Pipeline, SparkSettings
-from ottla.pipeline.display import PlainDisplay, display_for, table_of
+from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.foreground import ending
 from ottla.pipeline.progress import Progress
@@ -230,3 +230,12 @@ def test_at_a_terminal_the_table_lives_and_what_fails_stays_above_it() -> None:
     text = output.getvalue()
     assert text.index("waiting: not started yet") < text.index("wrong: failed: The topic is gone. Make it.")
     assert text.count("STAGE") >= 2
+
+
+def test_the_class_that_spark_names_is_not_shown() -> None:
+    run = run_of(stage("orders", finished(report(4, 1200))))
+    run.state = "running"
+    run.note = (
+        "Getting offsets from org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
+    )
+    assert state_of(run) == "running, getting offsets"
