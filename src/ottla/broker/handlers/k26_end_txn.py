@@ -6,16 +6,14 @@ with which id and epoch the producer goes on (KIP-890).
 
 from typing import TYPE_CHECKING
 
-from kio.schema.end_txn.v5.request import EndTxnRequest
-from kio.schema.end_txn.v5.response import EndTxnResponse
-
+from ottla.broker.connection import Answer
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import EndTransaction, ProducerIdAndEpoch
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_PRODUCER_ID
+from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.protocol.transaction_codec import decode_end_txn_request, encode_end_txn_response
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -24,25 +22,27 @@ FIRST_WITH_FENCED = 2
 FIRST_OF_TRANSACTIONS_VERSION_2 = 5
 
 
-def handle(broker: "Broker", context: RequestContext, request: EndTxnRequest) -> Pending[EndTxnResponse]:
+def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+    version = context.version
+    transactional_id, producer_id, producer_epoch, commit = decode_end_txn_request(body, version)
     command = EndTransaction(
-        transactional_id=request.transactional_id,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-        commit=request.committed,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        commit=commit,
         new_producer_id=NO_PRODUCER_ID,
-        transaction_version=2 if context.version >= FIRST_OF_TRANSACTIONS_VERSION_2 else 0,
+        transaction_version=2 if version >= FIRST_OF_TRANSACTIONS_VERSION_2 else 0,
     )
 
-    def answer(ended: ProducerIdAndEpoch | KafkaError) -> EndTxnResponse:
+    def answer(ended: ProducerIdAndEpoch | KafkaError) -> Answer:
         if isinstance(ended, KafkaError):
-            code = told_by_version(ended, context.version, FIRST_WITH_FENCED)
-            return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
-        return EndTxnResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=ErrorCode.none,
-            producer_id=ended.producer_id,
-            producer_epoch=ended.producer_epoch,
-        )
+            code, next_producer = (
+                told_by_version(ended, version, FIRST_WITH_FENCED),
+                (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
+            )
+        else:
+            code, next_producer = ErrorCode.none, ended
+        return context.respond(encode_end_txn_response(code, *next_producer, version))
 
-    return broker.transactions.submit_with_producer_id(command).then(answer)
+    ended = broker.transactions.submit_with_producer_id(command)
+    return answer(ended.value) if ended.done else ended.then(answer)
