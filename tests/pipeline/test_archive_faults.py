@@ -24,7 +24,7 @@ def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
     produce(broker.bootstrap, topic_name, some_records(120, partitions=1))
     run_all(spark, stage)
     first, second, third = data_files(tmp_path)[:3]
-    manifests = sorted((tmp_path / "archive" / "_manifests").iterdir())
+    manifests = sorted((tmp_path / "archive" / "_manifests").iterdir())[1:]
     at = f"{topic_name}-0"
 
     content = first.read_bytes()

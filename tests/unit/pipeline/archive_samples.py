@@ -24,4 +24,4 @@ def a_batch(number: int, ranges: Iterable[tuple[str, int, int, int]], *files: Da
 
 
 def an_archive(*ranges: tuple[str, int, int, int]) -> Archived:
-    return combined([a_batch(0, ranges)], [])
+    return combined({1: a_batch(0, ranges)})

@@ -3,12 +3,15 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
 
+from ottla.pipeline.archive import store
 from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.faults import reading_failed, writing_failed
 from ottla.pipeline.archive.files import Found, LocalFiles, files_at
-from ottla.pipeline.archive.manifest import Merge
+from ottla.pipeline.archive.layout import batch_name
+from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.owning import take_over
 from ottla.pipeline.archive.stage import folder_problems, prepare
-from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.store import Archive, Manifests
 from ottla.pipeline.errors import PipelineError
 
 
@@ -40,22 +43,110 @@ def test_an_archive_that_is_not_local_needs_spark() -> None:
         files_at("s3a://bucket/archive")
 
 
-def test_manifests_are_added_once_and_read_together(tmp_path: Path) -> None:
+def test_of_two_writers_one_gets_a_number_and_the_other_sees_it_before_it_tries_the_next(
+    tmp_path: Path,
+) -> None:
+    archive, other = Archive.at(str(tmp_path)), Archive.at(str(tmp_path))
+    ours, theirs = a_batch(0, [("raw", 0, 0, 5)], a_file("one", (0, 0, 4))), a_batch(0, [("fly", 0, 0, 9)])
+    seen: list[Archived] = []
+
+    def meanwhile(archived: Archived) -> None:
+        if not seen:
+            other.commit(theirs, lambda _: None)
+        seen.append(archived)
+
+    archive.commit(ours, meanwhile)
+    assert [archived.number for archived in seen] == [0, 1]
+    assert archive.manifests() == other.manifests() == {1: theirs, 2: ours}
+
+
+def test_a_run_that_another_has_followed_adds_nothing(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
-    batch = a_batch(0, [("raw", 0, 0, 5)], a_file("one", (0, 0, 4)))
-    archive.commit_batch(batch)
-    archive.commit_batch(a_batch(0, [("raw", 0, 0, 9)]))
-    assert archive.has_batch(0, QUERY)
-    assert archive.commit_merge(Merge(1, 5, (), ()))
-    assert not archive.commit_merge(Merge(1, 6, (), (batch.files[0].path,)))
-    assert archive.load().ranges == batch.ranges
-    assert len(archive.load().files) == 1
+    first, beside = take_over(archive, ["raw"]), take_over(archive, ["orders"])
+    archive.commit(a_batch(0, []), first.check)
+    second = take_over(Archive.at(str(tmp_path)), ["raw", "more"])
+    with pytest.raises(
+        PipelineError, match=r"no longer archives the topic raw into .*: since .* process \d+ on "
+    ):
+        archive.commit(a_batch(1, []), first.check)
+    assert archive.load().batches == {QUERY: 0}
+    archive.commit(a_batch(1, []), second.check)
+    archive.commit(a_batch(0, []), beside.check)
+
+
+def test_many_manifests_are_folded_into_one_file_and_a_number_is_not_given_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 3)
+    archive, sleeper, folder = (Archive.at(str(tmp_path)) for _ in range(3))
+    batches = {number: a_batch(number, [("raw", 0, number, number + 1)]) for number in range(1, 6)}
+    for number in (1, 2, 3):
+        archive.commit(batches[number], lambda _: None)
+    seen: list[int] = []
+
+    def overslept(archived: Archived) -> None:
+        if not seen:
+            archive.commit(batches[4], lambda _: None)
+            archive.fold()
+        seen.append(archived.number)
+
+    sleeper.commit(batches[5], overslept)
+    assert seen == [3, 4]
+    assert folder.manifests() == batches
+    # The number that the sleeper got again does not count, and goes with the next look.
+    folder.fold()
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == [
+        "0000000001-0000000004.json", "0000000005.json",
+    ]  # fmt: skip
+
+
+def test_a_fold_that_was_killed_before_it_deleted_counts_each_manifest_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 2)
+    archive = Archive.at(str(tmp_path))
+    for number in (0, 1):
+        archive.commit(a_batch(number, [("raw", 0, number, number + 1)]), lambda _: None)
+    with monkeypatch.context() as killed:
+        killed.setattr(archive.files, "delete", lambda path: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            archive.fold()
+    assert len(list((tmp_path / "_manifests").glob("*.json"))) == 2
+    assert len(Archive.at(str(tmp_path)).load().ranges) == 2
+    take_over(Archive.at(str(tmp_path)), ["raw"])
+    assert [path.name for path in (tmp_path / "_manifests").glob("*.json")] == ["0000000003.json"]
+
+
+def test_a_manifest_that_is_folded_while_it_is_read_is_read_from_the_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 1)
+    archive = Archive.at(str(tmp_path))
+    archive.commit(a_batch(0, []), lambda _: None)
+    files = LocalFiles(str(tmp_path))
+    read = files.read
+
+    def folded_first(path: str) -> str:
+        archive.fold()
+        return read(path)
+
+    monkeypatch.setattr(files, "read", folded_first)
+    assert Manifests(files).load() == {1: a_batch(0, [])}
+
+
+def test_what_a_killed_batch_has_staged_is_removed_when_the_archive_has_come_further(tmp_path: Path) -> None:
+    archive = Archive.at(str(tmp_path))
+    archive.commit(a_batch(3, []), lambda _: None)
+    for batch in (2, 3, 4):
+        archive.files.make_folder(f"_staging/{batch_name(batch, QUERY)}-1a2b3c4d")
+    take_over(archive, ["raw"])
+    assert archive.files.names("_staging") == [f"{batch_name(4, QUERY)}-1a2b3c4d"]
 
 
 def test_a_manifest_that_is_not_even_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "_manifests").mkdir()
-    (tmp_path / "_manifests" / "batch-0000000000-ab.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PipelineError, match=r"_manifests/batch-0000000000-ab\.json is damaged"):
+    (tmp_path / "_manifests" / "0000000001.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PipelineError, match=r"_manifests/0000000001\.json is damaged"):
         Archive.at(str(tmp_path)).load()
 
 
@@ -67,7 +158,7 @@ def test_an_archive_is_made_once_and_missed_when_it_is_gone(tmp_path: Path) -> N
     checkpoint.create("commits/0", "v1\n{}")
     with pytest.raises(PipelineError, match="does not hold batch 0"):
         prepare(archive, Checkpoint(checkpoint))
-    archive.commit_batch(a_batch(0, []))
+    archive.commit(a_batch(0, []), lambda _: None)
     prepare(archive, Checkpoint(checkpoint))
     archive.files.delete("")
     with pytest.raises(PipelineError, match="is gone: it has no folder _manifests"):

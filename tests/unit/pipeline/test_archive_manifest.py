@@ -1,15 +1,26 @@
+from dataclasses import replace
+
 import pytest
 from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive.layout import (
     MANIFEST_NAME,
     Hour,
-    batch_manifest,
     batch_name,
     final_names,
     hour_of,
+    manifest_file,
+    staging_is_dead,
 )
-from ottla.pipeline.archive.manifest import Merge, combined, from_json, to_json
+from ottla.pipeline.archive.manifest import (
+    Claim,
+    Merge,
+    combined,
+    fold_from_json,
+    fold_to_json,
+    from_json,
+    to_json,
+)
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import TopicPartition
 
@@ -20,29 +31,58 @@ SMALL, OTHER, LARGE = (
 )
 FIRST = a_batch(0, [("raw", 0, 0, 5)], SMALL)
 SECOND = a_batch(1, [("raw", 0, 5, 12), ("raw", 3, 2, 3)], OTHER)
-MERGE = Merge(1, 99, (LARGE,), (SMALL.path, OTHER.path))
+MERGE = Merge(99, (LARGE,), (SMALL.path, OTHER.path))
+CLAIM = Claim("5eed", "process 7 on here", 98, ("raw",))
+HISTORY = {1: CLAIM, 2: FIRST, 3: SECOND, 4: MERGE}
 
 
-@pytest.mark.parametrize("manifest", [FIRST, SECOND, MERGE])
+@pytest.mark.parametrize("manifest", list(HISTORY.values()))
 def test_a_manifest_is_read_as_it_was_written(manifest: object) -> None:
     assert from_json(to_json(manifest), "there") == manifest  # type: ignore[arg-type]
 
 
 def test_files_count_once_a_batch_names_them_and_until_a_merge_takes_their_place() -> None:
-    assert set(combined([FIRST, SECOND], []).files) == {SMALL.path, OTHER.path}
-    assert set(combined([FIRST, SECOND], [MERGE]).files) == {LARGE.path}
+    assert set(combined({1: FIRST, 2: SECOND}).files) == {SMALL.path, OTHER.path}
+    assert set(combined(HISTORY).files) == {LARGE.path}
 
 
 def test_a_merge_of_merged_files_counts_last_whatever_the_order_of_reading() -> None:
-    again = Merge(2, 100, (a_file("again", (0, 0, 9)),), (LARGE.path,))
-    assert set(combined([FIRST, SECOND], [again, MERGE]).files) == {again.files[0].path}
+    again = Merge(100, (a_file("again", (0, 0, 9)),), (LARGE.path,))
+    assert set(combined({5: again, **HISTORY}).files) == {again.files[0].path}
 
 
 def test_the_archive_begins_and_ends_with_what_batches_cover_also_without_records() -> None:
-    archived = combined([SECOND, FIRST], [MERGE])
+    archived = combined(HISTORY)
     assert archived.ends == {TopicPartition("raw", 0): 12, TopicPartition("raw", 3): 3}
     assert archived.starts == {TopicPartition("raw", 0): 0, TopicPartition("raw", 3): 2}
     assert archived.topics == ["raw"]
+
+
+def test_the_history_tells_the_last_batch_of_a_query_and_who_archives_a_topic() -> None:
+    newer = replace(CLAIM, run="f00d")
+    assert combined({**HISTORY, 7: newer}).owners == {"raw": newer}
+    assert (combined(HISTORY).number, combined(HISTORY).batches) == (4, {QUERY: 1})
+
+
+def test_a_fold_says_what_its_manifests_said() -> None:
+    assert fold_from_json(fold_to_json(HISTORY), "there") == HISTORY
+    with pytest.raises(PipelineError, match="The manifest there is damaged"):
+        fold_from_json('{"version": 1, "manifests": {"1": {}}}', "there")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_dead"),
+    [
+        ("0000000004-ded036006db7-1a2b3c4d", True),
+        ("0000000005-ded036006db7-1a2b3c4d", False),
+        ("0000000001-another0query-1a2b3c4d", False),
+        ("merge-99-1a2b3c4d", True),
+        ("merge-100-1a2b3c4d", False),
+        ("somebody's", False),
+    ],
+)
+def test_what_a_committed_batch_or_an_old_merge_has_staged_is_dead(name: str, is_dead: bool) -> None:
+    assert staging_is_dead(name, {"ded036006db7": 4}, before_ms=100) == is_dead
 
 
 @pytest.mark.parametrize(
@@ -72,7 +112,7 @@ def test_staged_files_get_names_of_their_batch_numbered_within_the_hour() -> Non
 
 
 def test_only_whole_names_are_manifests() -> None:
-    name = batch_manifest(batch_name(3, QUERY)).rpartition("/")[2]
+    name = manifest_file(3).rpartition("/")[2]
     assert MANIFEST_NAME.fullmatch(name)
     assert not MANIFEST_NAME.fullmatch(f".{name}.9f3c")
     assert not MANIFEST_NAME.fullmatch(f"{name}.9f3c")

@@ -18,7 +18,7 @@ END_OF_SEVEN_MS = 1_769_846_400_000
 
 
 def merged(*files: DataFile, now_ms: int) -> dict[Hour, list[DataFile]]:
-    return mergeable(combined([a_batch(0, [], *files)], []), now_ms)
+    return mergeable(combined({1: a_batch(0, [], *files)}), now_ms)
 
 
 def test_small_files_of_an_hour_that_is_over_are_merged() -> None:

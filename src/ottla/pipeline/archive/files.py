@@ -6,7 +6,7 @@ A local folder needs no Java, so that its manifests can be read where no Spark r
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,8 +15,12 @@ from ottla.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# An object store that puts an object only where there is none: with `overwrite=False` alone S3A looks first and then
+# puts, and of two that do so at once the second wins (HADOOP-19256).
+PUT_IF_ABSENT = "fs.option.create.conditional.overwrite"
 # A stream that can be abandoned is one whose file appears only when it is closed: a single put of an object store.
 APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
+ALREADY_THERE = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
 
 
 class Found(NamedTuple):
@@ -35,7 +39,9 @@ class ReadableFiles(Protocol):
         """The names of what is in a folder, sorted; none where there is no folder."""
         ...
 
-    def read(self, path: str) -> str: ...
+    def read(self, path: str) -> str:
+        """FileNotFoundError where there is none."""
+        ...
 
 
 class Files(ReadableFiles, Protocol):
@@ -45,7 +51,7 @@ class Files(ReadableFiles, Protocol):
         """All files below a folder, sorted by path."""
         ...
 
-    def create(self, path: str, text: str) -> bool:
+    def create(self, path: str, content: str | bytes) -> bool:
         """Writes a file whole or not at all. False, and nothing done, where there is one already."""
         ...
 
@@ -100,13 +106,13 @@ class LocalFiles:
     def read(self, path: str) -> str:
         return self._at(path).read_text(encoding="utf-8")
 
-    def create(self, path: str, text: str) -> bool:
+    def create(self, path: str, content: str | bytes) -> bool:
         target = self._at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
+            with draft.open("wb") as file:
+                file.write(as_bytes(content))
                 file.flush()
                 os.fsync(file.fileno())
             # A link, unlike a rename, does not take the place of a file that is there.
@@ -189,20 +195,28 @@ class HadoopFiles:
         return sorted(found)
 
     def read(self, path: str) -> str:
-        stream = self._fs.open(self._path(path))
+        try:
+            stream = self._fs.open(self._path(path))
+        except Exception as error:
+            if "FileNotFoundException" in str(error):
+                raise FileNotFoundError(self.url(path)) from error
+            raise
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
 
-    def create(self, path: str, text: str) -> bool:
+    def create(self, path: str, content: str | bytes) -> bool:
         if self.exists(path):
             return False
-        target = self._path(path)
+        target, data = self._path(path), as_bytes(content)
+        if self._fs.hasPathCapability(target, PUT_IF_ABSENT):
+            builder = self._fs.createFile(target).recursive().must(PUT_IF_ABSENT, True)
+            return self._unless_there(lambda: write(builder.build(), data))
         if self._fs.hasPathCapability(target, APPEARS_WHEN_CLOSED):
-            return self._unless_there(lambda: self._write(target, text))
+            return self._unless_there(lambda: write(self._fs.create(target, False), data))
         draft = self._path(f"{path}.{uuid.uuid4().hex}")
-        self._write(draft, text)
+        write(self._fs.create(draft, False), data)
         options = self._jvm.java.lang.reflect.Array.newInstance(
             self._jvm.java.lang.Class.forName(RENAME_OPTION), 0
         )
@@ -210,19 +224,14 @@ class HadoopFiles:
         self._fs.delete(draft, False)
         return done
 
-    def _unless_there(self, step: Any) -> bool:
+    def _unless_there(self, step: Callable[[], object]) -> bool:
         try:
             step()
         except Exception as error:
-            if "FileAlreadyExists" in str(error):
+            if any(said in str(error) for said in ALREADY_THERE):
                 return False
             raise
         return True
-
-    def _write(self, target: Any, text: str) -> None:
-        stream = self._fs.create(target, False)
-        stream.write(text.encode())
-        stream.close()
 
     def make_folder(self, path: str) -> None:
         self._fs.mkdirs(self._path(path))
@@ -242,6 +251,15 @@ class HadoopFiles:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path))
+
+
+def write(stream: Any, data: bytes) -> None:
+    stream.write(data)
+    stream.close()
+
+
+def as_bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"

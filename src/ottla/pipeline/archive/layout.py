@@ -1,18 +1,24 @@
 """Where things lie in an archive, and how they are named.
 
-PATH/TOPIC/date=YYYY-MM-DD/hour=HH/BATCH-QUERY-N.parquet   records of one hour (UTC) by their timestamps
-PATH/_manifests/batch-BATCH-QUERY.json                     what a batch added
-PATH/_manifests/merge-NUMBER.json                          which files took the place of which
-PATH/_staging/                                             what is being written; nobody reads it
+PATH/TOPIC/date=YYYY-MM-DD/hour=HH/BATCH-QUERY-RUN-N.parquet   records of one hour (UTC) by their timestamps
+PATH/TOPIC/_delta_log/                                         the same files as a Delta table, where that is wanted
+PATH/_manifests/NUMBER.json                                    one step of the archive's history
+PATH/_manifests/folded/FIRST-LAST.json                         many of them in one file
+PATH/_staging/                                                 what is being written; nobody reads it
 """
 
 import re
+import uuid
+from collections.abc import Mapping
 from typing import NamedTuple
 
 MANIFESTS = "_manifests"
+# A folder of its own: whoever lists it after the manifests finds in it whatever was folded meanwhile.
+FOLDED = f"{MANIFESTS}/folded"
 STAGING = "_staging"
-MANIFEST_NAME = re.compile(r"(batch-\d+-[0-9a-f]+|merge-\d+)\.json")
 DIGITS = 10
+MANIFEST_NAME = re.compile(rf"(\d{{{DIGITS}}})\.json")
+FOLD_NAME = re.compile(rf"\d{{{DIGITS}}}-\d{{{DIGITS}}}\.json")
 # As much of a query's id as keeps two queries of one archive apart.
 QUERY_ID_DIGITS = 12
 STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
@@ -32,24 +38,36 @@ class Hour(NamedTuple):
 
 
 def batch_name(batch_id: int, query_id: str) -> str:
-    return f"{batch_id:0{DIGITS}}-{query_id.replace('-', '')[:QUERY_ID_DIGITS]}"
+    return f"{batch_id:0{DIGITS}}-{query_name(query_id)}"
 
 
-def merge_name(number: int) -> str:
-    return f"merge-{number:0{DIGITS}}"
+def query_name(query_id: str) -> str:
+    return query_id.replace("-", "")[:QUERY_ID_DIGITS]
 
 
-def batch_manifest(name: str) -> str:
-    return f"{MANIFESTS}/batch-{name}.json"
+def run_name() -> str:
+    """Of one run of a stage or of a merge. What a run that was killed left behind has another, and is not met."""
+    return uuid.uuid4().hex[:8]
 
 
-def merge_manifest(number: int) -> str:
-    return f"{MANIFESTS}/{merge_name(number)}.json"
+def merge_name(begun_at_ms: int, run: str) -> str:
+    return f"merge-{begun_at_ms}-{run}"
 
 
-def merge_number(name: str) -> int:
-    """Of a manifest's file name."""
-    return int(name.removeprefix("merge-").removesuffix(".json"))
+def staging_is_dead(name: str, committed: Mapping[str, int], before_ms: int) -> bool:
+    """Of a folder in `_staging`: its batch is committed (`committed` by query), or its merge began before a time."""
+    kind, middle, _ = (*name.split("-"), "", "")[:3]
+    if kind == "merge":
+        return middle.isdigit() and int(middle) < before_ms
+    return kind.isdigit() and int(kind) <= committed.get(middle, -1)
+
+
+def manifest_file(number: int) -> str:
+    return f"{MANIFESTS}/{number:0{DIGITS}}.json"
+
+
+def fold_file(first: int, last: int) -> str:
+    return f"{FOLDED}/{first:0{DIGITS}}-{last:0{DIGITS}}.json"
 
 
 def data_file(hour: Hour, name: str, number: int) -> str:

@@ -1,13 +1,14 @@
 """What an archive holds, by its manifests: a file counts only once a manifest names it.
 
-A batch's manifest lists the files that it added and the offsets that it covers. A merge's manifest lists files and
-those whose place they take. Both are written whole or not at all, so every reader sees each record once.
+They are numbered, each is written whole or not at all, and of two writers only one gets a number: together they are the
+archive's history in one order. A batch's manifest lists the files that it added and the offsets that it covers, that of
+a merge lists files and those whose place they take, and a claim says which run archives the topics from there on.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.pipeline.archive.layout import Hour, hour_of
 from ottla.pipeline.archive.ranges import spans_by_partition, united
@@ -15,6 +16,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
 VERSION = 1
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -61,19 +63,37 @@ class Batch:
 class Merge:
     """The manifest of a merge: `files` take the place of those whose paths are in `supersedes`."""
 
-    number: int
     merged_at_ms: int
     files: tuple[DataFile, ...]
     supersedes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Archived:
-    """All manifests together: the files that count, and what the batches cover."""
+class Claim:
+    """From here on only this run adds batches of the topics: an earlier one that still lives is fenced."""
 
+    run: str
+    who: str
+    claimed_at_ms: int
+    topics: tuple[str, ...]
+
+
+Manifest = Batch | Merge | Claim
+
+
+@dataclass(frozen=True)
+class Archived:
+    """All manifests together: the files that count, what the batches cover, and who writes."""
+
+    # of the last manifest
+    number: int = 0
     files: Mapping[str, DataFile] = field(default_factory=dict)
     ranges: tuple[OffsetRange, ...] = ()
     merges: tuple[Merge, ...] = ()
+    # the last batch of each query
+    batches: Mapping[str, int] = field(default_factory=dict)
+    # the last claim of each topic
+    owners: Mapping[str, Claim] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:
@@ -97,28 +117,49 @@ class Archived:
         )
 
 
-def combined(batches: Sequence[Batch], merges: Sequence[Merge]) -> Archived:
-    files = {file.path: file for batch in batches for file in batch.files}
-    ranges = tuple(sorted(one for batch in batches for one in batch.ranges))
-    in_order = tuple(sorted(merges, key=lambda merge: merge.number))
-    for merge in in_order:
-        # A merge supersedes files of batches or of earlier merges, each of which only one merge can have taken.
-        for path in merge.supersedes:
-            files.pop(path, None)
-        files.update({file.path: file for file in merge.files})
-    return Archived(files, ranges, in_order)
+def combined(manifests: Mapping[int, Manifest]) -> Archived:
+    """By their numbers: a merge supersedes files of batches and merges before it."""
+    files: dict[str, DataFile] = {}
+    ranges: list[OffsetRange] = []
+    merges: list[Merge] = []
+    batches: dict[str, int] = {}
+    owners: dict[str, Claim] = {}
+    for _, one in sorted(manifests.items()):
+        if isinstance(one, Claim):
+            owners.update(dict.fromkeys(one.topics, one))
+            continue
+        if isinstance(one, Merge):
+            merges.append(one)
+            for path in one.supersedes:
+                files.pop(path, None)
+        else:
+            ranges.extend(one.ranges)
+            batches[one.query_id] = max(one.batch_id, batches.get(one.query_id, 0))
+        files.update({file.path: file for file in one.files})
+    number = max(manifests, default=0)
+    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners)
 
 
-def to_json(manifest: Batch | Merge) -> str:
-    content: dict[str, Any] = {"version": VERSION}
-    if isinstance(manifest, Batch):
-        content |= {"query": manifest.query_id, "batch": manifest.batch_id}
-        content["ranges"] = [list(one) for one in manifest.ranges]
-    else:
-        content |= {"merge": manifest.number, "merged_at_ms": manifest.merged_at_ms}
-        content["supersedes"] = list(manifest.supersedes)
-    content["files"] = [file_to_json(file) for file in manifest.files]
-    return json.dumps(content, indent=1)
+def to_json(manifest: Manifest) -> str:
+    return json.dumps({"version": VERSION} | content_of(manifest), indent=1)
+
+
+def content_of(manifest: Manifest) -> dict[str, Any]:
+    if isinstance(manifest, Claim):
+        content: dict[str, Any] = {"claim": manifest.run, "who": manifest.who}
+        return content | {"claimed_at_ms": manifest.claimed_at_ms, "topics": list(manifest.topics)}
+    files = [file_to_json(file) for file in manifest.files]
+    if isinstance(manifest, Merge):
+        content = {"merged_at_ms": manifest.merged_at_ms, "supersedes": list(manifest.supersedes)}
+        return content | {"files": files}
+    content = {"query": manifest.query_id, "batch": manifest.batch_id}
+    return content | {"ranges": [list(one) for one in manifest.ranges], "files": files}
+
+
+def fold_to_json(manifests: Mapping[int, Manifest]) -> str:
+    """Word for word: whoever reads a fold knows what whoever read its manifests knew."""
+    folded = {str(number): content_of(one) for number, one in sorted(manifests.items())}
+    return json.dumps({"version": VERSION, "manifests": folded}, separators=(",", ":"))
 
 
 def file_to_json(file: DataFile) -> dict[str, Any]:
@@ -129,13 +170,25 @@ def file_to_json(file: DataFile) -> dict[str, Any]:
     return {"path": file.path, "bytes": file.bytes, "records": file.records, "partitions": slices}
 
 
-def from_json(text: str, where: str) -> Batch | Merge:
+def from_json(text: str, where: str) -> Manifest:
     """`where` is the manifest's full path, for the error when it is damaged."""
+    return _read(text, where, _parsed)
+
+
+def fold_from_json(text: str, where: str) -> dict[int, Manifest]:
+    return _read(
+        text,
+        where,
+        lambda content: {int(number): _parsed(one) for number, one in content["manifests"].items()},
+    )
+
+
+def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], Parsed]) -> Parsed:
     try:
         content = json.loads(text)
         version = content["version"]
         if version == VERSION:
-            return _parsed(content)
+            return parse(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
             f"The manifest {where} is damaged: {type(error).__name__}: {error}.",
@@ -147,10 +200,13 @@ def from_json(text: str, where: str) -> Batch | Merge:
     )
 
 
-def _parsed(content: Mapping[str, Any]) -> Batch | Merge:
+def _parsed(content: Mapping[str, Any]) -> Manifest:
+    if "claim" in content:
+        claimed_at_ms, topics = int(content["claimed_at_ms"]), tuple(content["topics"])
+        return Claim(str(content["claim"]), str(content["who"]), claimed_at_ms, topics)
     files = tuple(_file(item) for item in content["files"])
-    if "merge" in content:
-        return Merge(int(content["merge"]), int(content["merged_at_ms"]), files, tuple(content["supersedes"]))
+    if "supersedes" in content:
+        return Merge(int(content["merged_at_ms"]), files, tuple(content["supersedes"]))
     ranges = tuple(
         OffsetRange(str(topic), int(partition), int(start), int(end))
         for topic, partition, start, end in content["ranges"]

@@ -5,14 +5,13 @@ or it. The small ones are deleted by a later merge, when nobody can still be rea
 """
 
 import math
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
 from ottla.pipeline.archive.faults import while_writing
-from ottla.pipeline.archive.layout import STAGING, Hour, merge_name
+from ottla.pipeline.archive.layout import STAGING, Hour, merge_name, run_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.writing import move_staged, stage_rows
@@ -87,23 +86,25 @@ def rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
 def merge_files(
     spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
 ) -> tuple[DataFile, ...]:
-    number = 1 + max((one.number for one in archive.load().merges), default=0)
-    # Two merges at once may choose one number, of which only one can be committed: their files must not meet.
-    name = f"{merge_name(number)}-{uuid.uuid4().hex[:8]}"
+    name = merge_name(now_ms, run_name())
     merged = write_merged(spark, archive, files, name)
     if totals(merged) != totals(files):
         raise PipelineError(
             f"The files of the archive at {archive.url} do not hold what their manifests say.",
             "See which with `ottla pipeline verify`. Nothing was changed.",
         )
-    done = Merge(number, now_ms, merged, tuple(file.path for file in files))
-    if not archive.commit_merge(done):
-        for file in merged:
-            archive.files.delete(file.path)
-        raise PipelineError(
-            f"Another merge of {archive.url} is at work.",
-            "Let it end, then merge what is left. Nothing was changed.",
-        )
+    superseded = tuple(file.path for file in files)
+
+    def check(archived: Archived) -> None:
+        if not archived.files.keys() >= set(superseded):
+            for file in merged:
+                archive.files.delete(file.path)
+            raise PipelineError(
+                f"Another merge of {archive.url} is at work.",
+                "Let it end, then merge what is left. Nothing was changed.",
+            )
+
+    archive.commit(Merge(now_ms, merged, superseded), check)
     return merged
 
 

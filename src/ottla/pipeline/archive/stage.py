@@ -11,6 +11,7 @@ from ottla.pipeline.archive.files import files_at
 from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.owning import take_over
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.store import Archive, gone
 from ottla.pipeline.errors import PipelineError
@@ -64,6 +65,7 @@ class ArchiveSink:
         checkpoint = Checkpoint(files_at(self.context.checkpoint(self.name), spark))
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         prepare(archive, checkpoint)
+        run = take_over(archive, self.settings.topics)
         partitions = cluster.partitions()
         start = starting_offsets(archive.load(), cluster.earliest(partitions), cluster.latest(partitions))
         rows = self.context.stream(
@@ -77,7 +79,7 @@ class ArchiveSink:
         if "processingTime" in trigger:
             trigger = {"processingTime": self.settings.every}
         watch = RetentionWatch(self.context.cluster, self.settings.topics)
-        write = BatchWriter(archive, checkpoint, cluster, watch)
+        write = BatchWriter(archive, run, checkpoint, cluster, watch)
         writer = rows.writeStream.foreachBatch(write).queryName(self.name)
         return (
             writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()
@@ -103,7 +105,7 @@ def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
         archive.files.make_folder(MANIFESTS)
     elif not archive.exists():
         raise gone(archive.url)
-    elif not archive.has_batch(last, str(checkpoint.query_id())):
+    elif last > archive.load().batches.get(str(checkpoint.query_id()), -1):
         raise PipelineError(
             f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
             "Bring back the archive that belongs to this checkpoint. To go on behind what this one covers, remove "

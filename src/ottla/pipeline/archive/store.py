@@ -1,23 +1,36 @@
 """An archive at its path: what it holds by its manifests, and how a manifest is added."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.archive.files import Files, ReadableFiles, files_at
 from ottla.pipeline.archive.layout import (
+    FOLD_NAME,
+    FOLDED,
     MANIFEST_NAME,
     MANIFESTS,
-    batch_manifest,
-    batch_name,
-    merge_manifest,
+    fold_file,
+    manifest_file,
 )
-from ottla.pipeline.archive.manifest import Archived, Batch, Merge, combined, from_json, to_json
+from ottla.pipeline.archive.manifest import (
+    Archived,
+    Manifest,
+    combined,
+    fold_from_json,
+    fold_to_json,
+    from_json,
+    to_json,
+)
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READERS = 16
+# As many manifests are put into one file.
+FOLD_AT = 500
+LISTINGS_MAX = 10
 
 
 class Manifests:
@@ -25,25 +38,57 @@ class Manifests:
 
     def __init__(self, files: ReadableFiles) -> None:
         self._files = files
-        self._known: dict[str, Batch | Merge] = {}
+        self._known: dict[int, Manifest] = {}
+        self._folds: dict[str, dict[int, Manifest]] = {}
+        # Which of them have a file of their own, and what is folded
+        self.loose: list[int] = []
+        self.folded: dict[int, Manifest] = {}
 
-    def load(self) -> Archived:
-        """Everything that they say now."""
-        names = [name for name in self._files.names(MANIFESTS) if MANIFEST_NAME.fullmatch(name)]
-        new = [name for name in names if name not in self._known]
+    def load(self) -> dict[int, Manifest]:
+        """Everything that they say now, by their numbers."""
+        for _ in range(LISTINGS_MAX):
+            # In this order: a manifest is deleted only when it is folded, so one that the first listing misses is in
+            # a fold that the second finds.
+            listed = [MANIFEST_NAME.fullmatch(name) for name in self._files.names(MANIFESTS)]
+            self.loose = [int(found[1]) for found in listed if found]
+            try:
+                self._read_folds()
+                return self._read_loose()
+            except FileNotFoundError:
+                # It was folded between the listing and the reading.
+                continue
+        raise PipelineError(
+            f"The manifests of the archive at {self._files.url()} change while they are read.", "Try again."
+        )
+
+    def _read_folds(self) -> None:
+        names = [name for name in self._files.names(FOLDED) if FOLD_NAME.fullmatch(name)]
+        new = [name for name in names if name not in self._folds]
+        texts = self._read([f"{FOLDED}/{name}" for name in new])
+        read = [fold_from_json(text, where) for text, where in texts]
+        self._folds = {name: fold for name, fold in self._folds.items() if name in names}
+        self._folds |= dict(zip(new, read, strict=True))
+        self.folded = {number: one for fold in self._folds.values() for number, one in fold.items()}
+
+    def _read_loose(self) -> dict[int, Manifest]:
+        wanted = [number for number in self.loose if number not in self.folded]
+        new = [number for number in wanted if number not in self._known]
+        texts = self._read([manifest_file(number) for number in new])
+        read = [from_json(text, where) for text, where in texts]
+        self._known = {number: one for number, one in self._known.items() if number in set(wanted)}
+        self._known |= dict(zip(new, read, strict=True))
+        return self._known | self.folded
+
+    def _read(self, paths: list[str]) -> list[tuple[str, str]]:
+        """What is in the files, and where each is."""
         with ThreadPoolExecutor(READERS) as readers:
-            self._known |= dict(zip(new, readers.map(self._read, new), strict=True))
-        manifests = [self._known[name] for name in names]
-        batches = [one for one in manifests if isinstance(one, Batch)]
-        return combined(batches, [one for one in manifests if isinstance(one, Merge)])
+            return list(readers.map(self._text, paths))
 
-    def _read(self, name: str) -> Batch | Merge:
-        path = f"{MANIFESTS}/{name}"
+    def _text(self, path: str) -> tuple[str, str]:
         try:
-            text = self._files.read(path)
+            return self._files.read(path), self._files.url(path)
         except UnicodeDecodeError:
-            text = ""
-        return from_json(text, self._files.url(path))
+            return "", self._files.url(path)
 
 
 class Archive:
@@ -68,18 +113,40 @@ class Archive:
 
     def load(self) -> Archived:
         """What it holds now."""
+        return combined(self._manifests.load())
+
+    def manifests(self) -> dict[int, Manifest]:
+        """Its history, by numbers."""
         return self._manifests.load()
 
-    def has_batch(self, batch_id: int, query_id: str) -> bool:
-        return self.files.exists(batch_manifest(batch_name(batch_id, query_id)))
+    def commit(self, manifest: Manifest, check: Callable[[Archived], None]) -> None:
+        """Adds it behind all others. `check` sees all that come before it, and raises where it must not be added.
 
-    def commit_batch(self, batch: Batch) -> None:
-        """From here on the batch's files are part of the archive."""
-        self.files.create(batch_manifest(batch_name(batch.batch_id, batch.query_id)), to_json(batch))
+        The number is the next one, which only one writer gets: what came in between is checked before the next try.
+        """
+        while True:
+            archived = self.load()
+            check(archived)
+            number = archived.number + 1
+            self.files.create(manifest_file(number), to_json(manifest))
+            # The answer to a writing may be lost and be asked for again, so only what is there tells whose it is; and
+            # a number that was folded and deleted while this writer slept can be created again, but does not count.
+            if self.manifests().get(number) == manifest:
+                return
 
-    def commit_merge(self, merge: Merge) -> bool:
-        """False where another merge was quicker: nothing is changed."""
-        return self.files.create(merge_manifest(merge.number), to_json(merge))
+    def fold(self) -> None:
+        """Many small files into one, where the last look found many. It can end at any moment: what is in a fold and
+        has still a file of its own counts once."""
+        loose = [number for number in self._manifests.loose if number not in self._manifests.folded]
+        if len(loose) >= FOLD_AT:
+            known = self.manifests()
+            self.files.create(
+                fold_file(loose[0], loose[-1]), fold_to_json({one: known[one] for one in loose})
+            )
+            self.manifests()
+        done = [number for number in self._manifests.loose if number in self._manifests.folded]
+        with ThreadPoolExecutor(READERS) as deleting:
+            list(deleting.map(self.files.delete, map(manifest_file, done)))
 
 
 def gone(url: str) -> PipelineError:

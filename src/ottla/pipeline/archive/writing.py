@@ -1,8 +1,8 @@
 """One micro-batch into the archive, exactly once.
 
-The batch's files are written aside, moved to names that only this batch has, and counted by its manifest, which comes
-last and is there whole or not at all. A batch that runs again and finds its manifest has nothing to do; one that does
-not find it writes its files anew over whatever an earlier attempt left.
+The batch's files are written aside, moved to names that only this batch of this run has, and counted by its manifest,
+which comes last and is there whole or not at all. A batch that runs again and finds its manifest has nothing to do; one
+that does not find it writes its files anew, and removes what an earlier attempt left when its own manifest is there.
 """
 
 import logging
@@ -18,6 +18,7 @@ from ottla.pipeline.archive.faults import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch
 from ottla.pipeline.archive.layout import STAGED, STAGING, batch_name, final_names
 from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
+from ottla.pipeline.archive.owning import Run, tidy
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets, TopicPartition
@@ -42,14 +43,21 @@ class BatchWriter:
     """What Spark calls with each micro-batch of one query."""
 
     def __init__(
-        self, archive: Archive, checkpoint: Checkpoint, cluster: Discovery, watch: RetentionWatch
+        self,
+        archive: Archive,
+        run: Run,
+        checkpoint: Checkpoint,
+        cluster: Discovery,
+        watch: RetentionWatch,
     ) -> None:
         self.archive = archive
+        self.run = run
         self.checkpoint = checkpoint
         self.cluster = cluster
         self.watch = watch
         # What the first batch goes on from, where the checkpoint is new and the archive is not.
         self.start = archive.load().ends
+        self.is_first = True
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         with while_writing(self.archive.url):
@@ -58,23 +66,38 @@ class BatchWriter:
     def write(self, rows: "DataFrame", batch_id: int) -> None:
         self.archive.check()
         query_id = str(self.checkpoint.query_id())
-        if self.archive.has_batch(batch_id, query_id):
+        if batch_id <= self.archive.load().batches.get(query_id, -1):
             log.info("batch %d is archived already", batch_id)
             return
         start = self.checkpoint.end_of(batch_id - 1) if batch_id else self.start
         end = self.checkpoint.end_of(batch_id)
-        name = batch_name(batch_id, query_id)
+        name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         files = write_files(self.archive, rows, name, expected_records(start, end))
         ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))
-        self.archive.commit_batch(Batch(query_id, batch_id, ranges, files))
+        self.archive.commit(Batch(query_id, batch_id, ranges, files), self.run.check)
         self.archive.files.delete(f"{STAGING}/{name}")
+        self.archive.fold()
+        if self.is_first:
+            # Only the first batch of a run can have been tried before.
+            self.is_first = False
+            remove_earlier(self.archive, files, batch_name(batch_id, query_id))
+            tidy(self.archive)
         self.watch.look(self.archive)
+
+
+def remove_earlier(archive: Archive, files: tuple[DataFile, ...], batch: str) -> None:
+    """The files of attempts at a batch that never had a manifest. They held the same records, so lay beside its own."""
+    ours = {file.path for file in files}
+    for folder in {file.hour.folder for file in files}:
+        for name in archive.files.names(folder):
+            path = f"{folder}/{name}"
+            if name.startswith(f"{batch}-") and path not in ours:
+                archive.files.delete(path)
 
 
 def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
     """About one file for each hour of a topic, its records sorted by partition and offset, at their final names."""
     staging = f"{STAGING}/{name}"
-    archive.files.delete(staging)
     shares = max(1, math.ceil(records / RECORDS_PER_FILE))
     stage_rows(archived_rows(rows), archive.files.url(staging), shares=shares, tasks=HOURS_PER_BATCH * shares)
     return move_staged(archive, rows, staging, name)

@@ -1,0 +1,70 @@
+"""Which run archives a topic: the one that started last, as with Kafka's transactional ids.
+
+A run says in the archive's history that the topics are its own before it looks at what is archived. Another run that
+still lives finds that in the history when it wants to add its next batch, and stops. So two pipelines that archive a
+topic into one path never cover an offset twice, and one that was killed is followed at once: no lease has to expire.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.layout import STAGING, query_name, run_name, staging_is_dead
+from ottla.pipeline.archive.manifest import Archived, Claim
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.errors import PipelineError
+
+# Longer than a merge is expected to run
+MERGE_TIME_MAX_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of a stage, and the topics that are its own until another run takes them over."""
+
+    name: str
+    topics: tuple[str, ...]
+    url: str
+
+    def check(self, archived: Archived) -> None:
+        for topic in self.topics:
+            owner = archived.owners.get(topic)
+            if owner is None or owner.run != self.name:
+                raise taken_over(self.url, topic, owner)
+
+
+def taken_over(url: str, topic: str, owner: Claim | None) -> PipelineError:
+    if owner is None:
+        by = "its manifests are gone"
+    else:
+        since = datetime.fromtimestamp(owner.claimed_at_ms // 1000, UTC)
+        by = f"since {since:%Y-%m-%d %H:%M:%S} UTC {owner.who} does"
+    return PipelineError(
+        f"This run no longer archives the topic {topic} into {url}: {by}.",
+        "Let one pipeline at a time archive a topic into a path. Nothing is lost, and nothing is archived twice.",
+    )
+
+
+def take_over(archive: Archive, topics: Sequence[str]) -> Run:
+    """From here on only this run adds batches of the topics: what is archived of them does not grow otherwise."""
+    run = Run(run_name(), tuple(topics), archive.url)
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    with while_writing(archive.url):
+        claim = Claim(run.name, who, time.time_ns() // 1_000_000, run.topics)
+        archive.commit(claim, lambda _: None)
+        tidy(archive)
+    return run
+
+
+def tidy(archive: Archive) -> None:
+    """Folds manifests where there are many, and removes what batches and merges that died have staged."""
+    archive.fold()
+    committed = {query_name(query): batch for query, batch in archive.load().batches.items()}
+    before_ms = time.time_ns() // 1_000_000 - MERGE_TIME_MAX_MS
+    for name in archive.files.names(STAGING):
+        if staging_is_dead(name, committed, before_ms):
+            archive.files.delete(f"{STAGING}/{name}")
