@@ -1,16 +1,18 @@
 """Which offsets a batch or a stream reads: every option, asked of real brokers, without Spark around it."""
 
 import json
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import READ_COMMITTED, Sent, Topics, values
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.batch_reader import BatchReader, plan
-from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.offsets import OffsetRange, Position, to_json
 from ottla.pipeline.spark.stream_reader import StreamReader
 
 
@@ -121,6 +123,10 @@ def read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
     return [partition.value for partition in reader.partitions(start, end)]
 
 
+def offsets(end: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return to_json(Position.from_json(end).offsets)
+
+
 def test_a_stream_starts_where_it_is_told(topics: Topics, topic: str) -> None:
     assert stream(topics, subscribe=topic).initialOffset() == {topic: {"0": 0, "1": 0}}
     assert stream(topics, subscribe=topic, startingOffsets="latest").initialOffset() == {
@@ -139,7 +145,9 @@ def test_a_batch_takes_no_more_than_the_limit_and_goes_on_behind_it(topics: Topi
         taken.append(sum(one.size for one in read(reader, start, end)))
         start = end
     assert taken == [6, 6, 3]
-    assert reader.latestOffset({topic: {"0": 0, "1": 0}}, ReadAllAvailable()) == {topic: {"0": 10, "1": 5}}
+    assert offsets(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())) == {
+        topic: {"0": 10, "1": 5}
+    }
     assert reader.reportLatestOffset() == {topic: {"0": 10, "1": 5}}
 
 
@@ -156,9 +164,9 @@ def test_too_little_waits_until_the_delay_is_over(
     assert reader.latestOffset(first, limit) == first
     now = 61.0
     second = reader.latestOffset(first, limit)
-    assert second == {topic: {"0": 12, "1": 5}}
+    assert offsets(second) == {topic: {"0": 12, "1": 5}}
     topics.produce(topic, values(3))
-    assert reader.latestOffset(second, limit) == {topic: {"0": 15, "1": 5}}
+    assert offsets(reader.latestOffset(second, limit)) == {topic: {"0": 15, "1": 5}}
 
 
 def test_available_now_ends_where_the_log_ended(topics: Topics, topic: str) -> None:
@@ -166,7 +174,7 @@ def test_available_now_ends_where_the_log_ended(topics: Topics, topic: str) -> N
     reader.prepareForTriggerAvailableNow()
     topics.produce(topic, values(7))
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert end == {topic: {"0": 10, "1": 5}}
+    assert offsets(end) == {topic: {"0": 10, "1": 5}}
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
@@ -190,7 +198,47 @@ def test_records_that_were_deleted_unread_stop_the_stream_or_are_skipped(topics:
         stream(topics, subscribe=topic).latestOffset(start, ReadAllAvailable())
     with pytest.warns(UserWarning, match="The query goes on"):
         end = stream(topics, subscribe=topic, failOnDataLoss="false").latestOffset(start, ReadAllAvailable())
-    assert end == {topic: {"0": 10, "1": 5}}
+    assert offsets(end) == {topic: {"0": 10, "1": 5}}
+
+
+def test_the_first_batch_begins_where_it_began_when_it_runs_again(topics: Topics, topic: str) -> None:
+    reader = stream(topics, subscribe=topic, startingOffsets=each(topic, 7, -1))
+    end = json.loads(json.dumps(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())))
+    topics.produce(topic, values(3))
+    again = stream(topics, subscribe=topic, startingOffsets="latest")
+    assert read(again, again.initialOffset(), end) == [OffsetRange(topic, 0, 7, 10)]
+    following = again.latestOffset(end, ReadAllAvailable())
+    assert read(again, end, following) == [OffsetRange(topic, 0, 10, 13)]
+
+
+def test_a_topic_made_anew_is_noticed_though_it_has_grown_as_long(topics: Topics, topic: str) -> None:
+    before = stream(topics, subscribe=topic)
+    end = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+    topics.delete(topic)
+    make_again(topics, topic)
+    topics.produce(topic, [*values(20), *values(20, partition=1)])
+    told = f"The topic {topic} was deleted and made anew: its id was "
+    with pytest.raises(PipelineError, match=told):
+        stream(topics, subscribe=topic).latestOffset(end, ReadAllAvailable())
+    with pytest.raises(PipelineError, match=told):
+        # A batch that was planned before is not read from the new topic either.
+        read(stream(topics, subscribe=topic), before.initialOffset(), end)
+    lenient = stream(topics, subscribe=topic, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match=told):
+        following = lenient.latestOffset(end, ReadAllAvailable())
+    assert offsets(following) == {topic: {"0": 20, "1": 20}}
+    assert lenient.latestOffset(following, ReadAllAvailable()) == following
+
+
+def make_again(topics: Topics, topic: str) -> None:
+    """A broker forgets a topic some time after it has said so."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return topics.create(topic, 2)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topics, topic: str) -> None:
@@ -203,5 +251,5 @@ def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topic
     reader = stream(topics, **options, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="The query goes on"):
         end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {topic: {"0": 10, "1": 5}}
+    assert offsets(end) == {topic: {"0": 10, "1": 5}}
     assert read(reader, start, end) == []

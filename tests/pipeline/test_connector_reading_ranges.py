@@ -8,7 +8,7 @@ from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.connector_topics import READ_COMMITTED, Reading, Sent, Topics, rows, values
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark import fetching
+from ottla.pipeline.spark import consuming, fetching
 from ottla.pipeline.spark.batch_reader import plan
 from ottla.pipeline.spark.consuming import consume_range
 from ottla.pipeline.spark.fetching import fetch_range
@@ -117,23 +117,36 @@ def test_offsets_that_were_deleted_are_an_error_or_skipped(
     ):
         rows(read, topics.options(subscribe=topic_name), wanted)
     lenient = topics.options(subscribe=topic_name, failOnDataLoss="false")
-    if read is fetch_range:
-        with pytest.warns(UserWarning, match="2 to 5 cannot be read"):
-            seen = rows(read, lenient, wanted)
-    else:
+    with pytest.warns(UserWarning, match="2 to 5 cannot be read"):
         seen = rows(read, lenient, wanted)
     assert [row["offset"] for row in seen] == [6, 7, 8]
 
 
 def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
-    broker: RunningBroker, topic_name: str, monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, topic_name: str, read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "GONE_AFTER_S", 0.2)
+    monkeypatch.setattr(consuming, "LOOK_AFTER_S", 0.2)
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 5)]
     with pytest.raises(PipelineError, match=f"{topic_name}-0 has no offset 0"):
-        rows(fetch_range, topics.options(subscribe=topic_name), wanted)
+        rows(read, topics.options(subscribe=topic_name), wanted)
+    lenient = topics.options(subscribe=topic_name, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="0 to 4 cannot be read"):
-        assert rows(fetch_range, topics.options(subscribe=topic_name, failOnDataLoss="false"), wanted) == []
+        assert rows(read, lenient, wanted) == []
+
+
+def test_a_log_that_ends_before_the_range_is_waited_for_or_cut_off(
+    broker: RunningBroker, topic_name: str
+) -> None:
+    topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 9)]
+    topics.create(topic_name)
+    topics.produce(topic_name, values(5))
+    patience = {"kafkaConsumer.pollTimeoutMs": "300"}
+    with pytest.raises(PassingError, match=f"{topic_name}-0 gave nothing .* at offset 5"):
+        rows(consume_range, topics.options(subscribe=topic_name, **patience), wanted)
+    with pytest.warns(UserWarning, match="ends at offset 5: 5 to 8 cannot be read"):
+        seen = rows(consume_range, topics.options(subscribe=topic_name, failOnDataLoss="false"), wanted)
+    assert len(seen) == 5
 
 
 def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(

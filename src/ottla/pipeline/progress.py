@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.pipeline.spark.offsets import BESIDE
+
 Offsets = dict[str, dict[int, int]]
 
 
@@ -54,6 +56,7 @@ def topic_offsets(offset: Any) -> Offsets | None:
             return None
     if not isinstance(offset, dict) or not offset:
         return None
+    offset = {topic: partitions for topic, partitions in offset.items() if not topic.startswith(BESIDE)}
     if not all(isinstance(partitions, dict) for partitions in offset.values()):
         return None
     try:

@@ -72,7 +72,7 @@ def status_of(item: Declared, folder: str, ends: EndOffsets) -> StageStatus:
         state_of(checkpoint),
         checkpoint.batch,
         checkpoint.at.isoformat(timespec="seconds") if checkpoint.at else None,
-        list(checkpoint.offsets),
+        [raw if known is None else known for raw, known in zip(checkpoint.offsets, offsets, strict=True)],
         records_behind([known for known in offsets if known is not None], ends),
     )
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import (
     OffsetRange,
+    Position,
     TopicPartition,
     from_json,
     limited,
@@ -33,6 +34,14 @@ def test_offsets_are_written_as_sparks_kafka_source_writes_them() -> None:
 @given(offsets)
 def test_json_gives_the_offsets_back(some: dict[TopicPartition, int]) -> None:
     assert from_json(json.loads(json.dumps(to_json(some)))) == some
+
+
+def test_a_checkpoint_has_the_ids_of_topics_and_the_start_of_the_first_batch_beside_the_offsets() -> None:
+    position = Position({A0: 23}, {"a": "Xy_z"}, start={A0: 7})
+    written = json.loads(json.dumps(position.to_json()))
+    assert Position.from_json(written) == position
+    assert from_json(written) == {A0: 23}
+    assert Position.from_json({"a": {"0": 23}}) == Position({A0: 23}, topic_ids=None, start=None)
 
 
 def test_the_options_json_may_name_both_ends_of_the_log() -> None:

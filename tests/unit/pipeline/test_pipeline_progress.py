@@ -87,11 +87,12 @@ def test_a_stage_that_has_not_run_says_so(tmp_path: Path) -> None:
 
 
 def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path, {0: ['{"t": {"0": 5}}']}, [0])
+    folder = checkpoint(tmp_path, {0: ['{"t": {"0": 5}, "@topicIds": {"t": "id"}}']}, [0])
     item = Declared("transforms", "s", "transform", None, FakeStage)
     ends = Ends({"t": {0: 8}})
     status = status_of(item, f"file://{folder}", ends)  # type: ignore[arg-type]
     assert (status.state, status.batch, status.behind) == ("all batches committed", 0, 3)
+    assert status.done == [{"t": {0: 5}}]
     away = status_of(item, str(folder), Ends(None))  # type: ignore[arg-type]
     assert (away.batch, away.behind) == (0, None)
 

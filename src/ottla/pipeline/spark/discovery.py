@@ -5,17 +5,19 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import TopicMetadata
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client
+from ottla.pipeline.spark.clients import make_client, why_turned_away
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition
 from ottla.pipeline.spark.options import Point, ReadOptions
 
 ANSWER_TIMEOUT_S = 30.0
+TURN_S = 2.0
 RETRY_PAUSE_S = 0.1
 # What a broker answers while a partition changes its leader, or has just been made
 PASSING = (
@@ -25,6 +27,13 @@ PASSING = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
+# What is gone meanwhile, or not shown to us, has no id that we know.
+UNDESCRIBED = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.LEADER_NOT_AVAILABLE,
+)
+NO_TOPIC_ID = str(Uuid(0, 0))
 # No pattern matches what a cluster, or a sink of ours, keeps for itself.
 INTERNAL = re.compile("__consumer_offsets|__transaction_state|__share_group_state|__ottla.*")
 
@@ -41,14 +50,43 @@ class Discovery:
 
     def partitions(self) -> set[TopicPartition]:
         """Of the chosen topics, those that exist. A topic that is subscribed to and does not exist has none."""
-        try:
-            topics = self.client.list_topics(timeout=ANSWER_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise self.unanswered(error) from error
         existing = {
-            TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions
+            TopicPartition(name, number)
+            for name, topic in self.topics().items()
+            for number in topic.partitions
         }
         return chosen(self.options, existing)
+
+    def topics(self) -> dict[str, TopicMetadata]:
+        """Asked in short turns: who is turned away need not wait for as long as one whose cluster is away."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            try:
+                return self.client.list_topics(timeout=TURN_S).topics
+            except KafkaException as error:
+                self.client.poll(0)
+                is_late = time.monotonic() > deadline
+                if is_late or why_turned_away(self.options.client) is not None:
+                    raise self.unanswered(error) from error
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Of those that exist, where the cluster has ids for topics (KIP-516)."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        answers = self.client.describe_topics(TopicCollection(names), request_timeout=ANSWER_TIMEOUT_S)
+        found = {}
+        for name in names:
+            try:
+                topic_id = str(answers[name].result().topic_id)
+            except KafkaException as error:
+                said: KafkaError = error.args[0]
+                if said.code() not in UNDESCRIBED:
+                    raise self.unanswered(error) from error
+            else:
+                if topic_id != NO_TOPIC_ID:
+                    found[name] = topic_id
+        return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         return self.listed({at: OffsetSpec.earliest() for at in partitions})  # type: ignore[no-untyped-call]
@@ -84,6 +122,12 @@ class Discovery:
 
     def unanswered(self, error: KafkaException) -> PipelineError:
         said: KafkaError = error.args[0]
+        turned_away = why_turned_away(self.options.client)
+        if turned_away is not None:
+            return PipelineError(
+                f"The cluster at {self.options.client['bootstrap.servers']} turned us away: {turned_away}.",
+                "Correct the `kafka.*` options for security: protocol, mechanism, user, password, certificates.",
+            )
         return PassingError(
             f"The cluster at {self.options.client['bootstrap.servers']} did not answer: {said.str()}.",
             "Check that it runs, the address, and the `kafka.*` options for security.",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from ottla.model.errors import KafkaError
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark import wire
-from ottla.pipeline.spark.loss import report
+from ottla.pipeline.spark.loss import after_loss
 from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
@@ -59,21 +59,6 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
         ) from error
     finally:
         fetcher.close()
-
-
-def after_loss(options: ReadOptions, wanted: OffsetRange, position: int) -> int:
-    """Where to go on when `position` is not in the log, if the options allow it."""
-    from ottla.pipeline.spark.discovery import Discovery
-
-    discovery = Discovery(options)
-    exists = wanted.at in discovery.partitions()
-    earliest = discovery.earliest([wanted.at])[wanted.at] if exists else wanted.end
-    follows = earliest if position < earliest else wanted.end
-    lost = f"{position} to {min(follows, wanted.end) - 1}"
-    report(
-        f"{wanted.at} has no offset {position} any more: {lost} cannot be read.", options.fail_on_data_loss
-    )
-    return follows
 
 
 class PartitionFetcher:

@@ -14,6 +14,10 @@ from ottla.pipeline.errors import PipelineError
 EARLIEST = -2
 LATEST = -1
 
+# What stands beside the topics in a checkpoint begins so: no topic can be named like that.
+BESIDE = "@"
+START, TOPIC_IDS = f"{BESIDE}start", f"{BESIDE}topicIds"
+
 
 class TopicPartition(NamedTuple):
     topic: str
@@ -55,8 +59,30 @@ def from_json(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in topics.items()
+        if not topic.startswith(BESIDE)
         for partition, offset in partitions.items()
     }
+
+
+class Position(NamedTuple):
+    """Where a batch of a stream ends, as its checkpoint has it."""
+
+    offsets: Offsets
+    # KIP-516's ids of the topics; None before the first batch, and in checkpoints of those who did not keep them
+    topic_ids: Mapping[str, str] | None = None
+    # Of the first batch: where it begins. Spark does not keep that, and asks again when the batch runs again.
+    start: Offsets | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        beside: dict[str, Any] = {} if self.topic_ids is None else {TOPIC_IDS: dict(self.topic_ids)}
+        if self.start is not None:
+            beside[START] = to_json(self.start)
+        return {**to_json(self.offsets), **beside}
+
+    @classmethod
+    def from_json(cls, topics: Mapping[str, Any]) -> "Position":
+        start = topics.get(START)
+        return cls(from_json(topics), topics.get(TOPIC_IDS), None if start is None else from_json(start))
 
 
 def parse_offsets(option: str, text: str) -> Offsets:

@@ -1,7 +1,7 @@
 """Topics as a stream: which offsets a micro-batch takes, and what it reads between two of them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.loss import losses, report
-from ottla.pipeline.spark.offsets import Offsets, from_json, limited, ranges_between, size, split, to_json
+from ottla.pipeline.spark.loss import losses, made_anew, report
+from ottla.pipeline.spark.offsets import (
+    Offsets,
+    Position,
+    TopicPartition,
+    limited,
+    ranges_between,
+    size,
+    split,
+    to_json,
+)
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.reading import read_range
 
@@ -32,6 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # with Trigger.AvailableNow: where the logs ended when the query began
         self.target: Offsets | None = None
         self.latest: Offsets | None = None
+        self.has_checked_ids = False
         self.taken_at_s: float | None = None
 
     @cached_property
@@ -55,8 +65,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.latest is None else to_json(self.latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin = from_json(start)
+        last = Position.from_json(start)
+        begin = last.offsets
         partitions = self.discovery.partitions()
+        topic_ids = self.check_ids(last, partitions)
         self.latest = self.discovery.latest(partitions)
         earliest = self.discovery.earliest(partitions)
         for loss in losses(begin, earliest, self.latest):
@@ -67,7 +79,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable) and self.must_wait(size(begin, end)):
             return start
         self.taken_at_s = time.monotonic()
-        return to_json(limited(begin, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end)
+        end = limited(begin, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
+        if end == begin and topic_ids == last.topic_ids:
+            # Another text for the same place would be a batch of nothing.
+            return start
+        return Position(end, topic_ids, start=begin if last.topic_ids is None else None).to_json()
+
+    def check_ids(self, last: Position, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        """The ids of the partitions' topics, where they are known."""
+        known, topics = last.topic_ids or {}, {at.topic for at in partitions}
+        found = self.discovery.topic_ids(topics)
+        for loss in made_anew(known, found):
+            report(loss, self.options.fail_on_data_loss)
+        self.has_checked_ids = True
+        return {topic: topic_id for topic, topic_id in {**known, **found}.items() if topic in topics}
 
     def must_wait(self, rows: int) -> bool:
         """Whether too little is new, and the last batch not long enough ago, by minOffsetsPerTrigger."""
@@ -77,7 +102,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows < self.options.rows_min and waited_s < self.options.delay_max_s
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ranges = ranges_between(from_json(start), from_json(end))
+        last = Position.from_json(end)
+        if not self.has_checked_ids:
+            # A batch that an earlier run has planned: the topics may be others since.
+            self.check_ids(last, last.offsets)
+        begin = Position.from_json(start).offsets if last.start is None else last.start
+        ranges = ranges_between(begin, last.offsets)
         return [InputPartition(one) for one in split(ranges, self.options.partitions_min)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
