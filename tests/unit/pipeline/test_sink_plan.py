@@ -1,9 +1,21 @@
 """Sink: plans that may give other rows in a second run are refused, and plans are told from each other."""
 
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.reload.filesystem import S3A
+from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
+from ottla.pipeline.spark import options as reading
 from ottla.pipeline.spark.sink.plan import Operator, fingerprint, objection
+from ottla.pipeline.spark.sink.source_options import OPTIONS, deciding, source_text
 
 SOURCE = Operator(
-    "StreamingRelationV2", 1, "StreamingRelationV2 Provider@798bf0ec, ottla, [subscribe=raw], [value#1]"
+    "StreamingRelationV2", 1, "StreamingRelationV2 Provider@798bf0ec, theirs, [subscribe=raw], [value#1]"
 )
 
 
@@ -39,13 +51,13 @@ def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not(
 
 
 def test_two_runs_of_one_program_have_one_fingerprint() -> None:
-    again = SOURCE._replace(text="StreamingRelationV2 Provider@1f, ottla, [subscribe=raw], [value#77]")
+    again = SOURCE._replace(text="StreamingRelationV2 Provider@1f, theirs, [subscribe=raw], [value#77]")
     assert fingerprint([project(), SOURCE]) == fingerprint([project("Project [value#77L AS key#80]"), again])
     lambdas = ["transform(a#1, lambdafunction(x_3#4, x_3#4))", "transform(a#9, lambdafunction(x_0#6, x_0#6))"]
     assert len({fingerprint([project(text)]) for text in lambdas}) == 1
 
 
-def test_another_expression_operator_or_option_has_another_fingerprint() -> None:
+def test_another_expression_operator_or_option_of_a_foreign_source_has_another_fingerprint() -> None:
     plans = [
         [project(), SOURCE],
         [project("Project [value#1L AS other#2]"), SOURCE],
@@ -53,3 +65,53 @@ def test_another_expression_operator_or_option_has_another_fingerprint() -> None
         [project(), SOURCE._replace(text=SOURCE.text.replace("raw", "raw2"))],
     ]
     assert len({fingerprint(plan) for plan in plans}) == len(plans)
+
+
+def fields_of(kind: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("ottla", {name.lower() for name in (*reading.SELECTIONS, *reading.OFFSETS, *reading.OTHERS)}),
+        ("ottla", {*reading.SILENT, "kafka.isolation.level"}),
+        ("ottla-spooldir", fields_of(SpoolDirSettings)),
+        ("ottla-mysql", fields_of(Capture)),
+        ("ottla-postgres", fields_of(PostgresCapture)),
+    ],
+)
+def test_of_every_option_of_ours_it_is_said_whether_it_decides(source: str, options: set[str]) -> None:
+    assert options <= {*OPTIONS[source].deciding, *OPTIONS[source].free}
+
+
+def test_limits_secrets_and_addresses_may_change_in_the_middle_of_a_batch() -> None:
+    kept = {"minpartitions": "4", "kafka.isolation.level": "read_committed"}
+    changed = {
+        "maxoffsetspertrigger": "5",
+        "startingoffsets": "latest",
+        "kafka.sasl.password": "new",
+        "kafka.bootstrap.servers": "h:2",
+        "failondataloss": "false",
+    }
+    assert deciding("ottla", kept | changed) == kept
+    assert deciding("ottla-archive", dict.fromkeys(S3A, "x") | {"plan": "{}"}) == {"plan": "{}"}
+    captured = {"tables": ["shop.*"], "topic": "raw", "server": "shop"}
+    options = {"capture": json.dumps(captured | {"password": "new", "host": "other", "server_id": 7})}
+    assert deciding("ottla-mysql", options) == captured
+
+
+def test_what_decides_about_rows_makes_another_fingerprint() -> None:
+    texts = [
+        source_text(source, options, columns)
+        for source, options, columns in (
+            ("ottla", {"minpartitions": "4"}, ["key"]),
+            ("ottla", {"minpartitions": "5"}, ["key"]),
+            ("ottla", {"minpartitions": "4"}, ["key", "headers"]),
+            ("ottla", {"minpartitions": "4", "kafka.isolation.level": "read_committed"}, ["key"]),
+            ("ottla", {"minpartitions": "4", "nobodythoughtof": "it"}, ["key"]),
+            ("ottla-spooldir", {"log": "/a"}, ["key"]),
+            ("ottla-spooldir", {"log": "/b"}, ["key"]),
+        )
+    ]
+    assert len(set(texts)) == len(texts)

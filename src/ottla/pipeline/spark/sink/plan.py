@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ottla.pipeline.spark.sink.source_options import OPTIONS, source_text
+
 
 class Operator(NamedTuple):
     """One operator of an analyzed plan. `random` are its expressions that Catalyst calls nondeterministic."""
@@ -22,6 +24,7 @@ class Operator(NamedTuple):
 FIRST_COME = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample"}
 # Spark leaves out those of wide rows otherwise.
 ALL_FIELDS = 2**31 - 1
+SOURCE = "StreamingRelationV2"
 REPARTITIONS = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
 
 
@@ -53,7 +56,8 @@ VOLATILE = re.compile(r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b")
 
 
 def fingerprint(operators: Iterable[Operator]) -> str:
-    """Of an analyzed plan. The code of a Python function is not part of it, its name is."""
+    """Of an analyzed plan. The code of a Python function is not part of it, its name is; of our own sources only what
+    decides about rows is (`source_options`), of others all options."""
     lines = (f"{operator.depth} {VOLATILE.sub('', operator.text)}" for operator in operators)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -69,9 +73,16 @@ def operators_of(plan: Any, depth: int = 0) -> Iterator[Operator]:
         is_by_value, partitions = False, plan.numPartitions()
     elif kind in REPARTITIONS:
         is_by_value, partitions = not plan.partitionExpressions().isEmpty(), 0
-    yield Operator(kind, depth, plan.simpleString(ALL_FIELDS).lstrip("~"), random, is_by_value, partitions)
+    yield Operator(kind, depth, text_of(plan, kind), random, is_by_value, partitions)
     for child in items(plan.children()):
         yield from operators_of(child, depth + 1)
+
+
+def text_of(plan: Any, kind: str) -> str:
+    if kind == SOURCE and plan.sourceName() in OPTIONS:
+        columns = [attribute.name() for attribute in items(plan.output())]
+        return source_text(plan.sourceName(), dict(plan.extraOptions()), columns)
+    return str(plan.simpleString(ALL_FIELDS)).lstrip("~")
 
 
 def random_expressions(expression: Any) -> Iterator[str]:
