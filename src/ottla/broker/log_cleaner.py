@@ -206,12 +206,17 @@ class LogCleaner:
     async def _run_job(self, cleaning: _Cleaning, job: CleaningJob) -> CleaningResult:
         limit = self._config.get_float("log.cleaner.io.max.bytes.per.second")
         work = partial(run_job, job, self._env.disk, limit)
+        result: CleaningResult | None = None
         async with aclosing(self._env.processes.stream(work)) as items:
+            # To the end: a worker that is left before it said that it is done is killed, and the next starts anew.
             async for item in items:
                 if isinstance(item, CleaningResult):
-                    return item
-                await self._swap(cleaning, item)
-        raise RuntimeError("the worker ended without a result")
+                    result = item
+                else:
+                    await self._swap(cleaning, item)
+        if result is None:
+            raise RuntimeError("the worker ended without a result")
+        return result
 
     def _job(self, cleaning: _Cleaning, dirt: CleanableLog) -> CleaningJob:
         log, config = cleaning.hosted.log, self._config

@@ -1,7 +1,8 @@
 """Compaction of a broker's logs as time goes by in a simulated world: which one, when, and what goes wrong."""
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -12,11 +13,14 @@ from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.records import Record, build_batch, read_batches
+from ottla.sim.processes import SimProcesses
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import CLEANER_OFFSETS
 
 COMPACTED: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
 CHANGES = TopicPartition("changes", 0)
+
+T = TypeVar("T")
 
 
 def hosted(bench: Bench, partition: TopicPartition = CHANGES) -> HostedPartition:
@@ -260,6 +264,29 @@ async def test_a_batch_with_too_many_keys_is_tried_again_once_the_buffer_is_larg
     await bench.configure(ResourceType.BROKER, "", log_cleaner_dedupe_buffer_size="4000000")
     await until(lambda: was_cleaned(bench))
     assert not cleaner.uncleanable
+
+
+def test_a_worker_is_heard_to_its_end_so_that_it_can_serve_the_next_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends: list[str] = []
+    stream = SimProcesses.stream
+
+    async def observed(processes: SimProcesses, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
+        ends.append("left")
+        async for item in stream(processes, work):
+            yield item
+        ends[-1] = "done"
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("changes", **COMPACTED)
+        await fill(bench, 10)
+        await until(lambda: was_cleaned(bench))
+
+    monkeypatch.setattr(SimProcesses, "stream", observed)
+    run()
+    assert ends == ["done"]
 
 
 @pytest.mark.parametrize("seconds", [15.001, 15.004, 15.007, 15.01, 15.02])
