@@ -1,10 +1,11 @@
 """Produce under a transactional id: a transaction's first batch in a partition waits for the coordinator's word."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
-from ottla.broker.coordinators.verification import Entry, ask_coordinator, verification_is_on
+from ottla.broker.coordinators.verification import Entry, Refusals, ask_coordinator, verification_is_on
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending
 from ottla.core.partition.leader import AppendPlan
@@ -62,8 +63,10 @@ def admit(
         entry = Entry.VERIFIED_OR_ABORTABLE if version >= FIRST_WITH_ABORTABLE else Entry.VERIFIED
     admission = Admission()
     batches = _transactional_batches(broker, request)
-    producers = {(header.producer_id, header.producer_epoch) for _, header in batches}
-    if len(producers) > 1:
+    if not batches:
+        return append(admission)
+    producer = batches[0][1].producer_id, batches[0][1].producer_epoch
+    if any((header.producer_id, header.producer_epoch) != producer for _, header in batches[1:]):
         mixed = KafkaError(
             ErrorCode.invalid_producer_id_mapping,
             "the request has transactional records of several producers",
@@ -75,11 +78,19 @@ def admit(
         _start_verifications(broker, admission, batches, entry)
     if not admission.verifications:
         return append(admission)
-    ((producer_id, producer_epoch),) = producers
     assert request.transactional_id is not None
-    return _Asking(
-        broker, admission, entry, (request.transactional_id, producer_id, producer_epoch), append
-    ).ask()
+    asking = partial(
+        ask_coordinator,
+        broker,
+        request.transactional_id,
+        *producer,
+        tuple(admission.verifications),
+        entry,
+    )
+    told = asking()
+    if told.done and not told.value:
+        return append(admission)
+    return _Asking(broker, admission, entry, asking, append).wait_for(told)
 
 
 def _transactional_batches(
@@ -136,24 +147,23 @@ class _Asking(Operation):
         broker: "Broker",
         admission: Admission,
         entry: Entry,
-        producer: tuple[str, int, int],
+        ask: Callable[[], Pending[Refusals]],
         append: Callable[[Admission], Answer | Pending[Answer]],
     ) -> None:
         super().__init__()
         self._broker = broker
         self._admission = admission
         self._entry = entry
-        self._producer = producer
+        self._ask = ask
         self._append = append
         self._answer: Pending[Answer] = Pending()
         self._left_ms = broker.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
-    def ask(self) -> Pending[Answer]:
-        partitions = list(self._admission.verifications)
-        ask_coordinator(self._broker, *self._producer, partitions, self._entry).subscribe(self._told)
+    def wait_for(self, told: Pending[Refusals]) -> Pending[Answer]:
+        told.subscribe(self._told)
         return self._answer
 
-    def _told(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+    def _told(self, refused: Refusals) -> None:
         is_early = any(error.code is ErrorCode.concurrent_transactions for error in refused.values())
         if is_early and self._entry is Entry.ADDED and self._left_ms > 0:
             backoff_ms = self._broker.config.get_int("add.partitions.to.txn.retry.backoff.ms")
@@ -172,7 +182,7 @@ class _Asking(Operation):
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        self.ask()
+        self._ask().subscribe(self._told)
 
 
 def _told_to_producer(error: KafkaError, entry: Entry) -> KafkaError:

@@ -8,12 +8,13 @@ and rebuilt from the log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from ottla.broker.coordinators.loading import load
+from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending, completed
@@ -25,8 +26,6 @@ from ottla.core.coordination import (
     KeyT,
     Reply,
     ResponseT,
-    StartTimer,
-    Timing,
     ValueT,
 )
 from ottla.core.partition.leader import AppendPlan, Marker
@@ -40,6 +39,8 @@ from ottla.records.records import build_keyed_batch, build_packed_batch
 logger = logging.getLogger("ottla.coordinator")
 
 MachineT = TypeVar("MachineT", bound=CoordinatorMachine[Any, Any])
+
+EncodedRecord = tuple[bytes, bytes | None]
 
 # A batch has the header and, beside each key and value, a few varints: room for them below max.message.bytes.
 _BATCH_OVERHEAD = 128
@@ -109,7 +110,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._spawn = spawn
         self._perform = perform
         self._decided = decided
-        self._timers: dict[Hashable, ShardTimer] = {}
+        self._timers = ShardTimers(waiting_room, self._timer_fired)
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
         self._due: list[Any] = []  # to be performed when the answers of this turn have left
 
@@ -162,8 +163,6 @@ class CoordinatorShard(Generic[MachineT]):
         self.start()
 
     def _give_up(self, reason: KafkaError) -> None:
-        for timer in self._timers.values():
-            self._waiting_room.cancel(timer)
         self._timers.clear()
         self._due.clear()
         waiting, self._waiting = self._waiting, {}
@@ -208,7 +207,8 @@ class CoordinatorShard(Generic[MachineT]):
             )
             self._reload(bug, waiter)
             return
-        self._keep_timers(decision.timings)
+        if decision.timings:
+            self._timers.keep(decision.timings)
         if decision.records or decision.packed is not None:
             try:
                 self._append(decision, now_ms)
@@ -250,11 +250,18 @@ class CoordinatorShard(Generic[MachineT]):
             self._spawn(self._flush())
 
     def _batches(self, decision: Decision[Any, Any], now_ms: int) -> list[tuple[BatchHeader, bytes]]:
+        """One batch, or several where one would be larger than the topic allows."""
         codec = self.settings.compression
         if decision.packed is not None:
             number, payload = decision.packed
             return [build_packed_batch(payload, number, now_ms, codec=codec)]
+        encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
+        pairs = [
+            (encode_key(key), None if value is None else encode_value(value))
+            for key, value in decision.records
+        ]
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
         return [
             build_keyed_batch(
                 records,
@@ -264,26 +271,8 @@ class CoordinatorShard(Generic[MachineT]):
                 producer_epoch=producer_epoch,
                 transactional=decision.producer is not None,
             )
-            for records in self._encoded(decision.records)
+            for records in _split(pairs, limit)
         ]
-
-    def _encoded(self, records: list[tuple[Any, Any]]) -> list[list[tuple[bytes, bytes | None]]]:
-        """The records of one batch, or of several where one would be larger than the topic allows."""
-        encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
-        pairs = [(encode_key(key), None if value is None else encode_value(value)) for key, value in records]
-        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
-        sizes = [len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in pairs]
-        if sum(sizes) <= limit:
-            return [pairs]
-        batches: list[list[tuple[bytes, bytes | None]]] = []
-        left = 0
-        for pair, size in zip(pairs, sizes, strict=True):
-            if size > left:
-                batches.append([])
-                left = limit
-            batches[-1].append(pair)
-            left -= size
-        return batches
 
     async def _flush(self) -> None:
         if await flush(self._env, self.hosted):
@@ -329,37 +318,26 @@ class CoordinatorShard(Generic[MachineT]):
             assert self._perform is not None, "a machine asks for what its shell cannot do"
             self._perform(effect)
 
-    def _keep_timers(self, timings: list[Timing]) -> None:
-        for timing in timings:
-            timer = self._timers.pop(timing.key, None)
-            if timer is not None:
-                self._waiting_room.cancel(timer)
-            if isinstance(timing, StartTimer):
-                timer = ShardTimer(self, timing)
-                self._timers[timing.key] = timer
-                self._waiting_room.wait(timer, (), timing.delay_ms)
-
-    def timer_fired(self, timing: StartTimer) -> None:
-        del self._timers[timing.key]
+    def _timer_fired(self, command: Command[Any]) -> None:
         if self._due:
             self._perform_due()
         if self.state is ShardState.ACTIVE:
-            self._decide(timing.command, None)
+            self._decide(command, None)
 
 
-class ShardTimer(Operation):
-    """A timer of a shard's machine, on the broker's timing wheel."""
-
-    def __init__(self, shard: CoordinatorShard[Any], timing: StartTimer) -> None:
-        super().__init__()
-        self._shard = shard
-        self._timing = timing
-
-    def try_complete(self, now_ms: int) -> bool:
-        return False
-
-    def on_expire(self, now_ms: int) -> None:
-        self._shard.timer_fired(self._timing)
+def _split(pairs: list[EncodedRecord], limit: int) -> list[list[EncodedRecord]]:
+    sizes = [len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in pairs]
+    if sum(sizes) <= limit:
+        return [pairs]
+    batches: list[list[EncodedRecord]] = []
+    left = 0
+    for pair, size in zip(pairs, sizes, strict=True):
+        if size > left:
+            batches.append([])
+            left = limit
+        batches[-1].append(pair)
+        left -= size
+    return batches
 
 
 class AwaitCommit(Operation):

@@ -5,9 +5,10 @@ KIP-890: records outside of what the coordinator knows would never be ended, and
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.pending import Pending
+from ottla.broker.pending import Pending, completed
+from ottla.core.coordination import Command
 from ottla.core.partition.producers import EPOCH_PER_TRANSACTION
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,6 +16,10 @@ from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
+
+
+# Of partitions that are not in the transaction; nothing for those that are.
+Refusals = Mapping[TopicPartition, KafkaError]
 
 
 class Entry(IntEnum):
@@ -40,8 +45,9 @@ def ask_coordinator(
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
     entry: Entry,
-) -> Pending[Mapping[TopicPartition, KafkaError]]:
-    """The refusals; nothing for partitions that are in the transaction now."""
+) -> Pending[Refusals]:
+    """Which of the partitions are not in the transaction now, and why."""
+    command: Command[Any]
     if entry is Entry.ADDED:
         command = AddPartitions(
             transactional_id=transactional_id,
@@ -50,31 +56,25 @@ def ask_coordinator(
             partitions=tuple(partitions),
             transaction_version=EPOCH_PER_TRANSACTION,
         )
-        added = broker.transactions.submit(transactional_id, command)
-        return added.then(
-            lambda error: {} if error is None else {each: _told(error, entry) for each in partitions}
-        )
-
-    def refusals(
-        verified: tuple[PartitionVerified, ...] | KafkaError,
-    ) -> Mapping[TopicPartition, KafkaError]:
-        if isinstance(verified, KafkaError):
-            return {each: _told(verified, entry) for each in partitions}
-        return {
-            partition: _told(KafkaError(code, f"{partition} is not in the transaction"), entry)
-            for partition, code in verified
-            if code is not ErrorCode.none
-        }
-
-    return broker.transactions.submit(
-        transactional_id,
-        VerifyPartitions(
+    else:
+        command = VerifyPartitions(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             partitions=tuple(partitions),
-        ),
-    ).then(refusals)
+        )
+
+    def refusals(told: tuple[PartitionVerified, ...] | KafkaError | None) -> Refusals:
+        if isinstance(told, KafkaError):
+            return {each: _told(told, entry) for each in partitions}
+        return {
+            partition: _told(KafkaError(code, f"{partition} is not in the transaction"), entry)
+            for partition, code in told or ()
+            if code is not ErrorCode.none
+        }
+
+    told: Pending[Any] = broker.transactions.submit(transactional_id, command)
+    return completed(refusals(told.value)) if told.done else told.then(refusals)
 
 
 def _told(error: KafkaError, entry: Entry) -> KafkaError:

@@ -4,7 +4,8 @@ v9 flexible; v10 tells the new leader (KIP-951); v12 no longer needs partitions 
 v13 names topics by id (KIP-516). acks: 0 no response at all, 1 the leader has it, -1 every in-sync replica has it.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
@@ -44,10 +45,15 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
-        from ottla.broker.transactional_produce import admit
-
-        return admit(broker, request, version, partial(_append_all, broker, context, request))
+        return _admit()(broker, request, version, partial(_append_all, broker, context, request))
     return _append_all(broker, context, request, None)
+
+
+@cache
+def _admit() -> Callable[..., Answer | Pending[Answer]]:
+    from ottla.broker.transactional_produce import admit  # with the first transaction, not with the start
+
+    return admit
 
 
 def _append_all(

@@ -1,6 +1,7 @@
 """The transactional ids of one shard, and the one way in which an id changes: by a record that is written."""
 
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from ottla.core.coordination import Decision
@@ -10,6 +11,9 @@ from ottla.core.transactions.states import STATE_NAMES, VALID_PREVIOUS_STATES, T
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.protocol.transaction_records.records import TransactionLogKey, TransactionLogValue
+
+_FIELDS = tuple(field.name for field in fields(TransactionLogValue))
+_values_of = attrgetter(*_FIELDS)
 
 TransactionDecision = Decision[TransactionLogKey, TransactionLogValue]
 
@@ -62,14 +66,13 @@ class TransactionStore:
         assert before.state in VALID_PREVIOUS_STATES[state], (
             f"{transactional_id!r} cannot go from {STATE_NAMES[before.state]} to {STATE_NAMES[state]}"
         )
-        changes.setdefault("previous_producer_id", before.record.producer_id)
-        record = replace(
-            before.record,
-            transaction_status=int(state),
-            transaction_last_update_timestamp_ms=now_ms,
-            **changes,
-        )
-        return self.write(transactional_id, record, last_producer_epoch, decision)
+        # Not dataclasses.replace: it takes twice as long, and this runs three times in every transaction.
+        values = dict(zip(_FIELDS, _values_of(before.record), strict=True))
+        values["previous_producer_id"] = before.record.producer_id
+        values["transaction_status"] = int(state)
+        values["transaction_last_update_timestamp_ms"] = now_ms
+        values.update(changes)
+        return self.write(transactional_id, TransactionLogValue(**values), last_producer_epoch, decision)
 
 
 def refuse_empty_id(transactional_id: str) -> None:

@@ -30,6 +30,9 @@ _TIMESTAMPS = Struct(">qq")
 _NO_PARTITIONS = b"\x00"
 _INT64 = Struct(">q")
 _INT16 = Struct(">h")
+# The tagged fields that are mostly there, whole: how many, and for each its tag, its size and its value.
+_PREVIOUS_ID = Struct(">BBBq")
+_PREVIOUS_ID_AND_VERSION = Struct(">BBBqBBh")
 
 
 def encode_key(key: TransactionLogKey) -> bytes:
@@ -68,6 +71,12 @@ def _pack_partitions(partitions: tuple[TransactionPartitions, ...]) -> bytes:
 
 
 def _pack_tags(value: TransactionLogValue) -> bytes:
+    if value.next_producer_id == value.next_producer_epoch == -1 and value.previous_producer_id != -1:
+        if value.client_transaction_version == 0:
+            return _PREVIOUS_ID.pack(1, 0, 8, value.previous_producer_id)
+        return _PREVIOUS_ID_AND_VERSION.pack(
+            2, 0, 8, value.previous_producer_id, 2, 2, value.client_transaction_version
+        )
     tags: dict[int, bytes] = {}
     if value.previous_producer_id != -1:
         tags[0] = _INT64.pack(value.previous_producer_id)
