@@ -16,6 +16,7 @@ from tests.pipeline.written_topics import create_topic, numbers, records
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark import exactly_once
+from ottla.pipeline.spark.sink.plan import fingerprint, operators_of
 
 ROWS = 2000
 
@@ -168,6 +169,18 @@ def test_a_plan_that_may_give_other_rows_is_refused(spark: SparkSession, change:
 def test_what_is_the_same_for_a_whole_batch_is_not_refused(spark: SparkSession) -> None:
     rows = stream(spark).withColumn("key", F.current_timestamp().cast("string")).repartition(3, "key")
     exactly_once(rows, "accepted")
+
+
+def test_a_changed_secret_or_limit_is_the_same_plan_to_the_sink(spark: SparkSession) -> None:
+    def plan(**options: str) -> str:
+        given = {"kafka.bootstrap.servers": "h:1", "subscribe": "raw", **options}
+        rows = spark.readStream.format("ottla").options(**given).load().select("value")
+        return fingerprint(operators_of(rows._jdf.queryExecution().analyzed()))
+
+    assert plan(minPartitions="4") == plan(
+        minPartitions="4", maxOffsetsPerTrigger="9", **{"kafka.ssl.key.pem": "x"}
+    )
+    assert plan(minPartitions="4") != plan(minPartitions="5")
 
 
 def test_adaptive_execution_of_streams_is_refused(spark: SparkSession) -> None:

@@ -4,13 +4,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.kinds import GROUPS, stage_class
-from ottla.pipeline.settings import read_settings, setting, unknown
+from ottla.pipeline.settings import key_of, read_settings, setting, unknown
 from ottla.pipeline.stage import Cluster, Context, Problem, Stage
 
 FILE_NAME = "pipeline.toml"
@@ -18,6 +18,8 @@ TABLES = ("name", "cluster", "spark", "topics", *GROUPS)
 # A stage's name becomes a folder's name, part of a transactional id and the name of a query.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
+# The groups of stages that write topics, and have WritingSettings besides their own.
+WRITERS = ("sources", "transforms")
 HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
 
 
@@ -51,6 +53,27 @@ class TopicSettings:
     partitions: int = setting("how many partitions; -1 takes the cluster's default", -1)
     replication_factor: int = setting("how many replicas; -1 takes the cluster's default", -1)
     configs: dict[str, Any] = setting("topic configs in Kafka's names, such as retention.ms", {})
+
+
+@dataclass(frozen=True)
+class WritingSettings:
+    """What lets a stage go on that writes topics exactly once and was refused; the refusal says what to write here."""
+
+    reset_sink: str = setting(
+        "the id of the query whose place this stage's takes, after its checkpoint was lost; what it reads again is "
+        "written again",
+        "",
+    )
+    accept_plan: str = setting(
+        "the fingerprint of the plan whose half-written batch this stage finishes, where each row has stayed in its "
+        "Spark partition",
+        "",
+    )
+
+    def options(self) -> dict[str, str]:
+        """As options of the sink."""
+        given = {"resetSink": self.reset_sink, "acceptPlan": self.accept_plan}
+        return {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True)
@@ -155,6 +178,7 @@ class Reader:
         self.lines = lines
         self.environment = environment
         self.problems: list[Problem] = []
+        self.writing: dict[str, dict[str, str]] = {}
 
     def pipeline(self) -> Pipeline:
         self._top_level()
@@ -173,7 +197,12 @@ class Reader:
         folder = self.path.parent.resolve()
         properties = {key: as_text(value) for key, value in cluster.properties.items()}
         context = Context(
-            name, Cluster(cluster.bootstrap, properties), folder, spark.checkpoints, frozenset(topics)
+            name,
+            Cluster(cluster.bootstrap, properties),
+            folder,
+            spark.checkpoints,
+            frozenset(topics),
+            self.writing,
         )
         made = {topic: settings for topic, settings in topics.items() if settings is not None}
         return Pipeline(self.path, context, spark, made, tuple(declared))
@@ -216,9 +245,12 @@ class Reader:
         except PipelineError as error:
             self._problem(where, error)
             return
-        rest = {key: value for key, value in table.items() if key != "kind"}
+        shared = {key_of(item) for item in fields(WritingSettings)} if group in WRITERS else set()
+        rest = {key: value for key, value in table.items() if key not in {"kind", *shared}}
         settings = self._table(where, rest, make.Settings)
-        if settings is not None:
+        writing = self._table(where, {key: table[key] for key in shared & {*table}}, WritingSettings)
+        if settings is not None and writing is not None:
+            self.writing[name] = writing.options()
             yield Declared(group, name, kind, settings, make)
 
     def _named(self, group: str) -> dict[str, Any]:

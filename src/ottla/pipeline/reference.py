@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from typing import Any
 
-from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings
+from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings, WritingSettings
 from ottla.pipeline.kinds import KINDS, stage_class
 from ottla.pipeline.settings import key_of
 
@@ -23,6 +23,10 @@ Relative paths are relative to the folder of the file.
 At the top of the file, `name` names the pipeline. It is part of the identity under which the stages write exactly
 once, so choose it once. Without it, the folder's name serves.
 """
+WRITING = """\
+Every stage that writes topics has these besides. They are for a stage that was refused: the refusal says what to write.
+They may stay in the file, for they name one query and one plan. [The sink](../exactly-once-sink.md) says more.
+"""
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
 
 
@@ -34,6 +38,7 @@ def reference_markdown() -> str:
         section("[topics.NAME]", TopicSettings),
     ]
     parts += [section(title, kind) for title, kind in stage_sections()]
+    parts.append(section("[sources.NAME] and [transforms.NAME]", WritingSettings, WRITING))
     return "\n".join(parts)
 
 
@@ -44,7 +49,7 @@ def stage_sections() -> Iterator[tuple[str, type[Any]]]:
             yield title, stage_class(group, kind)[1].Settings
 
 
-def section(title: str, kind: type[Any]) -> str:
+def section(title: str, kind: type[Any], *text: str) -> str:
     hints = typing.get_type_hints(kind)
     rows = [
         f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {meaning_of(field)} |"
@@ -54,6 +59,7 @@ def section(title: str, kind: type[Any]) -> str:
         [
             f"## `{title}`",
             "",
+            *text,
             "| setting | type | default | what it does |",
             "| --- | --- | --- | --- |",
             *rows,

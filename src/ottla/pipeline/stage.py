@@ -41,6 +41,7 @@ class Context:
     """What all stages of one pipeline share. Relative paths are relative to `folder`, where pipeline.toml lies.
 
     `topics` are those that the pipeline makes before its stages start: that they are missing is no problem yet.
+    `writing` are options of the sinks of stages, by their names.
     """
 
     pipeline: str
@@ -48,6 +49,7 @@ class Context:
     folder: Path
     checkpoints: str
     topics: frozenset[str] = frozenset()
+    writing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def checkpoint(self, stage: str) -> str:
         return self.path(f"{self.checkpoints.rstrip('/')}/{stage}")
@@ -75,7 +77,7 @@ class Context:
         from ottla.pipeline.spark import exactly_once
 
         writer = exactly_once(rows, sink_id=self.sink_id(stage)).options(
-            **{**self.cluster.options(), **options}
+            **{**self.cluster.options(), **self.writing.get(stage, {}), **options}
         )
         return writer.option("checkpointLocation", self.checkpoint(stage)).queryName(stage)
 

@@ -97,6 +97,29 @@ def test_a_stage_is_found_among_its_groups_only() -> None:
         read(WHOLE).find("archive", "transforms")
 
 
+def test_what_lets_a_refused_stage_go_on_becomes_options_of_its_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {}
+
+    class Writer:
+        def options(self, **options: str) -> "Writer":
+            given.update(options)
+            return self
+
+        def option(self, name: str, value: str) -> "Writer":
+            return self.options(**{name: value})
+
+        def queryName(self, name: str) -> "Writer":
+            return self
+
+    monkeypatch.setattr("ottla.pipeline.spark.exactly_once", lambda rows, sink_id: Writer(), raising=False)
+    stage = '[sources.a]\nkind = "fake"\ntopic = "raw"\n'
+    context = read(f'{CLUSTER}{stage}reset_sink = "q-1"\naccept_plan = "p-1"').context
+    context.to_topics(None, "a")  # type: ignore[arg-type]
+    assert (given["resetSink"], given["acceptPlan"]) == ("q-1", "p-1")
+    assert problems(f"{CLUSTER}{stage}reset_sink = 3")
+    assert read(f"{CLUSTER}{stage}").context.writing["a"] == {}
+
+
 def test_without_a_name_the_folders_name_serves(tmp_path: Path) -> None:
     folder = tmp_path / "orders-1"
     folder.mkdir()

@@ -99,7 +99,8 @@ def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
             f" {marker.rows:,} rows) by the plan {marker.plan}, and the query now has the plan {attempt.plan}:"
             " the rest of the batch may hold other rows.",
             "Run the old plan once more until the batch is through, then change it; or, where each row stays in its"
-            f' Spark partition (other columns, other filters), go on with the option acceptPlan="{marker.plan}".',
+            f' Spark partition (other columns, other filters), go on with the option acceptPlan="{marker.plan}", which'
+            f' in a pipeline.toml is accept_plan = "{marker.plan}" of the stage.',
         )
 
 
@@ -108,7 +109,8 @@ def foreign(attempt: Attempt, marker: Marker) -> PipelineError:
         f"Sink `{attempt.sink_id}` was last written by the query {marker.query} (batch {marker.batch}), and this is the"
         f" query {attempt.query}: another query, or the same one with a new checkpoint.",
         "Use the checkpoint of the old query, or another sink id; or, where this query is to take its place (what it"
-        f' reads again is written again), give the option resetSink="{marker.query}".',
+        f' reads again is written again), give the option resetSink="{marker.query}", which in a pipeline.toml is'
+        f' reset_sink = "{marker.query}" of the stage.',
     )
 
 
