@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,6 +56,17 @@ class FetchResult(NamedTuple):
     aborted: list[tuple[int, int]] | None
 
 
+# All partitions of a transaction get the same bytes, save for offset and leader epoch, which are set when written.
+@lru_cache(maxsize=8)
+def _marker_batch(marker: Marker, now_ms: int) -> tuple[BatchHeader, bytes]:
+    return build_marker_batch(
+        EndTransaction(marker.commit, marker.coordinator_epoch),
+        timestamp=now_ms,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+    )
+
+
 class HostedPartition:
     def __init__(
         self,
@@ -102,12 +114,7 @@ class HostedPartition:
 
     def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
         """Appends the end of a transaction."""
-        header, records = build_marker_batch(
-            EndTransaction(marker.commit, marker.coordinator_epoch),
-            timestamp=now_ms,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-        )
+        header, records = _marker_batch(marker, now_ms)
         plan = self.leader.append_marker(header, marker, now_ms)
         return self._write(plan, records, now_ms)
 

@@ -79,14 +79,10 @@ def admit(
     if not admission.verifications:
         return append(admission)
     assert request.transactional_id is not None
-    asking = partial(
-        ask_coordinator,
-        broker,
-        request.transactional_id,
-        *producer,
-        tuple(admission.verifications),
-        entry,
-    )
+    question = (request.transactional_id, *producer, tuple(admission.verifications))
+    if entry is not Entry.ADDED and broker.transactions.has_partitions(*question):
+        return append(admission)
+    asking = partial(ask_coordinator, broker, *question, entry)
     told = asking()
     if told.done and not told.value:
         return append(admission)

@@ -4,7 +4,7 @@ A small transaction is mostly these two. Both: v3 flexible. AddPartitionsToTxn: 
 without adding (KIP-890). EndTxn: v5 tells with which id and epoch the producer goes on (KIP-890).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct, unpack_from
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def _read_compact_name(body: memoryview, position: int) -> tuple[str, int]:
 
 
 def encode_add_partitions_response(
-    transactions: Sequence[PartitionsOfTransaction], codes: Sequence[Iterable[ErrorCode]], version: int
+    transactions: Sequence[PartitionsOfTransaction], codes: Sequence[Sequence[ErrorCode]], version: int
 ) -> bytes:
     """`codes` has those of each transaction's partitions, in their order."""
     if version < SEVERAL_TRANSACTIONS_FROM:
@@ -162,22 +162,20 @@ def encode_add_partitions_response(
     return b"".join(parts)
 
 
-def _encode_topics(transaction: PartitionsOfTransaction, codes: Iterable[ErrorCode], flexible: bool) -> bytes:
-    topics = transaction.topics
-    answers = iter(zip(transaction.partitions, codes, strict=True))
+def _encode_topics(transaction: PartitionsOfTransaction, codes: Sequence[ErrorCode], flexible: bool) -> bytes:
+    topics, partitions = transaction.topics, transaction.partitions
     parts = [encode_uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))]
+    start = 0
     for name, number in topics:
+        answers = zip(partitions[start : start + number], codes[start : start + number], strict=True)
+        start += number
         if flexible:
             parts += (encode_compact_string(name), encode_uvarint(number + 1))
-            for _ in range(number):
-                (_, index), code = next(answers)
-                parts.append(_FLEXIBLE_ANSWER.pack(index, code, 0))
+            parts += [_FLEXIBLE_ANSWER.pack(index, code, 0) for (_, index), code in answers]
             parts.append(NO_TAGS)
         else:
             parts += (encode_string(name), INT32.pack(number))
-            for _ in range(number):
-                (_, index), code = next(answers)
-                parts.append(_ANSWER.pack(index, code))
+            parts += [_ANSWER.pack(index, code) for (_, index), code in answers]
     if flexible:
         parts.append(NO_TAGS)
     return b"".join(parts)

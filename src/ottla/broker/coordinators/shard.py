@@ -221,6 +221,16 @@ class CoordinatorShard(Generic[MachineT]):
         if self._decided is not None:
             self._decided(command, decision)
 
+    @property
+    def can_be_read(self) -> bool:
+        """Whether what the machine says now stands: a reader need not wait, nor ask by a command."""
+        leader = self.hosted.leader
+        return (
+            self.state is ShardState.ACTIVE
+            and not self._due
+            and leader.high_watermark >= leader.log_end_offset
+        )
+
     def append_marker(self, marker: Marker) -> AppendPlan:
         """Ends a producer's transaction in this partition, which the machine sees at once.
 
@@ -326,6 +336,8 @@ class CoordinatorShard(Generic[MachineT]):
 
 
 def _split(pairs: list[EncodedRecord], limit: int) -> list[list[EncodedRecord]]:
+    if len(pairs) == 1:
+        return [pairs]
     sizes = [len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in pairs]
     if sum(sizes) <= limit:
         return [pairs]

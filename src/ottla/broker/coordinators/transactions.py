@@ -1,5 +1,6 @@
 """The transaction coordinator of this broker: a shard for each partition of `__transaction_state` that it leads."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -81,6 +83,21 @@ class TransactionCoordinator:
 
         self._broker.spawn(run())
         return pending
+
+    def has_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> bool:
+        """Whether all of them are in the producer's ongoing transaction, and that can be said at once. Else ask."""
+        shard = self.shards.shard_of(transactional_id)
+        return (
+            shard is not None
+            and shard.can_be_read
+            and shard.machine.has_partitions(transactional_id, producer_id, producer_epoch, partitions)
+        )
 
     def list_transactions(
         self, command: ListTransactions

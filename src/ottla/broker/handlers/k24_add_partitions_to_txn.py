@@ -37,10 +37,10 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     def answer(codes: list[Codes]) -> Answer:
         return context.respond(encode_add_partitions_response(transactions, codes, version))
 
-    results = [_decide(broker, version, asked) for asked in transactions]
-    if all(result.done for result in results):
-        return answer([result.value for result in results])
-    return gather(results).then(answer)
+    if len(transactions) == 1:
+        codes = _decide(broker, version, transactions[0])
+        return answer([codes.value]) if codes.done else codes.then(lambda each: answer([each]))
+    return gather([_decide(broker, version, asked) for asked in transactions]).then(answer)
 
 
 def _decide(broker: "Broker", version: int, asked: PartitionsOfTransaction) -> Pending[Codes]:

@@ -3,7 +3,7 @@
 It is the switchboard: what each request means stands in the module of its name, what an id may do in `states`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.core.coordination import Command, Waiter
@@ -23,9 +23,10 @@ from ottla.core.transactions.init_producer_id import init_producer_id
 from ottla.core.transactions.listing import describe_transaction, list_transactions
 from ottla.core.transactions.partitions import add_partitions, verify_partitions
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.states import TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
 from ottla.core.transactions.timeouts import TransactionTimedOut
-from ottla.model.ids import NO_PRODUCER_ID
+from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
 from ottla.protocol.transaction_records.records import TransactionLogKey, TransactionLogValue
 
 Decide = Callable[[TransactionStore, Any, Waiter, TransactionDecision, int], None]
@@ -64,6 +65,23 @@ class TransactionShard:
         """Whether `new_producer_id` would be taken now: the id is new, or its producer's epochs are exhausted."""
         metadata = self._store.by_id.get(command.transactional_id)
         return isinstance(command, InitProducerId) if metadata is None else metadata.is_epoch_exhausted
+
+    def has_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> bool:
+        """What `VerifyPartitions` answers, where it refuses nothing."""
+        metadata = self._store.by_id.get(transactional_id)
+        return (
+            metadata is not None
+            and metadata.state is TransactionState.ONGOING
+            and metadata.record.producer_id == producer_id
+            and metadata.is_current_epoch(producer_epoch)
+            and metadata.partitions.keys() >= set(partitions)
+        )
 
     def replay(
         self, key: TransactionLogKey, value: TransactionLogValue | None, producer_id: int = NO_PRODUCER_ID

@@ -1,7 +1,7 @@
 """What the coordinator knows of one transactional id: its last record, and what is volatile."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ottla.core.transactions.commands import ProducerIdAndEpoch, WriteMarkers
 from ottla.core.transactions.states import ENDED, PREPARED, WRITTEN, TransactionState
@@ -99,8 +99,10 @@ def bumped(producer_epoch: int) -> int:
     return min(producer_epoch + 1, MAX_PRODUCER_EPOCH)
 
 
+# A producer mostly writes where it wrote in the transaction before.
+@lru_cache(maxsize=1024)
 def with_partitions(
-    present: tuple[TransactionPartitions, ...] | None, added: Iterable[TopicPartition]
+    present: tuple[TransactionPartitions, ...] | None, added: tuple[TopicPartition, ...]
 ) -> tuple[TransactionPartitions, ...]:
     """By topic, in the order in which they came. `added` holds none that is present."""
     by_topic = {each.topic: each.partition_ids for each in present or ()}

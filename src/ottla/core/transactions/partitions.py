@@ -25,7 +25,7 @@ def add_partitions(
         # First of all: the producer may go on under the id that it gets when this transaction is complete.
         raise being_ended(command.transactional_id)
     check_producer(command, metadata)
-    added = dict.fromkeys(each for each in command.partitions if each not in metadata.partitions)
+    added = tuple(dict.fromkeys(each for each in command.partitions if each not in metadata.partitions))
     begins = metadata.state is not TransactionState.ONGOING
     if begins or added:
         record = metadata.record

@@ -272,6 +272,8 @@ class TransactionModel(RuleBasedStateMachine):
         ledger = self.ledgers[command.transactional_id]
         fenced = claimed(command) in ledger.fenced
         before, written = self.shell.machine.durable(), len(self.shell.records)
+        if isinstance(command, VerifyPartitions):
+            self.check_verification(command)
         response = self.shell.replies[self.shell.decide(command)]
         if isinstance(response, KafkaError):
             assert response.code in REFUSALS
@@ -289,6 +291,13 @@ class TransactionModel(RuleBasedStateMachine):
             if command.transaction_version == 2:
                 ledger.tell(ProducerIdAndEpoch(command.producer_id, command.producer_epoch), command.commit)
         return response
+
+    def check_verification(self, command: VerifyPartitions) -> None:
+        """A leader on the coordinator's own broker looks, and asks only where it does not find its partitions."""
+        producer = (command.transactional_id, command.producer_id, command.producer_epoch)
+        told = self.shell.replies[self.shell.decide(command)]
+        refuses = isinstance(told, KafkaError) or any(code is not ErrorCode.none for _, code in told)
+        assert self.shell.machine.has_partitions(*producer, command.partitions) is not refuses
 
     def after_event(self) -> None:
         for key, value in self.shell.records[self.num_checked :]:
