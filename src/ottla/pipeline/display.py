@@ -13,7 +13,8 @@ from rich.text import Text
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.run import Display, StageRun
 
-COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", "STATE")
+LATE = ">DROPPED LATE"
+COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", LATE, "STATE")
 STYLES = {"running": "green", "waiting": "yellow", "done": "blue", "failed": "bold red"}
 
 
@@ -28,6 +29,8 @@ class PlainDisplay:
 
     def batch(self, run: StageRun, progress: Progress) -> None:
         self._line(f"{run.name}: {batch_line(progress)}")
+        if progress.late_rows:
+            self._line(f"{run.name}: warning: {late_sentence(progress)}")
 
     def show(self, runs: Sequence[StageRun]) -> None:
         pass
@@ -64,13 +67,16 @@ def display_for(console: Console, *, plain: bool) -> Iterator[Display]:
 
 def table_of(runs: Sequence[StageRun]) -> RenderableType:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in COLUMNS:
+    has_late = any(run.late_rows for run in runs)
+    for column in COLUMNS if has_late else (column for column in COLUMNS if column != LATE):
         is_number = column.startswith(">")
         table.add_column(
             column.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number
         )
     for run in runs:
-        table.add_row(*(Text(cell) for cell in cells_of(run)), Text(state_of(run), style=STYLES[run.state]))
+        late = [f"{run.late_rows:,}" if run.late_rows else ""] if has_late else []
+        cells = [Text(cell) for cell in (*cells_of(run), *late)]
+        table.add_row(*cells, Text(state_of(run), style=STYLES[run.state]))
     return table
 
 
@@ -100,6 +106,13 @@ def batch_line(progress: Progress) -> str:
     if progress.dead_letters:
         parts.append(f"{progress.dead_letters:,} dead letters")
     return ", ".join(parts)
+
+
+def late_sentence(progress: Progress) -> str:
+    return (
+        f"Batch {progress.batch}: {progress.late_rows:,} rows were later than the watermark allows, and Spark has"
+        " dropped them. Give `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic."
+    )
 
 
 def state_of(run: StageRun) -> str:

@@ -12,7 +12,10 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class Progress:
-    """One batch. `behind` is None where the source does not count in records, or says nothing."""
+    """One batch. `behind` is None where the source does not count in records, or says nothing.
+
+    `late_rows` came later than the watermark allows, and Spark has dropped them.
+    """
 
     batch: int
     rows: int
@@ -20,6 +23,7 @@ class Progress:
     seconds: float
     behind: int | None
     dead_letters: int | None
+    late_rows: int = 0
 
 
 def progress_of(report: Mapping[str, Any]) -> Progress:
@@ -34,6 +38,9 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
         seconds=seconds,
         behind=behind_of(sources),
         dead_letters=dead_letters_of(report.get("observedMetrics") or {}),
+        late_rows=sum(
+            int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators") or []
+        ),
     )
 
 

@@ -38,6 +38,7 @@ class StageRun:
         self.note = "not started yet"
         self.rows = 0
         self.dead_letters: int | None = None
+        self.late_rows = 0
         self.progress: Progress | None = None
         self._attempts_max = attempts_max
         self._attempts = 0
@@ -90,6 +91,7 @@ class StageRun:
         for batch in batches:
             self._attempts = 0
             self.rows += batch.rows
+            self.late_rows += batch.late_rows
             if batch.dead_letters is not None:
                 self.dead_letters = (self.dead_letters or 0) + batch.dead_letters
         self.progress = batches[-1] if batches else self._idle(progress_of(last))

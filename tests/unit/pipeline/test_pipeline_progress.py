@@ -41,8 +41,9 @@ def test_a_report_becomes_a_line_of_the_display() -> None:
         "durationMs": {"triggerExecution": 500},
         "sources": [source({"t": {"0": 10}}, {"t": {"0": 25}}), source({"entry": 3}, None)],
         "observedMetrics": {"x": {"dead_letters": 2}, "y": {"other": 1}},
+        "stateOperators": [{"numRowsDroppedByWatermark": 3}, {"numRowsDroppedByWatermark": 1}],
     }
-    assert progress_of(report) == Progress(7, 10, 20.0, 0.5, 15, 2)
+    assert progress_of(report) == Progress(7, 10, 20.0, 0.5, 15, 2, 4)
 
 
 def test_a_report_without_numbers_is_no_error() -> None:

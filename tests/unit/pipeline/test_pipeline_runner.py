@@ -190,25 +190,41 @@ def test_plain_lines_tell_batches_and_changes() -> None:
     run = run_of(stage("orders", AWAY))
     step(run, 0)
     display.changed(run)
-    display.batch(run, Progress(3, 1500, 3000.0, 0.5, 42, 7))
+    display.batch(run, Progress(3, 1500, 3000.0, 0.5, 42, 7, late_rows=2))
     display.show([run])
     said = [line.partition(" ")[2] for line in lines]
     assert said == [
         "orders: waiting: The broker is away. Start it. Next try in 1 s.",
         "orders: batch 3, 1,500 rows in 0.5 s, 3,000 rows/s, 42 behind, 7 dead letters",
+        "orders: warning: Batch 3: 2 rows were later than the watermark allows, and Spark has dropped them. Give"
+        " `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic.",
     ]
+
+
+def printed(runs: list[StageRun]) -> str:
+    console = Console(width=200, force_terminal=True)
+    with console.capture() as captured:
+        console.print(table_of(runs))
+    return captured.get()
 
 
 def test_the_table_shows_every_stage_also_one_that_has_done_nothing() -> None:
     done, fresh = run_of(stage("orders", finished(report(4, 1200, behind=17)))), run_of(stage("archive"))
     step(done, 0)
     step(done, 1)
-    console = Console(width=200, record=True, file=None, quiet=False, force_terminal=True)
-    with console.capture() as captured:
-        console.print(table_of([done, fresh]))
-    text = captured.get()
+    text = printed([done, fresh])
     for part in ("STAGE", "BEHIND", "orders", "12,000", "17", "archive", "waiting: not started yet"):
         assert part in text
+
+
+def test_rows_that_were_dropped_as_late_have_a_column_where_there_are_any() -> None:
+    late = report(0, 5) | {"stateOperators": [{"numRowsDroppedByWatermark": 1}]}
+    run, other = run_of(stage("orders", finished(late, late | {"batchId": 1}))), run_of(stage("archive"))
+    assert "DROPPED LATE" not in printed([run, other])
+    step(run, 0)
+    step(run, 1)
+    assert run.late_rows == 2
+    assert "DROPPED LATE" in printed([run, other])
 
 
 def test_plain_is_plain() -> None:
