@@ -66,7 +66,9 @@ def admit(
     if not batches:
         return append(admission)
     producer = batches[0][1].producer_id, batches[0][1].producer_epoch
-    if any((header.producer_id, header.producer_epoch) != producer for _, header in batches[1:]):
+    if len(batches) > 1 and any(
+        (header.producer_id, header.producer_epoch) != producer for _, header in batches
+    ):
         mixed = KafkaError(
             ErrorCode.invalid_producer_id_mapping,
             "the request has transactional records of several producers",

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinators.loading import load
 from ottla.broker.coordinators.shard_timers import ShardTimers
@@ -305,11 +305,11 @@ class CoordinatorShard(Generic[MachineT]):
 
     def send(self, replies: Iterable[Reply], effects: Sequence[Any] = ()) -> None:
         for reply in replies:
-            waiter, response = cast(Pending[Any], reply.waiter), reply.response
+            waiter: Any = reply.waiter  # a Pending, but the machine does not know
             self._waiting.pop(waiter, None)
             if not waiter.done:
                 try:
-                    waiter.complete(response)
+                    waiter.complete(reply.response)
                 except (
                     Exception
                 ):  # a bug of whoever makes a response of it, which the other waiters must not feel

@@ -64,12 +64,10 @@ class TransactionCoordinator:
     ) -> Pending[ProducerIdAndEpoch | KafkaError]:
         """Has the shard decide what may need a new producer id, which the controller is asked for only then."""
         shard = self.shards.shard_of(command.transactional_id)
-        if (
-            shard is None
-            or shard.state is not ShardState.ACTIVE
-            or not shard.machine.needs_producer_id(command)
-        ):
+        if shard is None:
             return self.submit(command.transactional_id, command)
+        if shard.state is not ShardState.ACTIVE or not shard.machine.needs_producer_id(command):
+            return shard.submit(command)
         pending: Pending[ProducerIdAndEpoch | KafkaError] = Pending()
 
         async def run() -> None:

@@ -62,7 +62,8 @@ def _decide(broker: "Broker", version: int, asked: PartitionsOfTransaction) -> P
         code = ErrorCode.none if error is None else told_by_version(error, version, FIRST_WITH_FENCED)
         return [code] * len(asked.partitions)
 
-    return broker.transactions.submit(asked.transactional_id, command).then(codes)
+    added = broker.transactions.submit(asked.transactional_id, command)
+    return completed(codes(added.value)) if added.done else added.then(codes)
 
 
 def _verify(broker: "Broker", asked: PartitionsOfTransaction) -> Pending[Codes]:

@@ -6,7 +6,7 @@ It is the switchboard: what each request means stands in the module of its name,
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.core.coordination import Command, Waiter
+from ottla.core.coordination import Command, Decision, Waiter
 from ottla.core.transactions.commands import (
     AddPartitions,
     DescribeTransaction,
@@ -57,7 +57,7 @@ class TransactionShard:
         self._store.settings = settings
 
     def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> TransactionDecision:
-        decision = TransactionDecision(self.replay)
+        decision: TransactionDecision = Decision(self.replay)
         _DECIDE[type(command)](self._store, command, waiter, decision, now_ms)
         return decision
 
@@ -92,7 +92,7 @@ class TransactionShard:
         """Nothing is written to `__transaction_state` within a transaction."""
 
     def loaded(self, now_ms: int) -> TransactionDecision:
-        decision = TransactionDecision(self.replay)
+        decision: TransactionDecision = Decision(self.replay)
         for transactional_id in tuple(self._store.by_id):
             resume(self._store, transactional_id, decision, now_ms)
         start_expiry(self._store, decision)

@@ -43,7 +43,7 @@ class TransactionMetadata:
 
     def validate(self) -> None:
         record, state = self.record, self.state
-        assert state in WRITTEN, f"{state.name} is never kept"
+        assert state in WRITTEN.values(), f"{state.name} is never kept"
         assert record.producer_id >= 0
         assert 0 <= record.producer_epoch <= MAX_PRODUCER_EPOCH
         if state in (TransactionState.EMPTY, TransactionState.ONGOING):
@@ -65,11 +65,8 @@ class TransactionMetadata:
 
 def metadata_of(transactional_id: str, record: TransactionLogValue) -> TransactionMetadata:
     """Raises CORRUPT_MESSAGE for a state that is never written."""
-    try:
-        state = TransactionState(record.transaction_status)
-    except ValueError:
-        state = TransactionState.DEAD
-    if state not in WRITTEN:
+    state = WRITTEN.get(record.transaction_status)
+    if state is None:
         raise KafkaError(
             ErrorCode.corrupt_message,
             f"the record of the transactional id {transactional_id!r} has the status {record.transaction_status}, "

@@ -40,7 +40,8 @@ COMPLETE = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 ENDED = PREPARED | COMPLETE
 IDLE = frozenset({_S.EMPTY}) | COMPLETE  # without a transaction; only these expire
-WRITTEN = IDLE | ENDED | {_S.ONGOING}
+# By the number in the record.
+WRITTEN: dict[int, TransactionState] = {int(state): state for state in IDLE | ENDED | {_S.ONGOING}}
 
 VALID_PREVIOUS_STATES = {
     _S.EMPTY: IDLE,

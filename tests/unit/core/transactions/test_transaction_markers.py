@@ -199,7 +199,7 @@ def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
     assert not shell.machine.durable()
 
 
-@pytest.mark.parametrize("state", sorted(WRITTEN))
+@pytest.mark.parametrize("state", sorted(WRITTEN.values()))
 def test_only_ids_without_a_transaction_expire(state: TransactionState) -> None:
     shell = TransactionShell()
     empty = state is TransactionState.EMPTY
