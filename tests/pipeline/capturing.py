@@ -1,16 +1,18 @@
-"""Helpers of the tests of change capture: a captured MariaDB, batches without Spark, and records played back."""
+"""Helpers of the tests of change capture: captured servers, batches without Spark, and records played back."""
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from pymysql.cursors import DictCursor
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.pipeline.mariadb import PASSWORD, USER, MariaDb, why_no_mariadb
+from tests.pipeline.mysql import MySql, why_no_mysql
 
 from ottla.pipeline.ingest.cdc.envelope import Record
 from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
@@ -18,23 +20,50 @@ from ottla.pipeline.ingest.cdc.postgres_source import PostgresStreamReader
 from ottla.pipeline.ingest.cdc.settings import Capture, MySqlSettings, capture_of
 from ottla.pipeline.ingest.cdc.source import MySqlStreamReader
 
+Server = TypeVar("Server", bound=MariaDb)
+
+# What is the same for both kinds of server is shown with one.
+MARIADB = pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+MYSQL = pytest.mark.parametrize("server", ["mysql"], indirect=True)
+
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     """One for a module's tests: each makes a database of its own, and leaves the server's settings as they were."""
     if why_no_mariadb():
         pytest.skip(why_no_mariadb())
-    server = MariaDb(tmp_path_factory.mktemp("mariadb"))
-    server.create()
-    server.start()
-    yield server
-    server.kill()
+    with running(MariaDb(tmp_path_factory.mktemp("mariadb"))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySql]:
+    """As `mariadb`."""
+    if why_no_mysql():
+        pytest.skip(why_no_mysql())
+    with running(MySql(tmp_path_factory.mktemp("mysql"))) as made:
+        yield made
+
+
+@contextmanager
+def running(made: Server) -> Iterator[Server]:
+    made.create()
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> MariaDb:
+    """Asked for by name, so that tests in any order share them."""
+    found: MariaDb = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
-def database(mariadb: MariaDb, request: pytest.FixtureRequest) -> str:
+def database(server: MariaDb, request: pytest.FixtureRequest) -> str:
     name = f"db_{abs(hash(request.node.nodeid)) % 10**12}"
-    mariadb.run(f"CREATE DATABASE {name}")
+    server.run(f"CREATE DATABASE {name}")
     return name
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F811
-"""The captured changes of a real MariaDB, batch by batch without Spark: each once, and the same when read again."""
+"""The captured changes of a real MariaDB and MySQL, batch by batch without Spark: each once, the same if read again."""
 
 import itertools
 import json
@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.pipeline.capturing import (
+    MARIADB,
     Batches,
     captured,
     database,
     mariadb,
+    mysql,
     played_back,
     selected,
+    server,
     values,
 )
 from tests.pipeline.mariadb import MariaDb
@@ -27,7 +30,7 @@ from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.server import current_position
 
 LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
-WIDE_ROWS = 1500
+WIDE_ROWS = 625
 TABLE = "CREATE TABLE {}.{} (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,3), n BIGINT UNSIGNED)"
 
 
@@ -59,11 +62,11 @@ def changes(database: str, table: str, count: int, seed: int) -> list[str]:
 
 def wide_rows(database: str) -> list[str]:
     """Two transactions, larger than what lies in the buffers of a connection."""
-    numbers = f"WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < {WIDE_ROWS})"
+    digits = "(SELECT 0 AS i UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4)"
+    numbers = f"SELECT a.i + 5 * b.i + 25 * c.i + 125 * d.i AS i FROM {digits} a, {digits} b, {digits} c, {digits} d"
     return [
-        f"SET max_recursive_iterations = {WIDE_ROWS}",
         f"CREATE TABLE {database}.wide (id INT PRIMARY KEY, filler LONGTEXT)",
-        f"INSERT INTO {database}.wide {numbers} SELECT i, repeat('x', 5000) FROM n",
+        f"INSERT INTO {database}.wide SELECT i, repeat('x', 12000) FROM ({numbers}) n",
         f"DELETE FROM {database}.wide",
     ]
 
@@ -73,14 +76,14 @@ def in_order(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_snapshot_changes_and_new_columns_played_back_give_the_table(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 60, 1))
-    batches = Batches(captured(mariadb, database, tmp_path, max_transactions_per_batch=7))
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 60, 1))
+    batches = Batches(captured(server, database, tmp_path, max_transactions_per_batch=7))
     records = batches.all(LIMITED)
-    mariadb.run(
+    server.run(
         *changes(database, "orders", 40, 2),
         f"ALTER TABLE {database}.orders ADD COLUMN note VARCHAR(10) DEFAULT 'x' AFTER id, DROP COLUMN n",
         f"UPDATE {database}.orders SET note = 'ÿ'",
@@ -89,20 +92,20 @@ def test_snapshot_changes_and_new_columns_played_back_give_the_table(
         f"INSERT INTO {database}.orders VALUES (9999999, 'new', 'last', 1.5)",
     )
     records += batches.all(LIMITED)
-    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
 
 
 def test_a_batch_read_again_gives_the_same_records(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
-    batches = Batches(captured(mariadb, database, tmp_path))
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
+    batches = Batches(captured(server, database, tmp_path))
     begin = batches.offset
     snapshot_of = batches.next()
     middle = batches.offset
-    mariadb.run(
+    server.run(
         *changes(database, "orders", 20, 2),
         f"ALTER TABLE {database}.orders ADD COLUMN more INT",
         f"UPDATE {database}.orders SET more = id",
@@ -111,22 +114,22 @@ def test_a_batch_read_again_gives_the_same_records(
     assert begin is not None
     assert middle is not None
     assert batches.offset is not None
-    mariadb.run(f"ALTER TABLE {database}.orders DROP COLUMN more", f"DELETE FROM {database}.orders")
+    server.run(f"ALTER TABLE {database}.orders DROP COLUMN more", f"DELETE FROM {database}.orders")
     again = Batches(batches.capture)
     assert again.read(begin, middle) == snapshot_of
     assert again.read(middle, batches.offset) == changed
 
 
 def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"))
-    batches = Batches(captured(mariadb, database, tmp_path, max_transactions_per_batch=3))
+    server.run(TABLE.format(database, "orders"))
+    batches = Batches(captured(server, database, tmp_path, max_transactions_per_batch=3))
     batches.next(LIMITED)
     rows = [",".join(f"({base + i}, 'a', 1, 1)" for i in range(4)) for base in range(0, 80, 10)]
-    mariadb.run(*(f"INSERT INTO {database}.orders VALUES {four}" for four in rows))
+    server.run(*(f"INSERT INTO {database}.orders VALUES {four}" for four in rows))
     sizes = []
     while True:
         records = batches.next(LIMITED)
@@ -138,40 +141,40 @@ def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
 
 
 def test_the_snapshot_fits_the_binlog_while_others_write(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
     for table in ("a", "b"):
-        mariadb.run(TABLE.format(database, table), *changes(database, table, 50, 1))
+        server.run(TABLE.format(database, table), *changes(database, table, 50, 1))
     statements = [s for pair in zip(*(changes(database, t, 150, 3) for t in "ab"), strict=True) for s in pair]
-    writer = threading.Thread(target=lambda: mariadb.run(*statements))
+    writer = threading.Thread(target=lambda: server.run(*statements))
     writer.start()
-    batches = Batches(captured(mariadb, database, tmp_path))
+    batches = Batches(captured(server, database, tmp_path))
     records = batches.all()
     writer.join()
     records += batches.all()
     tables = played_back(records)
     for table in ("a", "b"):
-        assert in_order(tables[table]) == selected(mariadb, database, table)
+        assert in_order(tables[table]) == selected(server, database, table)
 
 
 def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"))
-    capture = captured(mariadb, database, tmp_path)
+    server.run(TABLE.format(database, "orders"))
+    capture = captured(server, database, tmp_path)
     start = current_position(capture)
-    mariadb.run(*changes(database, "orders", 30, 5), *wide_rows(database))
+    server.run(*changes(database, "orders", 30, 5), *wide_rows(database))
     end = current_position(capture)
     whole = list(read_changes(capture, start, end))
 
     reading = read_changes(capture, start, end)
     part = [next(reading) for _ in range(len(whole) // 3)]
-    mariadb.kill()
-    starter = threading.Thread(target=mariadb.start)
+    server.kill()
+    starter = threading.Thread(target=server.start)
     starter.start()
     part += reading
     starter.join()
@@ -179,53 +182,55 @@ def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
 
 
 def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    capture = captured(mariadb, database, tmp_path)
+    capture = captured(server, database, tmp_path)
     start = current_position(capture)
-    mariadb.run(*wide_rows(database))
+    server.run(*wide_rows(database))
     end = current_position(capture)
     reading = read_changes(capture, start, end)
     part = [next(reading) for _ in range(100)]
-    for (thread,) in mariadb.run(
-        "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'"
+    for (thread,) in server.run(
+        "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
     ):
-        mariadb.run(f"KILL {thread}")
+        server.run(f"KILL {thread}")
     part += reading
     assert part == list(read_changes(capture, start, end))
     assert len(part) == 3 * WIDE_ROWS
 
 
+@MARIADB
 def test_a_snapshot_cut_off_before_it_was_whole_is_taken_anew(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
-    capture = captured(mariadb, database, tmp_path)
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
+    capture = captured(server, database, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(snapshot.Manifest, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             Batches(capture).next()
-    mariadb.run(f"DELETE FROM {database}.orders WHERE id % 2 = 0")
+    server.run(f"DELETE FROM {database}.orders WHERE id % 2 = 0")
     records = Batches(capture).all()
-    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
     assert all(change["op"] == "r" for change in values(records))
 
 
+@MARIADB
 def test_files_of_the_snapshot_go_once_they_are_committed(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staging, "CHUNK_ROWS", 10)
     monkeypatch.setattr(staging, "CHUNKS_PER_BATCH", 2)
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
-    batches = Batches(captured(mariadb, database, tmp_path))
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
+    batches = Batches(captured(server, database, tmp_path))
     folder = batches.capture.snapshot_folder
     records = batches.next(LIMITED)
     assert len(records) == 20
@@ -236,20 +241,20 @@ def test_files_of_the_snapshot_go_once_they_are_committed(
     records += batches.all(LIMITED)
     batches.reader.commit(batches.offset)
     assert not list(folder.glob("*.arrow"))
-    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
     marks = [change["source"]["snapshot"] for change in values(records)]
     assert marks == ["true"] * (len(marks) - 1) + ["last"]
 
 
 def test_without_a_snapshot_changes_begin_with_the_first_start(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 5, 1))
-    capture = captured(mariadb, database, tmp_path, snapshot="never")
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 5, 1))
+    capture = captured(server, database, tmp_path, snapshot="never")
     assert Batches(capture).next() == []
-    mariadb.run(f"DELETE FROM {database}.orders", f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
+    server.run(f"DELETE FROM {database}.orders", f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
     # a query that was killed before its first batch was planned begins at the same place
     ops = [change["op"] for change in values(Batches(capture).all())]
     assert ops[-1] == "c"
@@ -257,32 +262,32 @@ def test_without_a_snapshot_changes_begin_with_the_first_start(
 
 
 def test_changes_of_other_tables_move_the_offset(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"), TABLE.format(database, "others"))
-    batches = Batches(captured(mariadb, database, tmp_path, tables=(f"{database}.ord*",)))
+    server.run(TABLE.format(database, "orders"), TABLE.format(database, "others"))
+    batches = Batches(captured(server, database, tmp_path, tables=(f"{database}.ord*",)))
     batches.all()
     before = batches.offset
-    mariadb.run(*changes(database, "others", 5, 1))
+    server.run(*changes(database, "others", 5, 1))
     assert batches.next() == []
     assert batches.offset != before
 
 
 def test_truncate_drop_and_tables_without_a_key(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(
+    server.run(
         TABLE.format(database, "orders"),
         f"CREATE TABLE {database}.keyless (a INT)",
         f"CREATE TABLE {database}.doomed (id INT PRIMARY KEY)",
     )
-    batches = Batches(captured(mariadb, database, tmp_path, topic="{server}.{db}.{table}"))
+    batches = Batches(captured(server, database, tmp_path, topic="{server}.{db}.{table}"))
     batches.all()
-    mariadb.run(
+    server.run(
         f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)",
         f"TRUNCATE TABLE {database}.orders",
         f"INSERT INTO {database}.keyless VALUES (1)",
@@ -305,18 +310,19 @@ def test_truncate_drop_and_tables_without_a_key(
     assert records[0].topic == f"orders.{database}.orders"
 
 
+@MARIADB
 def test_a_run_of_all_that_is_there_ends_though_others_write(
-    mariadb: MariaDb,
+    server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    mariadb.run(TABLE.format(database, "orders"))
-    batches = Batches(captured(mariadb, database, tmp_path))
+    server.run(TABLE.format(database, "orders"))
+    batches = Batches(captured(server, database, tmp_path))
     batches.all()
-    mariadb.run(f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
+    server.run(f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
     batches.reader.prepareForTriggerAvailableNow()
     target = current_position(batches.capture)
-    mariadb.run(f"INSERT INTO {database}.orders VALUES (2, 'a', 1, 1)")
+    server.run(f"INSERT INTO {database}.orders VALUES (2, 'a', 1, 1)")
     assert len(batches.all(ReadAllAvailable())) == 1
     assert batches.offset is not None
     assert Position.parse(batches.offset["gtid"]) == target

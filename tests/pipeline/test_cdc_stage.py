@@ -13,7 +13,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.capturing import database, mariadb, played_back, selected, settings_of, values
+from tests.pipeline.capturing import (
+    MARIADB,
+    MYSQL,
+    database,
+    mariadb,
+    mysql,
+    played_back,
+    selected,
+    server,
+    settings_of,
+    values,
+)
 from tests.pipeline.mariadb import MariaDb
 from tests.pipeline.test_cdc_changes import TABLE, changes, in_order
 
@@ -73,27 +84,28 @@ def source(context: Context, server: MariaDb, database: str, topic: str, **more:
     return MySqlSource("orders", settings, context)
 
 
+@MARIADB
 def test_snapshot_changes_and_kills_arrive_once(
-    spark: SparkSession, context: Context, topic_name: str, mariadb: MariaDb, database: str
+    spark: SparkSession, context: Context, topic_name: str, server: MariaDb, database: str
 ) -> None:
     make_topic(context, topic_name)
-    mariadb.run(TABLE.format(database, "orders"), *changes(database, "orders", 50, 1))
-    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=60)
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 50, 1))
+    stage = source(context, server, database, topic_name, max_transactions_per_batch=60)
     assert [problem for problem in stage.problems() if not problem.is_warning] == []
 
     stage.start(spark, ONCE).awaitTermination()
     assert in_order(played_back(committed_records(context, topic_name))["orders"]) == selected(
-        mariadb, database, "orders"
+        server, database, "orders"
     )
 
     # what concerns the connection may change from one start to the next
-    stage = source(context, mariadb, database, topic_name, max_transactions_per_batch=70, retry_s=30.0)
+    stage = source(context, server, database, topic_name, max_transactions_per_batch=70, retry_s=30.0)
     query = stage.start(spark, {"processingTime": "100 milliseconds"})
-    mariadb.run(*changes(database, "orders", 60, 2))
+    server.run(*changes(database, "orders", 60, 2))
     wait_until(lambda: bool(query.recentProgress), query)
-    mariadb.kill()
-    mariadb.start()
-    mariadb.run(
+    server.kill()
+    server.start()
+    server.run(
         f"ALTER TABLE {database}.orders ADD COLUMN note VARCHAR(9) DEFAULT 'x'",
         f"UPDATE {database}.orders SET note = 'y'",
         *changes(database, "orders", 60, 4),
@@ -103,7 +115,7 @@ def test_snapshot_changes_and_kills_arrive_once(
     stage.start(spark, ONCE).awaitTermination()
 
     records = committed_records(context, topic_name)
-    assert in_order(played_back(records)["orders"]) == selected(mariadb, database, "orders")
+    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
     places = [
         (change["transaction"]["id"], change["transaction"]["total_order"])
         for change in values(records)
@@ -112,11 +124,31 @@ def test_snapshot_changes_and_kills_arrive_once(
     assert len(places) == len(set(places))
 
 
-def test_a_fault_comes_out_of_spark_as_its_sentence(
-    spark: SparkSession, context: Context, topic_name: str, mariadb: MariaDb, database: str
+@MYSQL
+def test_a_stage_that_is_started_again_goes_on_where_mysql_was_left(
+    spark: SparkSession, context: Context, topic_name: str, server: MariaDb, database: str
 ) -> None:
     make_topic(context, topic_name)
-    stage = source(context, mariadb, database, topic_name, password="wrong")
+    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
+    stage = source(context, server, database, topic_name, max_transactions_per_batch=40)
+    assert [problem for problem in stage.problems() if not problem.is_warning] == []
+    stage.start(spark, ONCE).awaitTermination()
+    server.run(*changes(database, "orders", 60, 2))
+    query = stage.start(spark, {"processingTime": "0 seconds"})
+    wait_until(lambda: bool(query.recentProgress), query)
+    query.stop()
+    stage.start(spark, ONCE).awaitTermination()
+    assert in_order(played_back(committed_records(context, topic_name))["orders"]) == selected(
+        server, database, "orders"
+    )
+
+
+@MARIADB
+def test_a_fault_comes_out_of_spark_as_its_sentence(
+    spark: SparkSession, context: Context, topic_name: str, server: MariaDb, database: str
+) -> None:
+    make_topic(context, topic_name)
+    stage = source(context, server, database, topic_name, password="wrong")
     with pytest.raises(
         StreamingQueryException, match="does not accept the user `capture` with this password"
     ):

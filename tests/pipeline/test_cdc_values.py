@@ -1,15 +1,19 @@
 # ruff: noqa: F401, F811
-"""Every type of MariaDB in a record: as documented, and the same from the snapshot as from the binlog."""
+"""Every type of MariaDB and MySQL in a record: as documented, and the same from the snapshot as from the binlog."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.capturing import Batches, captured, database, mariadb, values
+from tests.pipeline.capturing import Batches, captured, database, mariadb, mysql, server, values
 from tests.pipeline.mariadb import MariaDb
 
 from ottla.pipeline.errors import PipelineError
 
+JSON_TEXT = '{"a": "\\"ü\\u0001", "long": {"b": [1, null, true, false]}}'
+JSON_INTEGERS = "[-1, 70000, -9223372036854775808, 18446744073709551615]"
+JSON_NUMBERS = "[1.5, 1e300, 1e15, 0.0000001, 2.0, 12.50]"
+JSON_TIMES = '["2020-02-03", "2020-02-03 04:05:06.500000", "-101:02:03.000000"]'
 # Type, literal, and what a record holds.
 EXAMPLES: list[tuple[str, str, Any]] = [
     ("TINYINT", "-128", -128),
@@ -45,75 +49,124 @@ EXAMPLES: list[tuple[str, str, Any]] = [
     ("YEAR", "0", 0),
     ("CHAR(10)", "'ab '", "ab"),
     ("VARCHAR(300)", "'😀 ü \\0 \"'", '😀 ü \0 "'),
-    ("VARCHAR(20) CHARACTER SET latin1", "'é\u0081€'", "é\u0081€"),
     ("TINYTEXT CHARACTER SET ucs2", "'żółw'", "żółw"),
     ("LONGTEXT", "repeat('x', 70000)", "x" * 70000),
     ("ENUM('a', 'it''s')", "'it''s'", "it's"),
     ("ENUM('a')", "''", ""),
     ("SET('x', 'y', 'z')", "'z,x'", "x,z"),
     ("SET('x', 'y')", "''", ""),
-    ("JSON", "'{\"a\": [1, null]}'", '{"a": [1, null]}'),
+    ("ENUM('a', 'é') CHARACTER SET latin1", "'é'", "é"),
+    ("SET('ż', 'ó') CHARACTER SET latin2", "'ó,ż'", "ż,ó"),
     ("BINARY(5)", "x'0100'", "AQAAAAA="),
     ("VARBINARY(9)", "x'00FF00'", "AP8A"),
     ("BLOB", "x''", ""),
-    ("UUID", "'164fad29-e105-11f1-b0a9-02fc00000000'", "Fk+tKeEFEfGwqQL8AAAAAA=="),
-    ("INET6", "'::'", "AAAAAAAAAAAAAAAAAAAAAA=="),
-    ("POINT", "ST_GeomFromText('POINT(1 2)', 4326)", {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": 4326}),
     ("INT AS (id * 2) VIRTUAL", "DEFAULT", 2),
     ("INT INVISIBLE", "7", 7),
     ("INT", "NULL", None),
 ]
+EXAMPLES_OF = {
+    "mariadb": [
+        ("VARCHAR(20) CHARACTER SET latin1", "'é\u0081€'", "é\u0081€"),
+        ("JSON", "'{\"a\": [1, null]}'", '{"a": [1, null]}'),
+        ("UUID", "'164fad29-e105-11f1-b0a9-02fc00000000'", "Fk+tKeEFEfGwqQL8AAAAAA=="),
+        ("INET6", "'::'", "AAAAAAAAAAAAAAAAAAAAAA=="),
+        (
+            "POINT",
+            "ST_GeomFromText('POINT(1 2)', 4326)",
+            {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": 4326},
+        ),
+    ],
+    "mysql": [
+        ("POINT", "ST_GeomFromText('POINT(1 2)', 0)", {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": 0}),
+        ("VARCHAR(20) CHARACTER SET latin1", "'é€'", "é€"),
+        ("VARCHAR(20) COLLATE utf8mb4_0900_bin", "'żółw 😀'", "żółw 😀"),
+        ("TEXT CHARACTER SET gb18030", "'乌龟'", "乌龟"),
+        ("JSON", """'{"long": {"b": [1, null, true, false]}, "a": "\\\\"ü\\\\u0001"}'""", JSON_TEXT),
+        ("JSON", "JSON_ARRAY(-1, 70000, -9223372036854775808, 18446744073709551615)", JSON_INTEGERS),
+        ("JSON", "JSON_ARRAY(1.5e0, 1e300, 1e15, 1e-7, 2e0, CAST('12.50' AS DECIMAL(5,2)))", JSON_NUMBERS),
+        (
+            "JSON",
+            "JSON_ARRAY(DATE'2020-02-03', TIMESTAMP'2020-02-03 04:05:06.5', TIME'-101:02:03')",
+            JSON_TIMES,
+        ),
+        ("JSON", "JSON_ARRAY(x'00FF', b'101')", '["base64:type15:AP8=", "base64:type15:BQ=="]'),
+        ("JSON", "JSON_ARRAY(repeat('x', 70000))", '["' + "x" * 70000 + '"]'),
+        ("JSON", "'\"\"'", '""'),
+        ("VECTOR(3)", "STRING_TO_VECTOR('[1.5, -0.1, 3e20]')", [1.5, -0.1, 3e20]),
+        ("VARCHAR(9)", "'after'", "after"),
+    ],
+}
 
 
 def test_values_are_as_documented_from_the_snapshot_and_from_the_binlog(
-    mariadb: MariaDb, database: str, tmp_path: Path
+    server: MariaDb, database: str, tmp_path: Path
 ) -> None:
-    columns = ", ".join(f"c{index} {kind}" for index, (kind, _, _) in enumerate(EXAMPLES))
-    names = ", ".join(f"c{index}" for index in range(len(EXAMPLES)))
-    literals = ", ".join(literal for _, literal, _ in EXAMPLES)
+    examples = [*EXAMPLES, *EXAMPLES_OF["mariadb" if type(server) is MariaDb else "mysql"]]
+    columns = ", ".join(f"c{index} {kind}" for index, (kind, _, _) in enumerate(examples))
+    names = ", ".join(f"c{index}" for index in range(len(examples)))
+    literals = ", ".join(literal for _, literal, _ in examples)
     insert = f"INSERT INTO {database}.kinds (id, {names}) VALUES (1, {literals})"
-    lenient = "SET sql_mode = '', time_zone = '+00:00', system_versioning_alter_history = KEEP"
-    mariadb.run(
+    lenient = "SET sql_mode = '', time_zone = '+00:00'"
+    server.run(
         lenient, f"CREATE TABLE {database}.kinds (id INT PRIMARY KEY, {columns}) ROW_FORMAT=DYNAMIC", insert
     )
-    batches = Batches(captured(mariadb, database, tmp_path))
+    batches = Batches(captured(server, database, tmp_path))
     snapshot = batches.all()
-    mariadb.run(lenient, f"DELETE FROM {database}.kinds", insert)
+    server.run(lenient, f"DELETE FROM {database}.kinds", insert)
     deleted, inserted = values(batches.all())
-    expected = {"id": 1, **{f"c{index}": value for index, (_, _, value) in enumerate(EXAMPLES)}}
+    expected = {"id": 1, **{f"c{index}": value for index, (_, _, value) in enumerate(examples)}}
     assert values(snapshot)[0]["after"] == expected
     assert deleted["before"] == expected
     assert inserted["after"] == expected
 
 
-def test_key_columns_stand_in_the_order_of_the_table(mariadb: MariaDb, database: str, tmp_path: Path) -> None:
-    mariadb.run(
+def test_key_columns_stand_in_the_order_of_the_table(server: MariaDb, database: str, tmp_path: Path) -> None:
+    server.run(
         f"CREATE TABLE {database}.pairs (v INT, a VARCHAR(20), b INT, PRIMARY KEY (b, a(5)))",
         f"INSERT INTO {database}.pairs VALUES (1, 'ä', 2)",
     )
-    batches = Batches(captured(mariadb, database, tmp_path))
+    batches = Batches(captured(server, database, tmp_path))
     snapshot = batches.all()
-    mariadb.run(f"UPDATE {database}.pairs SET v = 2")
+    server.run(f"UPDATE {database}.pairs SET v = 2")
     assert {record.key for record in snapshot + batches.all()} == {'{"a":"ä","b":2}'.encode()}
 
 
-def test_the_history_names_columns_where_the_binlog_does_not(
-    mariadb: MariaDb, database: str, tmp_path: Path
+def test_a_binlog_whose_files_have_checksums_and_have_none_is_read(
+    server: MariaDb, database: str, tmp_path: Path
 ) -> None:
-    mariadb.run("SET GLOBAL binlog_row_metadata = 'NO_LOG'")
+    server.run(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    batches = Batches(captured(server, database, tmp_path))
+    batches.all()
+    start = batches.offset
+    wanted = []
+    for number, checksum in enumerate(["NONE", "CRC32", "NONE", "CRC32"]):
+        server.run(f"SET GLOBAL binlog_checksum = {checksum}", f"INSERT INTO {database}.t VALUES ({number})")
+        wanted.append((f'{{"id":{number}}}'.encode(), {"id": number}, server.run("SHOW BINARY LOGS")[-1][0]))
+        records = Batches(batches.capture, start).all()
+        assert wanted == [
+            (record.key, change["after"], change["source"]["file"])
+            for record, change in zip(records, values(records), strict=True)
+        ]
+
+
+def test_the_history_names_columns_where_the_binlog_does_not(
+    server: MariaDb, database: str, tmp_path: Path
+) -> None:
+    silent = "NO_LOG" if type(server) is MariaDb else "MINIMAL"
+    server.run(f"SET GLOBAL binlog_row_metadata = '{silent}'")
     try:
-        mariadb.run(
+        server.run(
             f"CREATE TABLE {database}.t (id INT UNSIGNED PRIMARY KEY, e ENUM('a', 'b'), b BLOB, t TEXT,"
             " l VARCHAR(9) CHARACTER SET latin1)",
             insert := f"INSERT INTO {database}.t VALUES (4294967295, 'b', x'FF00', 'ü', 'ü')",
         )
-        batches = Batches(captured(mariadb, database, tmp_path))
+        batches = Batches(captured(server, database, tmp_path))
         snapshot = values(batches.all())
-        mariadb.run(f"DELETE FROM {database}.t", insert)
+        server.run(f"DELETE FROM {database}.t", insert)
         deleted, inserted = values(batches.all())
         assert deleted["before"] == inserted["after"] == snapshot[0]["after"]
-        mariadb.run(f"ALTER TABLE {database}.t RENAME COLUMN e TO f", f"DELETE FROM {database}.t")
+        server.run(f"ALTER TABLE {database}.t RENAME COLUMN e TO f", f"DELETE FROM {database}.t")
         with pytest.raises(PipelineError, match=r"columns of .* changed.*binlog_row_metadata = FULL"):
             batches.next()
     finally:
-        mariadb.run("SET GLOBAL binlog_row_metadata = 'FULL'")
+        server.run("SET GLOBAL binlog_row_metadata = 'FULL'")

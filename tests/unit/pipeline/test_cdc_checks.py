@@ -30,16 +30,24 @@ def capture(server_id: int = 0) -> Capture:
 
 
 @pytest.mark.parametrize(
-    "version", ["10.5.1-MariaDB", "5.5.5-10.11.19-MariaDB-0+deb12u1-log", "11.4.2-MariaDB"]
+    "version",
+    [
+        "10.5.1-MariaDB",
+        "5.5.5-10.11.19-MariaDB-0+deb12u1-log",
+        "11.4.2-MariaDB",
+        "8.0.11",
+        "8.4.2-1",
+        "9.7.4-log",
+    ],
 )
-def test_mariadb_from_10_5_on_is_captured(version: str) -> None:
+def test_mariadb_from_10_5_and_mysql_from_8_0_on_are_captured(version: str) -> None:
     assert server_kind_problem(version, capture()) is None
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("8.4.2", "is MySQL 8.4.2"), ("10.4.9-MariaDB", "is MariaDB 10.4.9")]
+    ("version", "told"), [("5.7.44-log", "is MySQL 5.7.44"), ("10.4.9-MariaDB", "is MariaDB 10.4.9")]
 )
-def test_other_servers_are_refused_by_name(version: str, told: str) -> None:
+def test_older_servers_are_refused_by_name(version: str, told: str) -> None:
     problem = server_kind_problem(version, capture())
     assert problem is not None
     assert told in problem[0]
@@ -58,6 +66,8 @@ def test_a_server_as_documented_has_no_problem() -> None:
         ("log_bin_compress", "ON", False),
         ("binlog_row_metadata", "MINIMAL", True),
         ("sync_binlog", "0", True),
+        ("gtid_mode", "OFF_PERMISSIVE", False),
+        ("log_replica_updates", "OFF", False),
     ],
 )
 def test_each_setting_is_told_with_what_it_is(name: str, value: str, is_warning: bool) -> None:

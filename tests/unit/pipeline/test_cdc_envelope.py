@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.ingest.cdc.envelope import Change, Order
-from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
+from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
 
-SOURCE = MariaDbOrigin(
+SOURCE = BinlogOrigin(
+    "mariadb",
     name="shop",
     ts_ms=5000,
     db="d",

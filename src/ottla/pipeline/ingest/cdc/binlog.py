@@ -11,14 +11,18 @@ from typing import Any
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import HeartbeatLogEvent, MariadbGtidEvent
+from pymysqlreplication.event import HeartbeatLogEvent
 
 from ottla.pipeline.errors import PassingError
+from ottla.pipeline.ingest.cdc.binlog_connection import BinlogConnection
 from ottla.pipeline.ingest.cdc.envelope import Record
-from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
+from ottla.pipeline.ingest.cdc.mysql_connection import MySqlConnection
+from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.places import Place
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
 from ottla.pipeline.ingest.cdc.server import connection_settings, explained, is_away
 from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.transactions import BEGINNINGS, begun
 from ottla.pipeline.ingest.cdc.transcript import EVENTS, Transcript
 from ottla.pipeline.ingest.cdc.waiting import RETRY_PAUSE_S
 
@@ -30,7 +34,7 @@ class Lost(Exception):
     """The connection ended, and `why`."""
 
 
-def stream(capture: Capture, position: Position, events: tuple[type, ...]) -> BinLogStreamReader:
+def stream(capture: Capture, position: Place, events: tuple[type, ...]) -> BinLogStreamReader:
     """Waits for more at the end of the binlog; the server's heartbeats tell that it is still there."""
     connections = 0
 
@@ -41,13 +45,20 @@ def stream(capture: Capture, position: Position, events: tuple[type, ...]) -> Bi
         connections += is_stream
         if is_stream and connections > 1:
             raise Lost("the connection was cut off")
-        return pymysql.connect(**settings, database=database)
+        if not is_stream:
+            return pymysql.connect(**settings, database=database)
+        if isinstance(position, GtidSet):
+            following = MySqlConnection(**settings)
+            following.follow_after(position, capture.server_id, capture.captures)
+            return following
+        connection = BinlogConnection(**settings)
+        connection.follow(capture.captures)
+        return connection
 
     return BinLogStreamReader(
+        **asked_from(position),
         connection_settings={**connection_settings(capture), "read_timeout": READ_TIMEOUT_S},
         server_id=capture.server_id,
-        is_mariadb=True,
-        auto_position=str(position),
         blocking=True,
         only_events=list(events),
         filter_non_implemented_events=False,
@@ -57,7 +68,14 @@ def stream(capture: Capture, position: Position, events: tuple[type, ...]) -> Bi
     )
 
 
-def events_from(capture: Capture, position: Position, kinds: tuple[type, ...]) -> Iterator[tuple[Any, str]]:
+def asked_from(position: Place) -> dict[str, Any]:
+    """Of MySQL the library asks for a file's beginning, which the connection replaces by the set of transactions."""
+    if isinstance(position, GtidSet):
+        return {"log_file": "", "log_pos": 0}
+    return {"is_mariadb": True, "auto_position": str(position)}
+
+
+def events_from(capture: Capture, position: Place, kinds: tuple[type, ...]) -> Iterator[tuple[Any, str]]:
     """Events with the name of their file, until the connection is lost or the caller has enough."""
     with closing(stream(capture, position, kinds)) as reader:
         while True:
@@ -74,7 +92,7 @@ def events_from(capture: Capture, position: Position, kinds: tuple[type, ...]) -
             yield event, reader.log_file or ""
 
 
-def read_changes(capture: Capture, start: Position, end: Position) -> Iterator[Record]:
+def read_changes(capture: Capture, start: Place, end: Place) -> Iterator[Record]:
     """The records of all transactions after `start` up to `end`, each once and in the order of the binlog."""
     transcript = Transcript(capture, SchemaHistory(capture.schema_folder), start, end)
     patience = Patience(capture)
@@ -93,16 +111,17 @@ def read_changes(capture: Capture, start: Position, end: Position) -> Iterator[R
             time.sleep(RETRY_PAUSE_S)
 
 
-def position_after(capture: Capture, start: Position, end: Position, transactions: int) -> Position:
+def position_after(capture: Capture, start: Place, end: Place, transactions: int) -> Place:
     """The position so many transactions behind `start`, or `end` if it comes before."""
     position, seen = start, 0
     patience = Patience(capture)
     while True:
         try:
-            for event, _ in events_from(capture, position, (MariadbGtidEvent, HeartbeatLogEvent)):
-                if isinstance(event, MariadbGtidEvent):
+            for event, _ in events_from(capture, position, (*BEGINNINGS, HeartbeatLogEvent)):
+                beginning = begun(event, capture.address)
+                if beginning is not None:
                     patience.renew()
-                    gtid = Gtid.parse(event.gtid)
+                    gtid = beginning.gtid
                     if not end.includes(gtid) or position.includes(gtid):
                         continue
                     position, seen = position.after(gtid), seen + 1

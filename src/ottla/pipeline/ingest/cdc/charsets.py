@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from ottla.pipeline.errors import PipelineError
+
 BINARY = "binary"
 CODECS = {
     "utf8": "utf-8",
@@ -39,3 +41,13 @@ def decoder_of(charset: str) -> Callable[[bytes], str]:
     codec = CODECS.get(charset, charset)
     "".encode(codec)
     return lambda data: data.decode(codec)
+
+
+def column_decoder(charset: str, column: str, table: str) -> Callable[[bytes], str]:
+    try:
+        return decoder_of(charset)
+    except LookupError:
+        raise PipelineError(
+            f"Column `{column}` of {table} has the character set {charset}, which cannot be read.",
+            "Convert the column to utf8mb4, or leave the table out of `tables`.",
+        ) from None

@@ -6,27 +6,56 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from pymysql.constants import ER
 from pymysqlreplication.event import RotateEvent
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.binlog import Lost, stream
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.server import connected, explained, query
+from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.places import Place, place_like
+from ottla.pipeline.ingest.cdc.selecting import quoted
+from ottla.pipeline.ingest.cdc.server import connected, explained, is_mariadb, query
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect
 
-MARIADB_MIN = (10, 5)
+MARIADB_MIN, MYSQL_MIN = (10, 5), (8, 0)
 TRANSACTIONAL = ("InnoDB", "ROCKSDB")
 # The number under which we only try whether the binlog can be read: a running capture keeps its own.
 TRIAL_OFFSET = 1_000_000_000
+NO_TABLE = "ottla_asks_for_the_right_to_lock"
 WANTED = (
     ("log_bin", "ON", "keeps no binlog", "Start it with log_bin set, and a server_id."),
     ("binlog_format", "ROW", "does not log changes as rows", "Set binlog_format = ROW."),
     ("binlog_row_image", "FULL", "logs rows without all of their columns", "Set binlog_row_image = FULL."),
     ("log_bin_compress", "OFF", "compresses its binlog, which cannot be read", "Set log_bin_compress = OFF."),
+    (
+        "gtid_mode",
+        "ON",
+        "gives its transactions no GTIDs",
+        "Set enforce_gtid_consistency = ON and gtid_mode = ON.",
+    ),
+    (
+        "binlog_row_value_options",
+        "",
+        "logs only parts of changed JSON values",
+        "Set binlog_row_value_options = ''.",
+    ),
+    (
+        "log_replica_updates",
+        "ON",
+        "does not log what it replicates",
+        "Set log_replica_updates = ON, or capture the server that it replicates.",
+    ),
+    (
+        "binlog_order_commits",
+        "ON",
+        "may commit transactions in another order than it logs them",
+        "Set binlog_order_commits = ON.",
+    ),
 )
 
 
@@ -43,6 +72,7 @@ def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Prob
             variables = dict(query(connection, "SHOW GLOBAL VARIABLES"))
             tables = captured_tables(connection, capture)
             replicas = replica_ids(connection)
+            check_locks(connection, tables)
     except PipelineError as error:
         yield Problem(where, error.what, error.remedy)
         return
@@ -52,22 +82,28 @@ def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Prob
         *table_problems(tables, capture),
     ):
         yield Problem(where, what, remedy, is_warning)
-    if variables["log_bin"] == "ON":
-        yield from binlog_problems(capture, where, Position.parse(variables["gtid_binlog_pos"]))
+    if variables["log_bin"] == "ON" and variables.get("gtid_mode", "ON") == "ON":
+        yield from binlog_problems(capture, where, current_place(variables))
     topics = wanted_topics(capture.topic, (capture.topic_of(table.db, table.name) for table in tables))
     yield from topic_problems(topics, where, context)
 
 
 def server_kind_problem(version: str, capture: Capture) -> tuple[str, str] | None:
-    if "mariadb" not in version.lower():
-        return (
-            f"The database at {capture.address} is MySQL {version}, whose GTIDs cannot be followed yet.",
-            "Capture a MariaDB server, 10.5 or later.",
-        )
+    is_mariadb = "mariadb" in version.lower()
+    name, least = ("MariaDB", MARIADB_MIN) if is_mariadb else ("MySQL", MYSQL_MIN)
     numbers = version.removeprefix("5.5.5-").split("-")[0].split(".")
-    if (int(numbers[0]), int(numbers[1])) < MARIADB_MIN:
-        return f"The database at {capture.address} is MariaDB {version}.", "Use MariaDB 10.5 or later."
+    if (int(numbers[0]), int(numbers[1])) < least:
+        return (
+            f"The database at {capture.address} is {name} {version}.",
+            f"Use {name} {least[0]}.{least[1]} or later.",
+        )
     return None
+
+
+def current_place(variables: Mapping[str, str]) -> Place:
+    if "gtid_binlog_pos" in variables:
+        return Position.parse(variables["gtid_binlog_pos"])
+    return GtidSet.parse(variables["gtid_executed"])
 
 
 def variable_problems(variables: Mapping[str, str], capture: Capture) -> Iterator[tuple[str, str, bool]]:
@@ -134,19 +170,37 @@ def table_problems(tables: list[CapturedTable], capture: Capture) -> Iterator[tu
 def replica_ids(connection: Any) -> frozenset[int]:
     """Of the replicas that tell their numbers, where the user may ask for them."""
     try:
-        return frozenset(int(row[0]) for row in query(connection, "SHOW SLAVE HOSTS"))
+        ask = "SHOW SLAVE HOSTS" if is_mariadb(connection) else "SHOW REPLICAS"
+        return frozenset(int(row[0]) for row in query(connection, ask))
     except pymysql.MySQLError:
         return frozenset()
 
 
-def binlog_problems(capture: Capture, where: str, current: Position) -> Iterator[Problem]:
+def check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
+    """Raises where MySQL does not let the user lock tables, which its snapshot needs.
+
+    Rights are looked at before tables are: one that is not there tells them, and locks nothing.
+    """
+    for db in {table.db for table in tables} if not is_mariadb(connection) else ():
+        try:
+            query(connection, f"LOCK TABLES {quoted(db)}.{quoted(NO_TABLE)} READ")
+        except pymysql.MySQLError as error:
+            if error.args[0] != ER.NO_SUCH_TABLE:
+                raise
+
+
+def binlog_problems(capture: Capture, where: str, current: Place) -> Iterator[Problem]:
     """Reads the first event from where the source would go on: rights, and binlogs that are gone, show themselves."""
     offset = last_offset(Path(capture.state).parent)
-    position = Position.parse(offset["gtid"]) if offset and offset["gtid"] else current
     trial = Capture(**{**vars(capture), "server_id": capture.server_id + TRIAL_OFFSET})
     try:
+        position = (
+            place_like(current, offset["gtid"], capture.address) if offset and offset["gtid"] else current
+        )
         with closing(stream(trial, position, (RotateEvent,))) as reader:
             reader.fetchone()
+    except PipelineError as error:
+        yield Problem(where, error.what, error.remedy)
     except pymysql.MySQLError as error:
         problem = explained(error, capture)
         yield Problem(where, problem.what, problem.remedy)

@@ -29,6 +29,8 @@ class Position:
 
     last: Mapping[int, Gtid]
 
+    connector = "mariadb"
+
     @classmethod
     def parse(cls, text: str) -> "Position":
         gtids = [Gtid.parse(part.strip()) for part in text.split(",") if part.strip()]

@@ -8,9 +8,10 @@ from ottla.pipeline.ingest.cdc.envelope import ENCODE
 
 
 @dataclass(frozen=True)
-class MariaDbOrigin:
-    """`snapshot` is "true", "last" for a snapshot's last row, or "false"."""
+class BinlogOrigin:
+    """`connector` is "mariadb" or "mysql", `snapshot` "true", "last" for a snapshot's last row, or "false"."""
 
+    connector: str
     name: str
     ts_ms: int
     db: str
@@ -33,7 +34,7 @@ class MariaDbOrigin:
         """The same for all rows of an event, so it is written once."""
         fields = {
             "version": __version__,
-            "connector": "mariadb",
+            "connector": self.connector,
             "name": self.name,
             "ts_ms": self.ts_ms,
             "snapshot": self.snapshot,

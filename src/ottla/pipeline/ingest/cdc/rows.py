@@ -13,12 +13,13 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import values
-from ottla.pipeline.ingest.cdc.charsets import BINARY, decoder_of
+from ottla.pipeline.ingest.cdc.charsets import BINARY, column_decoder
+from ottla.pipeline.ingest.cdc.decimals import decimal
+from ottla.pipeline.ingest.cdc.mysql_json import json_text
+from ottla.pipeline.ingest.cdc.mysql_vectors import MARK, is_vector, numbers
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 
-DIGITS_PER_GROUP = 9
-GROUP_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 INTEGERS = {
     FIELD_TYPE.TINY: 1,
     FIELD_TYPE.SHORT: 2,
@@ -72,10 +73,14 @@ def decoder(column: Column, table: str) -> Decoder:
     kind = column.kind
     if kind in INTEGERS:
         return integer(INTEGERS[kind], column.unsigned)
+    if kind == FIELD_TYPE.BLOB and is_vector(column.size):
+        return prefixed(column.size - MARK, numbers)
     if kind in (FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING, FIELD_TYPE.VAR_STRING, FIELD_TYPE.BLOB):
         return text_or_bytes(column, table)
     if kind == FIELD_TYPE.GEOMETRY:
         return prefixed(column.size, values.geometry)
+    if kind == FIELD_TYPE.JSON:
+        return prefixed(column.size, json_text)
     if kind in (FIELD_TYPE.TIMESTAMP2, FIELD_TYPE.DATETIME2, FIELD_TYPE.TIME2):
         made = {
             FIELD_TYPE.TIMESTAMP2: timestamp,
@@ -136,13 +141,7 @@ def text_or_bytes(column: Column, table: str) -> Decoder:
         # The binlog leaves out the zeros at the end of BINARY(n).
         length = column.size if column.kind == FIELD_TYPE.STRING else 0
         return prefixed(width, lambda data: values.base64_text(data.ljust(length, b"\0")))
-    try:
-        return prefixed(width, decoder_of(column.charset))
-    except LookupError:
-        raise PipelineError(
-            f"Column `{column.name}` of {table} has the character set {column.charset}, which cannot be read.",
-            "Convert the column to utf8mb4, or leave the table out of `tables`.",
-        ) from None
+    return prefixed(width, column_decoder(column.charset, column.name, table))
 
 
 def fraction_bytes(precision: int) -> int:
@@ -226,32 +225,5 @@ def label_set(width: int, labels: tuple[str, ...]) -> Decoder:
     def decode(data: bytes, at: int) -> tuple[str, int]:
         mask = int.from_bytes(data[at : at + width], "little")
         return ",".join(label for index, label in enumerate(labels) if mask >> index & 1), at + width
-
-    return decode
-
-
-def decimal(precision: int, decimals: int) -> Decoder:
-    """Groups of nine digits, four bytes each; the first and the last group are shorter. Negative: all bits turned."""
-    before, after = precision - decimals, decimals
-    leading, whole_groups = before % DIGITS_PER_GROUP, before // DIGITS_PER_GROUP
-    fraction_groups, trailing = divmod(after, DIGITS_PER_GROUP)
-    groups = [leading] * (leading > 0) + [DIGITS_PER_GROUP] * (whole_groups + fraction_groups)
-    groups += [trailing] * (trailing > 0)
-    width = sum(GROUP_BYTES[digits] for digits in groups)
-
-    def decode(data: bytes, at: int) -> tuple[str, int]:
-        end = at + width
-        raw = int.from_bytes(data[at:end], "big") ^ 1 << (8 * width - 1)
-        negative = raw >> (8 * width - 1) & 1
-        if negative:
-            raw ^= (1 << 8 * width) - 1
-        stored, begin, digits = raw.to_bytes(width, "big"), 0, []
-        for count in groups:
-            size = GROUP_BYTES[count]
-            digits.append(f"{int.from_bytes(stored[begin : begin + size], 'big'):0{count}d}")
-            begin += size
-        text = "".join(digits)
-        whole = text[:before].lstrip("0") or "0"
-        return ("-" if negative else "") + whole + ("." + text[before:] if after else ""), end
 
     return decode

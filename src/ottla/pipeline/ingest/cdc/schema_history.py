@@ -5,6 +5,7 @@ machine too, writes the same file again. Rows in the binlog take their columns' 
 write them there itself (`binlog_row_metadata`).
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,7 +14,9 @@ from urllib.parse import quote
 
 from ottla.pipeline.ingest.cdc.charsets import BINARY
 from ottla.pipeline.ingest.cdc.durable import write_text
-from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.places import Place
+
+NAME_MAX = 150
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,15 @@ class SchemaHistory:
         kind = "statement" if version.columns is None else "columns"
         folder = self.of_table(version.db, version.table)
         write_text(
-            folder / f"{version.since or 'begin'}.{kind}.json",
+            folder / f"{file_name(version.since)}.{kind}.json",
             json.dumps(asdict(version), ensure_ascii=False),
         )
 
-    def at(self, db: str, table: str, position: Position) -> Version | None:
+    def at(self, db: str, table: str, position: Place) -> Version | None:
         """The version that holds for the transaction after `position`: of two at one place, the shown columns."""
         known = [version for version in self.versions(db, table) if holds(version, position)]
-        return max(known, key=lambda v: (Position.parse(v.since).age, v.columns is not None), default=None)
+        parse = type(position).parse
+        return max(known, key=lambda v: (parse(v.since).age, v.columns is not None), default=None)
 
     def versions(self, db: str, table: str) -> Iterator[Version]:
         for path in sorted(self.of_table(db, table).glob("*.json")):
@@ -81,5 +85,12 @@ class SchemaHistory:
         return self.folder / f"{quote(db, safe='')}.{quote(table, safe='')}"
 
 
-def holds(version: Version, position: Position) -> bool:
-    return position.reaches(Position.parse(version.since))
+def file_name(since: str) -> str:
+    """A set of GTIDs may be longer than a file's name."""
+    if len(since) > NAME_MAX:
+        return hashlib.sha256(since.encode()).hexdigest()
+    return since or "begin"
+
+
+def holds(version: Version, position: Place) -> bool:
+    return position.reaches(type(position).parse(version.since))

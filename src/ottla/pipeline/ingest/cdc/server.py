@@ -1,4 +1,4 @@
-"""The connection to the captured server, and its faults as sentences."""
+"""The connection to the captured server, what it is asked for its place in the binlog, and its faults as sentences."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +10,8 @@ from pymysql.converters import conversions
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.places import Place
 from ottla.pipeline.ingest.cdc.settings import Capture
 
 CONNECT_TIMEOUT_S = 10
@@ -58,10 +60,31 @@ def query(connection: Any, statement: str, *arguments: Any) -> list[tuple[Any, .
         return list(cursor.fetchall())
 
 
-def current_position(capture: Capture) -> Position:
+def is_mariadb(connection: Any) -> bool:
+    return "mariadb" in connection.get_server_info().lower()
+
+
+def current_position(capture: Capture) -> Place:
     """Behind the last transaction of the server's binlog."""
     with connected(capture) as connection:
+        return position_of(connection, capture)
+
+
+def position_of(connection: Any, capture: Capture) -> Place:
+    if is_mariadb(connection):
         return Position.parse(query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")[0][0])
+    executed, mode, has_binlog = query(
+        connection, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_mode, @@GLOBAL.log_bin"
+    )[0]
+    if has_binlog != "1":
+        raise no_binlog(capture)
+    if mode != "ON":
+        # Transactions would come without a number, and the set would stand still.
+        raise PipelineError(
+            f"The database at {capture.address} gives its transactions no GTIDs (gtid_mode = {mode}).",
+            "Set enforce_gtid_consistency = ON and gtid_mode = ON.",
+        )
+    return GtidSet.parse(executed)
 
 
 def is_away(error: pymysql.MySQLError) -> bool:
@@ -81,13 +104,25 @@ def explained(error: pymysql.MySQLError, capture: Capture) -> PipelineError:
     if code in NO_PRIVILEGE:
         return PipelineError(
             f"{where} refuses the user `{capture.user}`: {said}.",
-            f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE ON *.* TO '{capture.user}'@'%'.",
+            f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE ON *.* TO '{capture.user}'@'%', and LOCK TABLES "
+            "with MySQL.",
         )
     if code == ER.NO_BINARY_LOGGING:
-        return PipelineError(f"{where} keeps no binlog.", "Start it with log_bin set, and a server_id.")
+        return no_binlog(capture)
+    if code == ER.LOCK_WAIT_TIMEOUT:
+        return PassingError(
+            f"{where} has transactions that write to captured tables for long: the snapshot could not begin.",
+            "End them, or start at a quieter time.",
+        )
     if code == MASTER_FATAL:
         return binlog_refused(said, where)
     return PipelineError(f"{where} says: {said} (error {code}).", "Mend the cause and start again.")
+
+
+def no_binlog(capture: Capture) -> PipelineError:
+    return PipelineError(
+        f"The database at {capture.address} keeps no binlog.", "Start it with log_bin set, and a server_id."
+    )
 
 
 def binlog_refused(said: str, where: str) -> PipelineError:

@@ -2,7 +2,8 @@
 
 A snapshot cannot be taken twice, so its records are put into files beside the checkpoint, and batches read the files.
 The manifest is written last: a snapshot without one was cut off, and another is taken. MariaDB opens a consistent
-snapshot together with its place in the binlog, without a lock.
+snapshot together with its place in the binlog, without a lock. MySQL does not tell the two together: there captured
+tables are locked for the moment in which both are taken.
 """
 
 import shutil
@@ -18,14 +19,16 @@ from pymysql.cursors import SSCursor
 from ottla.pipeline.ingest.cdc import selecting
 from ottla.pipeline.ingest.cdc.durable import SnapshotManifest
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
-from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
+from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
 from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
-from ottla.pipeline.ingest.cdc.server import connected, query
+from ottla.pipeline.ingest.cdc.server import connected, is_mariadb, position_of, query
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.staging import marking_last, write_chunks
-from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
+from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_names, captured_tables
 
 ATTEMPTS = 5
+# Who waits for the lock holds up those who want to write after it.
+LOCK_WAIT_S = 10
 TABLE_CHANGED = frozenset({ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR})
 OPEN = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -36,7 +39,10 @@ OPEN = (
 
 @dataclass(frozen=True)
 class Manifest(SnapshotManifest):
-    """`position` is the snapshot's place in the binlog, `chunks` the number of its files."""
+    """`position` is the snapshot's place in the binlog, `chunks` the number of its files.
+
+    MySQL tells the place as a set of transactions alone, without `file` and `pos`.
+    """
 
     position: str
     file: str
@@ -44,6 +50,7 @@ class Manifest(SnapshotManifest):
     ts_ms: int
     server_id: int
     chunks: int = 0
+    connector: str = "mariadb"
 
 
 def take(capture: Capture) -> Manifest:
@@ -64,7 +71,7 @@ def take(capture: Capture) -> Manifest:
 
 
 def staged(connection: Any, capture: Capture) -> Manifest:
-    manifest = opened(connection)
+    manifest = opened(connection) if is_mariadb(connection) else opened_mysql(connection, capture)
     tables = captured_tables(connection, capture)
     history = SchemaHistory(capture.schema_folder)
     for table in tables:
@@ -84,6 +91,34 @@ def opened(connection: Any) -> Manifest:
     return Manifest(position or "", file, pos, time.time_ns() // 1_000_000, int(server_id))
 
 
+def opened_mysql(connection: Any, capture: Capture) -> Manifest:
+    """A lock on the captured tables, held by another connection, makes sure of both sides.
+
+    Who has written to them is committed, in the snapshot and in the set of transactions; who will is in neither. What
+    happens to other tables meanwhile matters to nobody. A table that came before the lock is seen in the snapshot.
+    """
+    names: list[tuple[str, str]] = []
+    while True:
+        with connected(capture) as other:
+            if capture.snapshot == "initial":
+                lock(other, names := captured_names(other, capture))
+            for statement in OPEN:
+                query(connection, statement)
+            position = position_of(connection, capture)
+            server_id = query(connection, "SELECT @@server_id")[0][0]
+            if capture.snapshot == "never" or captured_names(connection, capture) == names:
+                now_ms = time.time_ns() // 1_000_000
+                return Manifest(str(position), "", 0, now_ms, int(server_id), connector=position.connector)
+
+
+def lock(connection: Any, tables: Iterable[tuple[str, str]]) -> None:
+    """Until the connection is closed."""
+    locks = [f"{selecting.quoted(db)}.{selecting.quoted(table)} READ" for db, table in tables]
+    if locks:
+        query(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+        query(connection, f"LOCK TABLES {', '.join(locks)}")
+
+
 def snapshot_records(
     connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
 ) -> Iterator[Record]:
@@ -95,15 +130,16 @@ def snapshot_records(
 
 def all_rows(
     connection: Any, capture: Capture, tables: Iterable[CapturedTable], at: Manifest
-) -> Iterator[tuple[CapturedTable, MariaDbOrigin, dict[str, Any]]]:
+) -> Iterator[tuple[CapturedTable, BinlogOrigin, dict[str, Any]]]:
     for table in tables:
         source = source_of(table, capture, at)
         for row in table_rows(connection, table):
             yield table, source, row
 
 
-def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> MariaDbOrigin:
-    return MariaDbOrigin(
+def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> BinlogOrigin:
+    return BinlogOrigin(
+        connector=at.connector,
         name=capture.server,
         ts_ms=at.ts_ms,
         db=table.db,

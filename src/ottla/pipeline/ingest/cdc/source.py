@@ -1,4 +1,4 @@
-"""`ottla-mysql`: the changes of a MariaDB server as a stream of records, whose offsets are GTIDs.
+"""`ottla-mysql`: the changes of a MariaDB or MySQL server as a stream of records, whose offsets are GTIDs.
 
 An offset is the number of the snapshot's files that are behind it, and a position in the binlog once all of them are.
 Both point to durable things, so a batch can be read again exactly: files beside the checkpoint, and transactions.
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import snapshot, staging
 from ottla.pipeline.ingest.cdc.binlog import position_after, read_changes
-from ottla.pipeline.ingest.cdc.gtid import Position
+from ottla.pipeline.ingest.cdc.places import Place, place, place_like
 from ottla.pipeline.ingest.cdc.server import current_position
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.staging import SCHEMA, Chunk
@@ -57,7 +57,7 @@ class MySqlDataSource(DataSource):
 class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self.target: Position | None = None
+        self.target: Place | None = None
         self.known: Offset | None = None
 
     def initialOffset(self) -> Offset:
@@ -80,10 +80,11 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if start["chunk"] < manifest.chunks or manifest.position:
                 done = chunk == manifest.chunks
                 return {"chunk": chunk, "gtid": manifest.position if done else ""}
-        return {**start, "gtid": str(self.end_of_batch(Position.parse(start["gtid"]), bounded))}
+        return {**start, "gtid": str(self.end_of_batch(start["gtid"], bounded))}
 
-    def end_of_batch(self, start: Position, bounded: bool) -> Position:
+    def end_of_batch(self, done: str, bounded: bool) -> Place:
         current = waiting(self.capture, current_position)
+        start = place_like(current, done, self.capture.address)
         self.check_order(start, current)
         end = self.target if self.target is not None else current
         self.known = {"gtid": str(current)}
@@ -94,7 +95,7 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return position_after(self.capture, start, end, most)
         return end
 
-    def check_order(self, start: Position, current: Position) -> None:
+    def check_order(self, start: Place, current: Place) -> None:
         """A server that was set back would go on under numbers that we have seen already."""
         if not current.reaches(start):
             raise PipelineError(
@@ -124,7 +125,8 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, Chunk):
             yield from staging.read_chunk(staging.chunk_path(self.capture.snapshot_folder, partition.index))
         elif isinstance(partition, Changes):
-            start, end = Position.parse(partition.start), Position.parse(partition.end)
+            end = place(partition.end)
+            start = type(end).parse(partition.start)
             yield from staging.batched(read_changes(self.capture, start, end))
 
     def commit(self, end: Offset) -> None:

@@ -43,11 +43,19 @@ HEADS = (
 )
 
 
+OPENS = re.compile(r"(?:BEGIN\b|XA\s+START\b)", re.I)
+
+
 class Meaning(NamedTuple):
     """`kind` is "define" (its columns may differ from now on), "truncate", or "change" (rows, as a statement)."""
 
     kind: str
     tables: tuple[tuple[str, str], ...]
+
+
+def opens_transaction(statement: str) -> bool:
+    """What MySQL writes before the rows; a transaction without it is one statement."""
+    return OPENS.match(statement) is not None
 
 
 def meaning(statement: str, database: str) -> Meaning | None:

@@ -60,8 +60,16 @@ class CapturedTable:
 
 
 def captured_tables(connection: Any, capture: Capture) -> list[CapturedTable]:
+    return [describe(connection, *row) for row in captured_rows(connection, capture)]
+
+
+def captured_names(connection: Any, capture: Capture) -> list[tuple[str, str]]:
+    return [(db, name) for db, name, _ in captured_rows(connection, capture)]
+
+
+def captured_rows(connection: Any, capture: Capture) -> list[tuple[str, str, str]]:
     return [
-        describe(connection, db, name, engine or "")
+        (db, name, engine or "")
         for db, name, engine in query(connection, TABLES)
         if db not in OWN_DATABASES and capture.captures(db, name)
     ]

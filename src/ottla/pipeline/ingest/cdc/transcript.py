@@ -5,36 +5,35 @@ statement. Tables are announced before their rows.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pymysqlreplication import event as events
 from pymysqlreplication import row_event
-from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.charsets import BINARY
+from ottla.pipeline.ingest.cdc.announcing import physical, shown_version
 from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record
-from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
-from ottla.pipeline.ingest.cdc.origin import MariaDbOrigin
-from ottla.pipeline.ingest.cdc.rows import Column, RowDecoder
-from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
+from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
+from ottla.pipeline.ingest.cdc.places import Place
+from ottla.pipeline.ingest.cdc.rows import RowDecoder
+from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, Version
 from ottla.pipeline.ingest.cdc.settings import Capture
-from ottla.pipeline.ingest.cdc.statements import meaning
+from ottla.pipeline.ingest.cdc.statements import meaning, opens_transaction
+from ottla.pipeline.ingest.cdc.transactions import BEGINNINGS, Begun, begun
 
-STANDALONE = 1
 COMMITS = ("COMMIT", "ROLLBACK")
 EVENTS = (
-    events.MariadbGtidEvent,
+    *BEGINNINGS,
     events.QueryEvent,
     events.XidEvent,
     events.XAPrepareEvent,
     events.HeartbeatLogEvent,
-    events.NotImplementedEvent,
     row_event.TableMapEvent,
     row_event.WriteRowsEvent,
     row_event.UpdateRowsEvent,
+    row_event.PartialUpdateRowsEvent,
     row_event.DeleteRowsEvent,
 )
 # Rows and statements that log_bin_compress has made unreadable for us: 165 to 171.
@@ -59,12 +58,12 @@ class Transcript:
     Events of transactions that `position` includes, or that are beyond `end`, give nothing.
     """
 
-    def __init__(self, capture: Capture, history: SchemaHistory, position: Position, end: Position) -> None:
+    def __init__(self, capture: Capture, history: SchemaHistory, position: Place, end: Place) -> None:
         self.capture = capture
         self.history = history
         self.position = position
         self.end = end
-        self.gtid: Gtid | None = None
+        self.gtid: Any = None
         self.standalone = False
         self.order = Order("")
         # Records of the transaction that is under way: those seen since its GTID, and those given to the caller,
@@ -84,8 +83,9 @@ class Transcript:
         self.tables = {}
 
     def take(self, event: Any, file: str) -> Iterator[Record]:
-        if isinstance(event, events.MariadbGtidEvent):
-            self.begin(Gtid.parse(event.gtid), event.flags)
+        beginning = begun(event, self.capture.address)
+        if beginning is not None:
+            self.begin(beginning)
         elif self.gtid is not None:
             for record in self.within(event, file):
                 self.seen += 1
@@ -93,10 +93,11 @@ class Transcript:
                     self.given = self.seen
                     yield record
 
-    def begin(self, gtid: Gtid, flags: int) -> None:
+    def begin(self, beginning: Begun) -> None:
+        gtid = beginning.gtid
         is_wanted = self.end.includes(gtid) and not self.position.includes(gtid)
         self.gtid = gtid if is_wanted else None
-        self.standalone = bool(flags & STANDALONE)
+        self.standalone = beginning.standalone
         self.order = Order(str(gtid))
         self.seen = 0
 
@@ -141,8 +142,9 @@ class Transcript:
             for change, row in zip(changes, rows, strict=False):
                 yield from change.deleted(row)
 
-    def source(self, event: Any, file: str, db: str, table: str) -> MariaDbOrigin:
-        return MariaDbOrigin(
+    def source(self, event: Any, file: str, db: str, table: str) -> BinlogOrigin:
+        return BinlogOrigin(
+            connector=self.end.connector,
             name=self.capture.server,
             ts_ms=event.timestamp * 1000,
             db=db,
@@ -154,7 +156,13 @@ class Transcript:
         )
 
     def check_image(self, event: Any, table: Announced) -> None:
-        """A column that is not in the image would look like NULL."""
+        """A column that is not in the image would look like NULL, a part of a JSON value like the whole."""
+        if isinstance(event, row_event.PartialUpdateRowsEvent):
+            raise PipelineError(
+                f"Transaction {self.gtid} holds rows of {table.db}.{table.name} with parts of JSON values only.",
+                "Set binlog_row_value_options = '' on the server, for sessions too, and remove the source's checkpoint "
+                "folder to begin with a new snapshot.",
+            )
         width = len(table.names)
         for bitmap in (event.columns_present_bitmap, getattr(event, "columns_present_bitmap2", None)):
             if (
@@ -170,6 +178,9 @@ class Transcript:
     def statement(self, event: Any, file: str) -> Iterator[Record]:
         if event.query in COMMITS:
             self.commit()
+            return
+        if opens_transaction(event.query):
+            self.standalone = False
             return
         database = event.schema.decode("utf-8", "replace")
         found = meaning(event.query, database)
@@ -228,49 +239,3 @@ class Transcript:
             )
         self.versions[db, table] = known
         return known
-
-
-def shown_version(event: Any, since: str) -> Version:
-    columns = tuple(
-        Described(column.name, bool(column.unsigned), charset_of(column), labels_of(column))
-        for column in event.columns
-    )
-    metadata = event.optional_metadata
-    in_key = {*metadata.simple_primary_key_list, *metadata.primary_keys_with_prefix}
-    key = tuple(column.name for index, column in enumerate(columns) if index in in_key)
-    return Version(event.schema, event.table, since, columns, key)
-
-
-def charset_of(column: Any) -> str:
-    return str(column.character_set_name or BINARY)
-
-
-def labels_of(column: Any) -> tuple[str, ...]:
-    """Those of an ENUM come with the empty one, which has no name in the table, first."""
-    if column.type == FIELD_TYPE.ENUM:
-        return tuple(column.enum_values or ())[1:]
-    return tuple(column.set_values or ()) if column.type == FIELD_TYPE.SET else ()
-
-
-def physical(column: Any, described: Described) -> Column:
-    """The event's sizes under the names that the library gives them by type."""
-    sizes: dict[int, Callable[[], int]] = {
-        FIELD_TYPE.BLOB: lambda: column.length_size,
-        FIELD_TYPE.GEOMETRY: lambda: column.length_size,
-        FIELD_TYPE.VARCHAR: lambda: column.max_length,
-        FIELD_TYPE.STRING: lambda: column.max_length,
-        FIELD_TYPE.VAR_STRING: lambda: column.max_length,
-        FIELD_TYPE.ENUM: lambda: column.size,
-        FIELD_TYPE.SET: lambda: column.size,
-    }
-    precision = getattr(column, "fsp", getattr(column, "precision", getattr(column, "bits", 0)))
-    return Column(
-        name=described.name,
-        kind=column.type,
-        unsigned=described.unsigned,
-        charset=described.charset,
-        labels=described.labels,
-        size=sizes.get(column.type, lambda: 0)(),
-        precision=precision,
-        decimals=getattr(column, "decimals", 0),
-    )

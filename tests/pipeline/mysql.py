@@ -1,0 +1,207 @@
+"""A real MySQL for the tests of change capture: `mysqld` from PATH, or Debian's packages without root.
+
+Debian's releases have no MySQL, its unstable distribution has. The packages and all that they need, the C library too,
+are fetched once into `.cache/mysql` from where this machine has its packages, and unpacked there; the server runs with
+its own loader. An empty data folder is made once and copied, because making one takes seconds.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pymysql
+from tests.pipeline.mariadb import FETCH_TIMEOUT_S, PASSWORD, START_TIMEOUT_S, USER, MariaDb
+
+CACHE = Path(__file__).parents[2] / ".cache" / "mysql"
+PACKAGE, DISTRIBUTION = "mysql-server-core", "sid"
+CAPTURED = (
+    "--log-bin=binlog",
+    "--server-id=11",
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--binlog-row-metadata=FULL",
+    # A process that is killed loses nothing that it has written; only a machine would.
+    "--sync-binlog=0",
+    "--innodb-flush-log-at-trx-commit=2",
+)
+USERS = f"""
+CREATE USER 'admin'@'%' IDENTIFIED BY 'admin';
+GRANT ALL ON *.* TO 'admin'@'%' WITH GRANT OPTION;
+CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
+GRANT SELECT, LOCK TABLES, REPLICATION SLAVE ON *.* TO '{USER}'@'%';
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """`command` starts the server, with a loader of its own where its libraries are."""
+
+    command: tuple[str, ...]
+    base: Path
+
+    def run(self, data: Path, *settings: str) -> list[str]:
+        share = self.base / "share" / "mysql"
+        return [
+            *self.command,
+            "--no-defaults",
+            f"--user={os.environ.get('USER', 'root')}",
+            f"--basedir={self.base}",
+            f"--datadir={data}",
+            f"--lc-messages-dir={share}",
+            f"--character-sets-dir={share / 'charsets'}",
+            "--plugin-dir=/nonexistent",
+            "--secure-file-priv=",
+            "--innodb-buffer-pool-size=16M",
+            "--innodb-redo-log-capacity=32M",
+            "--innodb-doublewrite=OFF",
+            *settings,
+        ]
+
+
+def why_no_mysql() -> str:
+    found = find_mysql()
+    return found if isinstance(found, str) else ""
+
+
+@cache
+def find_mysql() -> Installed | str:
+    """The server's files, or the reason why there are none."""
+    on_path = shutil.which("mysqld")
+    if on_path and "MariaDB" not in _run([on_path, "--version"], Path.cwd()):
+        return Installed((on_path,), Path(on_path).resolve().parents[1])
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        return "no mysqld on PATH, and no apt-get and dpkg to fetch Debian's package with"
+    with _locked():
+        try:
+            if not (CACHE / "complete").exists():
+                _fetch()
+            return _unpacked()
+        except (OSError, subprocess.SubprocessError) as error:
+            detail = getattr(error, "stderr", "") or str(error)
+            return f"no mysqld on PATH, and Debian's package could not be fetched: {detail.strip()[-300:]}"
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Two test workers may come here at once: the second waits for the first and finds the files."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _unpacked() -> Installed:
+    root = CACHE / "root"
+    loader = next(root.glob("usr/lib/*-linux-gnu/ld-linux-*.so.*"), None)
+    daemon = root / "usr/sbin/mysqld"
+    if loader is None or not daemon.exists():
+        raise OSError(f"Debian's package {PACKAGE} holds no server that can be started")
+    return Installed((str(loader), "--library-path", str(loader.parent), str(daemon)), root / "usr")
+
+
+def _fetch() -> None:
+    """With package lists of our own, so that the machine's stay as they are."""
+    packages, apt = CACHE / "packages", CACHE / "apt"
+    for folder in (packages, apt / "lists" / "partial", apt / "cache" / "archives" / "partial"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    (apt / "status").touch()
+    (apt / "sources.list").write_text(f"deb {_archive()} {DISTRIBUTION} main\n")
+    settings = {
+        "Dir::Etc::sourcelist": apt / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State": apt,
+        "Dir::State::status": apt / "status",
+        "Dir::Cache": apt / "cache",
+        "Acquire::Languages": "none",
+        "APT::Sandbox::User": os.environ.get("USER", "root"),
+    }
+    options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+    _run(["apt-get", *options, "update"], packages)
+    plan = _run(["apt-get", *options, "install", "--simulate", "--no-install-recommends", PACKAGE], packages)
+    names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+    _run(["apt-get", *options, "download", *(name for name in names if "perl" not in name)], packages)
+    for package in packages.glob("*.deb"):
+        _run(["dpkg", "-x", str(package), str(CACHE / "root")], packages)
+    shutil.rmtree(packages)
+    (CACHE / "complete").touch()
+
+
+def _archive() -> str:
+    """From where this machine has Debian's packages."""
+    form = "$(ORIGIN) $(COMPONENT) $(REPO_URI)"
+    for line in _run(
+        ["apt-get", "indextargets", "--format", form, "Created-By: Packages"], CACHE
+    ).splitlines():
+        origin, component, address = line.split(" ", 2)
+        if (origin, component) == ("Debian", "main"):
+            return address
+    raise OSError("this machine's packages are not Debian's")
+
+
+def _run(command: list[str], folder: Path) -> str:
+    ran = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=True
+    )
+    return ran.stdout
+
+
+def _empty_data() -> Path:
+    """A data folder with the users, made once."""
+    data = CACHE / "data"
+    with _locked():
+        if not (CACHE / "data-complete").exists():
+            shutil.rmtree(data, ignore_errors=True)
+            (CACHE / "users.sql").write_text(USERS)
+            init = ("--initialize-insecure", "--skip-log-bin", f"--init-file={CACHE / 'users.sql'}")
+            _run(_installed().run(data, *init), CACHE)
+            # Each server makes a number of its own.
+            (data / "auto.cnf").unlink()
+            (CACHE / "data-complete").touch()
+    return data
+
+
+@dataclass
+class MySql(MariaDb):
+    """As MariaDb: `start` after `kill` brings it up again on the same port with the same data."""
+
+    settings: tuple[str, ...] = CAPTURED
+
+    def create(self) -> None:
+        shutil.copytree(_empty_data(), self.data)
+
+    def start(self, *more: str) -> None:
+        """Returns when it takes connections."""
+        listen = (f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve")
+        quick = ("--mysqlx=OFF", "--performance-schema=OFF", "--socket=mysql.sock", "--pid-file=mysql.pid")
+        log = (self.folder / "server.log").open("ab")
+        self.process = subprocess.Popen(
+            _installed().run(self.data, *self.settings, *more, *listen, *quick),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until and self.process.poll() is None:
+            with suppress(pymysql.OperationalError), closing(self.connect()):
+                return
+            time.sleep(0.02)
+        self.kill()
+        raise RuntimeError(
+            f"MySQL did not start:\n{(self.folder / 'server.log').read_text(errors='replace')[-3000:]}"
+        )
+
+
+def _installed() -> Installed:
+    installed = find_mysql()
+    if isinstance(installed, str):
+        raise RuntimeError(installed)
+    return installed
