@@ -9,6 +9,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 COMMAND = (sys.executable, "-m", "ottla.cli.main")
 TIMEOUT_S = 280
@@ -29,6 +33,17 @@ def ottla(*arguments: str, fails_with: int = 0, **environment: str) -> str:
     assert done.returncode == fails_with, done.stdout + done.stderr
     assert "Traceback" not in done.stdout
     return done.stderr if fails_with else done.stdout
+
+
+def ottla_asking(spark: SparkSession, *arguments: str) -> str:
+    """What a command prints that asks Spark something, in this process: Spark's start would be most of its time."""
+    from ottla.cli.app import app
+
+    session = contextlib.nullcontext(spark)
+    with mock.patch("ottla.pipeline.foreground.session", return_value=session):
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 @dataclass

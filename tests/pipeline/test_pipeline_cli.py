@@ -6,9 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker, run_ottla
-from tests.pipeline.pipeline_command import TIMEOUT_S, Running, ottla, running
+from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
+from tests.pipeline.pipeline_command import TIMEOUT_S, Running, ottla, ottla_asking, running
 from tests.pipeline.transforming import read_topic
+
+from ottla.pipeline.stage import Context
 
 GOOD = '{"id": %d, "customer": "ada", "item": "pears", "quantity": 2, "price": 0.8}'
 
@@ -65,6 +69,21 @@ def test_from_init_over_a_submitted_run_to_a_question_in_sql(folder: Path, own_b
     asked = ottla("pipeline", "sql", "select count(*) n, max(value) v from archive", "--json", *at)
     (row,) = [json.loads(line) for line in asked.splitlines()]
     assert (row["n"], row["v"][:8]) == (5, '{"id": 4')
+
+
+def test_small_files_of_past_hours_are_merged(
+    spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, partitions=1)
+    produce(broker.bootstrap, topic_name, some_records(2, partitions=1))
+    run_all(spark, sink(context, topic_name, max_offsets_per_batch=1))
+    (context.folder / "pipeline.toml").write_text(
+        f'cluster = {{ bootstrap = "{broker.bootstrap}" }}\n'
+        f'[sinks.archive]\ntopics = ["{topic_name}"]\npath = "archive"\n'
+    )
+    said = ottla_asking(spark, "pipeline", "merge", "--file", str(context.folder))
+    hour = f"{topic_name}/date=2026-01-31/hour=22"
+    assert said.splitlines() == [f"archive: {hour}: 2 files are 1, 2 records"]
 
 
 def test_the_line_of_spark_submit_is_printed_for_another_cluster(folder: Path) -> None:

@@ -8,12 +8,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Sent, Topics
+from tests.pipeline.pipeline_command import ottla_asking
 from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
 
 from ottla.pipeline.comparing import Difference, compare
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay import replay
+from ottla.pipeline.replay import range_of, replay, starting_position
 from ottla.pipeline.stage import Context
+from ottla.pipeline.topics import connect
 
 LOGIC = """
 from ottla.pipeline.transform.parts import keep, parse_json, route, write_json
@@ -25,6 +27,17 @@ def clean(raw):
     rows = rows.withColumn("key", rows.data.id.cast("string"))
     rows = route(rows, "case when data.country = 'NO' then 'PREFIX-norway' end")
     return write_json(rows, "data")
+"""
+
+PIPELINE = """
+name = "{context.pipeline}"
+cluster = {{ bootstrap = "{context.cluster.bootstrap}" }}
+
+[transforms.clean]
+from = "{raw}"
+to = "{to}"
+dead_letters = "{dead}"
+function = "logic.py:clean"
 """
 
 
@@ -50,6 +63,7 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     broker: RunningBroker,
     topic_name: str,
     write_logic: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topics = Topics(broker.bootstrap)
     raw, to, dead, norway, new = (
@@ -62,31 +76,49 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     write_logic(lowest=0.5, factor=1)
     run_once(spark, transform)
     before = read_topic(topics.bootstrap, to)
-    # Corrected: order 1 is wanted, order 2 is the same, order 3 ... all prices of more than 1 were wrong.
+    # Corrected: order 1 is wanted too, and prices of more than 1 were wrong.
     write_logic(lowest=-1, factor="(1 + (rows.data.price > 1).cast('int'))")
-    orders, letters, routed = through_passing_faults(lambda: replay(spark, transform, to=new))
-
-    assert (orders.old_topic, orders.new_topic) == (to, new)
-    assert (orders.equal, orders.changed, orders.added, orders.removed) == (1, 1, 1, 0)
-    added, changed = orders.examples
-    assert added == Difference("added", (raw, 0, 0), b"1", None, b'{"id":1,"price":0.0,"country":"SE"}')
-    assert changed.origin == (raw, 0, 2)
-    assert (changed.old, changed.new) == (
-        b'{"id":3,"price":2.0,"country":"SE"}',
-        b'{"id":3,"price":4.0,"country":"SE"}',
+    text = PIPELINE.format(context=context, raw=raw, to=to, dead=dead)
+    (context.folder / "pipeline.toml").write_text(text)
+    # Order 1 is before this time: it is neither written nor compared.
+    beginning = "2026-03-01T12:00:02Z"
+    asked = (
+        "--transform",
+        "clean",
+        "--to",
+        new,
+        "--from",
+        beginning,
+        "--file",
+        str(context.folder),
+        "--json",
     )
-    assert (letters.new_topic, letters.equal, letters.changed) == (f"{new}-{dead}", 1, 0)
-    assert (routed.new_topic, routed.equal, routed.changed) == (f"{new}-{norway}", 0, 1)
+    said = through_passing_faults(lambda: ottla_asking(spark, "pipeline", "replay", *asked))
+    orders, letters, routed = map(json.loads, said.splitlines())
+
+    assert (orders["old_topic"], orders["new_topic"]) == (to, new)
+    assert [orders[kind] for kind in ("equal", "changed", "added", "removed")] == [1, 1, 0, 0]
+    assert orders["examples"] == [
+        {
+            "kind": "changed",
+            "origin": [raw, 0, 2],
+            "key": "3",
+            "old": '{"id":3,"price":2.0,"country":"SE"}',
+            "new": '{"id":3,"price":4.0,"country":"SE"}',
+        }
+    ]
+    assert (letters["new_topic"], letters["equal"], letters["changed"]) == (f"{new}-{dead}", 1, 0)
+    assert (routed["new_topic"], routed["equal"], routed["changed"]) == (f"{new}-{norway}", 0, 1)
     assert read_topic(topics.bootstrap, to) == before
 
-    # Once more: it takes only what has come since, which the transform in use has not.
+    # Once more: it takes only what has come since.
+    monkeypatch.setattr("ottla.pipeline.replay.compare", lambda old, new, names, ranges: (*names, ranges))
     topics.produce(raw, [order(6, 1)])
-    again = through_passing_faults(lambda: replay(spark, transform, to=new))[0]
-    assert (again.equal, again.changed, again.added, again.removed) == (1, 1, 2, 0)
-    # From a time: nothing before it is compared.
-    late_from = "2026-03-01T12:00:03Z"
-    late = through_passing_faults(lambda: replay(spark, transform, to=f"{new}-late", from_=late_from))[0]
-    assert (late.equal, late.changed, late.added, late.removed) == (0, 1, 1, 0)
+    again = through_passing_faults(lambda: replay(spark, transform, to=new, from_=beginning))[0]
+    assert again == (to, new, {raw: {0: (1, 6)}})
+    assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
+    connection = connect(context.cluster)
+    assert range_of(connection, raw, starting_position("earliest")) == {0: (0, 6)}
 
     write_logic(lowest=0, factor=1)
     with pytest.raises(PipelineError, match="holds records that are not of this replay"):
