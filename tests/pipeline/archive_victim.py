@@ -1,6 +1,6 @@
-"""A driver that archives a topic and is killed: `python -m tests.pipeline.archive_victim BOOTSTRAP FOLDER TOPIC WHEN`.
+"""A driver that archives a topic and is killed: `python -m tests.pipeline.archive_victim BOOTSTRAP FOLDER TOPIC`.
 
-WHEN is `before-manifest` or `after-manifest` of a batch that is not the first of this process.
+It is killed where it hurts most: in its second batch, when the files lie at their places and the manifest is not there.
 """
 
 import os
@@ -20,22 +20,18 @@ CONF = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 BATCH_OFFSETS = 40
 
 
-def main(bootstrap: str, folder: str, topic: str, when: str) -> None:
-    commit, committed = Archive.commit, list[int]()
+def main(bootstrap: str, folder: str, topic: str) -> None:
+    commit = Archive.commit
 
-    def commit_and_die(archive: Archive, manifest: Manifest, check: Any) -> None:
-        if committed and when == "before-manifest":
+    def commit_or_die(archive: Archive, manifest: Manifest, check: Any) -> None:
+        if isinstance(manifest, Batch) and manifest.batch_id > 0:
             os.kill(os.getpid(), signal.SIGKILL)
         commit(archive, manifest, check)
-        if committed:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if isinstance(manifest, Batch):
-            committed.append(manifest.batch_id)
 
-    Archive.commit = commit_and_die  # type: ignore[method-assign]
+    Archive.commit = commit_or_die  # type: ignore[method-assign]
     spark = spark_session("victim", master="local[2]", conf=CONF)
     context = Context("victim", Cluster(bootstrap), Path(folder), "checkpoints")
-    run_all(spark, sink(context, topic, max_offsets_per_batch=BATCH_OFFSETS))
+    run_all(spark, sink(context, topic, format="delta", max_offsets_per_batch=BATCH_OFFSETS))
 
 
 if __name__ == "__main__":

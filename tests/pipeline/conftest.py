@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.interop.conftest import kafka_libs, shared_brokers, starter_of, topic_name  # noqa: F401
+from tests.pipeline.archive_jars import spark_class_path
 
 from ottla.pipeline.stage import Cluster, Context
 
@@ -35,6 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.driver.memory": "1g",
+        "spark.driver.extraClassPath": spark_class_path(),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
     }

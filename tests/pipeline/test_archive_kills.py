@@ -1,57 +1,73 @@
-"""The driver of an archive is killed where it hurts most: what it started again archives is whole, and once."""
+"""An archive ends where it hurts most, or is followed while it lives: what is archived is whole, and once."""
 
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records
+from tests.pipeline.archive_victim import BATCH_OFFSETS
+from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
 
+from ottla.pipeline.archive import writing
+from ottla.pipeline.archive.delta import DeltaLog
+from ottla.pipeline.archive.owning import take_over
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verify import verify
 from ottla.pipeline.stage import Context
 
 ROOT = Path(__file__).parents[2]
-RECORDS = 200
+RECORDS = 120
 
 
-def test_a_driver_killed_around_the_manifest_neither_loses_nor_doubles(
-    spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
+def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_nor_doubles(
+    spark: SparkSession,
+    broker: RunningBroker,
+    context: Context,
+    tmp_path: Path,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, some_records(RECORDS))
-    stage = sink(context, topic_name)
-
-    die(broker, tmp_path, topic_name, "before-manifest")
+    stage = sink(context, topic_name, format="delta", max_offsets_per_batch=BATCH_OFFSETS)
+    archive = Archive.at(stage.path)
+    kill_before_manifest(broker, tmp_path, topic_name)
     # The second batch's files are at their places, and yet no part of the archive.
-    assert len(data_files(tmp_path)) > len(Archive.at(stage.path).load().files)
-    assert archive_table(spark, stage.path).count() == 40
-    die(broker, tmp_path, topic_name, "after-manifest")
-    # Spark does not know of the last batch, and runs it again.
-    commits = tmp_path / "checkpoints" / "archive" / "commits"
-    manifests = tmp_path / "archive" / "_manifests"
-    assert len([file for file in commits.iterdir() if file.name.isdigit()]) < len(list(manifests.iterdir()))
+    assert len(data_files(tmp_path)) > len(archive.load().files)
+    assert archive_table(spark, stage.path).count() == BATCH_OFFSETS
+
+    with monkeypatch.context() as ending:
+        # The manifest is there, the Delta log and Spark do not know of it: Spark runs the batch again.
+        ending.setattr(writing, "publish", lambda *_: 1 // 0)
+        with told("modulo by zero", "Nothing is lost"):
+            run_all(spark, stage)
+    assert list(archive.load().batches.values()) == [1]
+    assert DeltaLog(archive.files, topic_name).position()[1] < archive.load().number
+
+    with monkeypatch.context() as followed:
+        write = writing.write_files
+        followed.setattr(
+            writing, "write_files", lambda *to: (write(*to), take_over(archive, [topic_name]))[0]
+        )
+        with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: since"):
+            run_all(spark, stage)
+    assert list(archive.load().batches.values()) == [1]
 
     run_all(spark, stage)
     assert verify(spark, context.cluster, stage.path, deep=True).is_whole
     assert archive_table(spark, stage.path).count() == RECORDS
-    assert {str(file.relative_to(stage.path)) for file in data_files(tmp_path)} == set(
-        Archive.at(stage.path).load().files
-    )
+    files = set(archive.load().files)
+    assert {str(file.relative_to(stage.path)) for file in data_files(tmp_path)} == files
+    log = DeltaLog(archive.files, topic_name)
+    assert (log.position()[1], len(log.listed(spark))) == (archive.load().number, len(files))
+    assert archive.files.names("_staging") == []
 
 
-def die(broker: RunningBroker, folder: Path, topic: str, when: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.pipeline.archive_victim",
-        broker.bootstrap,
-        str(folder),
-        topic,
-        when,
-    ]
+def kill_before_manifest(broker: RunningBroker, folder: Path, topic: str) -> None:
+    command = [sys.executable, "-m", "tests.pipeline.archive_victim", broker.bootstrap, str(folder), topic]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]

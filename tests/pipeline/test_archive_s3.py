@@ -1,51 +1,98 @@
-"""The archive on a real S3 server: written, verified, merged, asked and loaded again."""
+"""The archive on a real S3 server, as a Delta table too: written, verified, merged, asked and loaded again."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.s3_jars import s3_jars
+from tests.pipeline.archive_jars import jars_for
+from tests.pipeline.archiving import (
+    END_OF_RECORDS_MS,
+    make_topic,
+    produce,
+    records_of,
+    reload_of,
+    run_all,
+    sink,
+    some_records,
+)
 
-ROOT = Path(__file__).parents[2]
+from ottla.pipeline.archive import delta
+from ottla.pipeline.archive.files import files_at
+from ottla.pipeline.archive.merging import merge
+from ottla.pipeline.archive.table import archive_table
+from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.stage import Cluster, Context
+
+BUCKET = "archives"
+PATH = f"s3a://{BUCKET}/of raw"
+RECORDS = 100
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    """A server with an empty bucket."""
-    jars = s3_jars()
-    if isinstance(jars, str):
-        pytest.skip(jars)
+def bucket(spark: SparkSession) -> Iterator[str]:
+    """An empty one, which Spark knows how to reach."""
+    for purpose in ("s3", "delta"):
+        jars = jars_for(purpose)
+        if isinstance(jars, str):
+            pytest.skip(jars)
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket="archives")
-    yield url
+    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket=BUCKET)
+    session: Any = spark
+    conf = session._jsc.hadoopConfiguration()
+    for name, value in (
+        ("endpoint", url),
+        ("endpoint.region", "us-east-1"),
+        ("access.key", "key"),
+        ("secret.key", "secret"),
+        ("path.style.access", "true"),
+        ("connection.ssl.enabled", "false"),
+    ):
+        conf.set(f"fs.s3a.{name}", value)
+    yield BUCKET
     server.stop()
 
 
-def test_an_archive_on_s3_is_whole_merged_and_comes_back_as_it_was(
-    broker: RunningBroker, endpoint: str, tmp_path: Path, topic_name: str
+def test_an_archive_on_s3_is_whole_merged_a_delta_table_and_comes_back_as_it_was(
+    spark: SparkSession,
+    broker: RunningBroker,
+    bucket: str,
+    tmp_path: Path,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    script = [sys.executable, "-m", "tests.pipeline.archive_on_s3"]
-    ended = subprocess.run(
-        [*script, broker.bootstrap, endpoint, topic_name, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert found["whole"][-1] == "The archive is whole (compared with the cluster byte for byte)."
-    assert (found["merged"], found["rows"], found["staging"]) == (200, 200, [])
-    assert found["written twice"] == [True, False, "first"]
-    assert found["same"]
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
+    context = Context(f"s3-{topic_name}", Cluster(broker.bootstrap), tmp_path, f"s3a://{bucket}/checkpoints")
+    back = f"{topic_name}-back"
+    for topic in (topic_name, back):
+        make_topic(broker.bootstrap, topic)
+    archive = sink(context, topic_name, PATH, format="delta")
+    for _ in range(2):
+        produce(broker.bootstrap, topic_name, some_records(RECORDS))
+        run_all(spark, archive)
+    assert sum(one.records for one in merge(spark, PATH, END_OF_RECORDS_MS)) == 2 * RECORDS
+    report = verify(spark, context.cluster, PATH)
+    assert report.sentences()[-1] == "The archive is whole (by manifests and files)."
+    files = files_at(PATH, spark)
+    assert files.names("_staging") == []
+
+    # What Delta's own reader makes of the log, with a checkpoint and without
+    ours = archive_table(spark, PATH, topic_name)
+    spark.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
+    reader = spark.read.format("delta")
+    newest = reader.load(f"{PATH}/{topic_name}")
+    assert newest.schema == ours.schema
+    assert sorted(newest.collect()) == sorted(ours.collect())
+    assert reader.option("versionAsOf", 1).load(f"{PATH}/{topic_name}").count() == RECORDS
+    assert f"{2:020}.checkpoint.parquet" in files.names(f"{topic_name}/_delta_log")
+
+    run_all(spark, reload_of(context, "back", PATH, to=back))
+    assert records_of(spark, context.cluster, back) == records_of(spark, context.cluster, topic_name)

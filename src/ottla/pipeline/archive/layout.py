@@ -16,6 +16,7 @@ MANIFESTS = "_manifests"
 # A folder of its own: whoever lists it after the manifests finds in it whatever was folded meanwhile.
 FOLDED = f"{MANIFESTS}/folded"
 STAGING = "_staging"
+DELTA_LOG = "_delta_log"
 DIGITS = 10
 MANIFEST_NAME = re.compile(rf"(\d{{{DIGITS}}})\.json")
 FOLD_NAME = re.compile(rf"\d{{{DIGITS}}}-\d{{{DIGITS}}}\.json")
@@ -54,9 +55,14 @@ def merge_name(begun_at_ms: int, run: str) -> str:
     return f"merge-{begun_at_ms}-{run}"
 
 
+def staged_by(name: str) -> str:
+    """The query, as in the names of its batches, that made a folder in `_staging`; of a merge it is a time."""
+    return name.split("-")[1] if "-" in name else ""
+
+
 def staging_is_dead(name: str, committed: Mapping[str, int], before_ms: int) -> bool:
     """Of a folder in `_staging`: its batch is committed (`committed` by query), or its merge began before a time."""
-    kind, middle, _ = (*name.split("-"), "", "")[:3]
+    kind, middle = name.partition("-")[0], staged_by(name)
     if kind == "merge":
         return middle.isdigit() and int(middle) < before_ms
     return kind.isdigit() and int(kind) <= committed.get(middle, -1)

@@ -94,6 +94,8 @@ class Archived:
     batches: Mapping[str, int] = field(default_factory=dict)
     # the last claim of each topic
     owners: Mapping[str, Claim] = field(default_factory=dict)
+    # the run that began the archive
+    origin: str = ""
 
     @property
     def topics(self) -> list[str]:
@@ -124,9 +126,11 @@ def combined(manifests: Mapping[int, Manifest]) -> Archived:
     merges: list[Merge] = []
     batches: dict[str, int] = {}
     owners: dict[str, Claim] = {}
+    origin = ""
     for _, one in sorted(manifests.items()):
         if isinstance(one, Claim):
             owners.update(dict.fromkeys(one.topics, one))
+            origin = origin or one.run
             continue
         if isinstance(one, Merge):
             merges.append(one)
@@ -137,7 +141,7 @@ def combined(manifests: Mapping[int, Manifest]) -> Archived:
             batches[one.query_id] = max(one.batch_id, batches.get(one.query_id, 0))
         files.update({file.path: file for file in one.files})
     number = max(manifests, default=0)
-    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners)
+    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners, origin)
 
 
 def to_json(manifest: Manifest) -> str:

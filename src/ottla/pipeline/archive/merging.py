@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
+from ottla.pipeline.archive.delta import kept_logs, publish
 from ottla.pipeline.archive.faults import while_writing
 from ottla.pipeline.archive.layout import STAGING, Hour, merge_name, run_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
@@ -44,10 +45,14 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
+    logs = kept_logs(archive, archived.topics, wanted=False)
+    # What the table's readers may still be sent to must not be deleted.
+    publish(archive, logs)
     delete_superseded(archive, archived, now_ms)
     done = []
     for files in rounds(mergeable(archived, now_ms)):
         done += account(files, merge_files(spark, archive, files, now_ms))
+        publish(archive, logs)
     return done
 
 

@@ -11,6 +11,12 @@ class ArchiveSettings:
     path: str = setting(
         "Where the archive lies: a folder, or a URL such as s3a://bucket/folder or hdfs://host/folder."
     )
+    format: str = setting(
+        "delta makes each topic's folder a Delta table as well, by a log beside the same Parquet files; writing it "
+        "needs no jar.",
+        "parquet",
+        choices=("parquet", "delta"),
+    )
     every: str = setting(
         "How often files are written while the pipeline runs: seldom makes few and large files.", "1 minute"
     )

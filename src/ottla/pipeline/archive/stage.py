@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.archive.checkpoint import Checkpoint
+from ottla.pipeline.archive.faults import while_writing
 from ottla.pipeline.archive.files import files_at
 from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
@@ -59,6 +60,7 @@ class ArchiveSink:
                 )
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        from ottla.pipeline.archive.delta import kept_logs, publish
         from ottla.pipeline.archive.writing import BatchWriter
 
         archive = Archive.at(self.path, spark)
@@ -66,6 +68,9 @@ class ArchiveSink:
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         prepare(archive, checkpoint)
         run = take_over(archive, self.settings.topics)
+        logs = kept_logs(archive, run.topics, wanted=self.settings.format == "delta")
+        with while_writing(archive.url):
+            publish(archive, logs)
         partitions = cluster.partitions()
         start = starting_offsets(archive.load(), cluster.earliest(partitions), cluster.latest(partitions))
         rows = self.context.stream(
@@ -79,7 +84,7 @@ class ArchiveSink:
         if "processingTime" in trigger:
             trigger = {"processingTime": self.settings.every}
         watch = RetentionWatch(self.context.cluster, self.settings.topics)
-        write = BatchWriter(archive, run, checkpoint, cluster, watch)
+        write = BatchWriter(archive, run, logs, checkpoint, cluster, watch)
         writer = rows.writeStream.foreachBatch(write).queryName(self.name)
         return (
             writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()

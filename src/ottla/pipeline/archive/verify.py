@@ -9,9 +9,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from ottla.pipeline.archive.columns import SCHEMA
+from ottla.pipeline.archive.delta import DeltaLog
+from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.faults import while_reading
 from ottla.pipeline.archive.lag import cluster_of
-from ottla.pipeline.archive.manifest import Archived, DataFile, Slice
+from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combined
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import Offsets, TopicPartition, to_json
@@ -112,7 +114,7 @@ def verify(
         present, missing = look_for(archive, archived.files_of(topic), topic)
         found, broken = check_files(spark, archive, present, topic)
         findings += found
-        damage += missing + broken
+        damage += missing + broken + check_delta_log(spark, archive, topic)
         if deep and topic in {at.topic for at in partitions}:
             urls = [archive.files.url(file.path) for file in present]
             findings += compare(spark, cluster, urls, compared_offsets(archived.ends, earliest, topic))
@@ -187,6 +189,22 @@ def check_files(
         if wrong:
             damage.append(Damage(archive.files.url(file.path), wrong))
     return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
+
+
+def check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
+    """The Delta table, where there is one, has the files that the manifests name which it knows of."""
+    log = DeltaLog(archive.files, topic)
+    if not log.exists():
+        return []
+    _, known = log.position()
+    said = {number: one for number, one in archive.manifests().items() if number <= known}
+    named = {path_in_table(file.path) for file in combined(said).files_of(topic)}
+    listed = log.listed(spark)
+    if listed == named:
+        return []
+    more, fewer = len(listed - named), len(named - listed)
+    what = f"it lists {more} files that the manifests do not name, and lacks {fewer} that they name"
+    return [Damage(log.url, what)]
 
 
 class Content(NamedTuple):

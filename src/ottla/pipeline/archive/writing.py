@@ -7,19 +7,29 @@ that does not find it writes its files anew, and removes what an earlier attempt
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.columns import archived_rows
+from ottla.pipeline.archive.delta import DeltaLog, publish
 from ottla.pipeline.archive.faults import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch
-from ottla.pipeline.archive.layout import STAGED, STAGING, batch_name, final_names
+from ottla.pipeline.archive.layout import (
+    STAGED,
+    STAGING,
+    Hour,
+    batch_name,
+    final_names,
+    query_name,
+    staged_by,
+)
 from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
 from ottla.pipeline.archive.owning import Run, tidy
 from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -46,12 +56,14 @@ class BatchWriter:
         self,
         archive: Archive,
         run: Run,
+        logs: Sequence[DeltaLog],
         checkpoint: Checkpoint,
         cluster: Discovery,
         watch: RetentionWatch,
     ) -> None:
         self.archive = archive
         self.run = run
+        self.logs = logs
         self.checkpoint = checkpoint
         self.cluster = cluster
         self.watch = watch
@@ -61,38 +73,66 @@ class BatchWriter:
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         with while_writing(self.archive.url):
-            self.write(rows, batch_id)
+            try:
+                self.write(rows, batch_id)
+            except PipelineError:
+                raise
+            except Exception:
+                # A run that followed this one has removed what it had staged.
+                self.run.check(self.archive.load())
+                raise
 
     def write(self, rows: "DataFrame", batch_id: int) -> None:
         self.archive.check()
         query_id = str(self.checkpoint.query_id())
-        if batch_id <= self.archive.load().batches.get(query_id, -1):
+        if self.is_first:
+            remove_staged(self.archive, query_id)
+        if batch_id > self.archive.load().batches.get(query_id, -1):
+            self.add(rows, batch_id, query_id)
+        else:
             log.info("batch %d is archived already", batch_id)
-            return
+        if self.is_first:
+            # Only the first batch of a run can have been tried before.
+            self.is_first = False
+            remove_earlier(self.archive, batch_name(batch_id, query_id))
+            tidy(self.archive)
+        self.watch.look(self.archive)
+
+    def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
         start = self.checkpoint.end_of(batch_id - 1) if batch_id else self.start
         end = self.checkpoint.end_of(batch_id)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         files = write_files(self.archive, rows, name, expected_records(start, end))
         ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))
         self.archive.commit(Batch(query_id, batch_id, ranges, files), self.run.check)
+        publish(self.archive, self.logs)
         self.archive.files.delete(f"{STAGING}/{name}")
         self.archive.fold()
-        if self.is_first:
-            # Only the first batch of a run can have been tried before.
-            self.is_first = False
-            remove_earlier(self.archive, files, batch_name(batch_id, query_id))
-            tidy(self.archive)
-        self.watch.look(self.archive)
 
 
-def remove_earlier(archive: Archive, files: tuple[DataFile, ...], batch: str) -> None:
-    """The files of attempts at a batch that never had a manifest. They held the same records, so lay beside its own."""
-    ours = {file.path for file in files}
-    for folder in {file.hour.folder for file in files}:
-        for name in archive.files.names(folder):
-            path = f"{folder}/{name}"
-            if name.startswith(f"{batch}-") and path not in ours:
+def remove_staged(archive: Archive, query_id: str) -> None:
+    """What earlier runs of the query have staged: on a full disk there would be more of it with each attempt."""
+    for name in archive.files.names(STAGING):
+        if staged_by(name) == query_name(query_id):
+            archive.files.delete(f"{STAGING}/{name}")
+
+
+def remove_earlier(archive: Archive, batch: str) -> None:
+    """The files of attempts at a batch that never had a manifest: they held the same records, so lie beside its own."""
+    archived = archive.load()
+    named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}
+    hours = {
+        file.hour for file in archived.files.values() if file.path.startswith(file_prefix(file.hour, batch))
+    }
+    for hour in hours:
+        for name in archive.files.names(hour.folder):
+            path = f"{hour.folder}/{name}"
+            if path.startswith(file_prefix(hour, batch)) and path not in named:
                 archive.files.delete(path)
+
+
+def file_prefix(hour: Hour, batch: str) -> str:
+    return f"{hour.folder}/{batch}-"
 
 
 def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
