@@ -1,0 +1,37 @@
+"""When a worker process rests, and that it does."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ottla.env.giving_way import rest_s
+
+# Counts as displaced all the time, works for a tenth of a second, and ends as a worker does.
+IN_THE_WAY = """
+import itertools, os, time
+from ottla.env import giving_way
+
+counter = itertools.count(step=1000)
+giving_way._account = lambda: (time.process_time(), next(counter))
+giving_way.give_way()
+began_s, worked_s = time.monotonic(), time.process_time()
+while time.process_time() < worked_s + 0.1:
+    pass
+print(time.monotonic() - began_s, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_worker_that_nobody_displaces_does_not_rest() -> None:
+    assert rest_s(worked_s=0.02, displaced=0) == 0
+    assert rest_s(worked_s=1, displaced=20) == 0
+
+
+def test_a_worker_that_is_displaced_rests_longer_than_it_worked() -> None:
+    assert rest_s(worked_s=0.02, displaced=6) == pytest.approx(0.06)
+
+
+def test_it_rests_in_the_midst_of_its_work() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_THE_WAY], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 0.2
