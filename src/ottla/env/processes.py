@@ -31,7 +31,7 @@ class Processes(Protocol):
         ...
 
     def release(self) -> None:
-        """Lets go of what has had nothing to do for some time."""
+        """Lets go of what has had nothing to do for some time, without waiting for its end."""
         ...
 
     def close(self) -> None: ...
@@ -79,7 +79,8 @@ class ChildProcesses:
         limit_s = time.monotonic() - self._idle_s
         for child in [child for child in self._idle if child.idle_since_s <= limit_s]:
             self._idle.remove(child)
-            child.end()
+            # The system takes tens of milliseconds to clear the memory of a process: not of the event loop's time.
+            asyncio.get_running_loop().run_in_executor(None, child.end)
 
     def close(self) -> None:
         for child in (*self._idle, *self._busy):
