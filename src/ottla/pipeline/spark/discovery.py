@@ -78,7 +78,8 @@ class Discovery:
         found = {}
         for name in names:
             try:
-                topic_id = str(answers[name].result().topic_id)
+                # As Kafka's tools write it; librdkafka has the other alphabet of base64.
+                topic_id = str(answers[name].result().topic_id).replace("+", "-").replace("/", "_")
             except KafkaException as error:
                 said: KafkaError = error.args[0]
                 if said.code() not in UNDESCRIBED:
