@@ -134,6 +134,7 @@ class _Cleaning:
         )
 
     def _finish(self, cleaned: Segment, is_changed: bool) -> None:
+        """The names need no sync: they are for the swap to change, which syncs those that count."""
         cleaned.seal()
         paths = cleaned.paths()
         cleaned.close()
@@ -142,8 +143,6 @@ class _Cleaning:
                 self._disk.open(path).sync()
             else:
                 self._disk.remove(path)
-        if is_changed:
-            self._disk.sync_dir(self._job.directory)
 
 
 def _touching(job: CleaningJob, from_offset: int) -> Iterator[AbortedTxn]:

@@ -24,7 +24,7 @@ _WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 
 class SegmentSwap:
-    """Of the cleaned segment at `base_offset`, synced under its name with `.cleaned`. In this order:
+    """Of the cleaned segment at `base_offset`, its bytes synced, under its name with `.cleaned`. In this order:
     `announce`, `replace`, `settle`; or `announce`, `withdraw`.
     """
 
