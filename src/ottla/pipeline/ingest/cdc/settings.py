@@ -1,4 +1,4 @@
-"""What a person sets for the capture of a MariaDB server, and what the data source needs of it."""
+"""What a person sets for the capture of a MariaDB or MySQL server, and what the data source needs of it."""
 
 import zlib
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ class MySqlSettings:
     """`[sources.NAME]` with `kind = "mysql"`."""
 
     host: str = setting("The database server's host.")
-    user: str = setting("The user: needs SELECT and REPLICATION SLAVE.")
+    user: str = setting("The user: needs SELECT and REPLICATION SLAVE, and LOCK TABLES with MySQL.")
     tables: tuple[str, ...] = setting(
         'The captured tables as DATABASE.TABLE; * and ? stand for any: ["shop.*"].'
     )
