@@ -83,6 +83,11 @@ def test_an_archive_on_s3_is_whole_merged_a_delta_table_and_comes_back_as_it_was
     assert report.sentences()[-1] == "The archive is whole (by manifests and files)."
     files = files_at(PATH, spark)
     assert files.names("_staging") == []
+    assert files.create("once", "first")
+    # As for a writer that looked just before
+    monkeypatch.setattr(files, "exists", lambda path: False)
+    assert not files.create("once", "second")
+    assert files.read("once") == "first"
 
     # What Delta's own reader makes of the log, with a checkpoint and without
     ours = archive_table(spark, PATH, topic_name)
