@@ -1,4 +1,4 @@
-"""A real MySQL for the tests of change capture: `mysqld` from PATH, or Debian's packages without root.
+"""A real MySQL for the tests of change capture: `mysqld` 9 from PATH, or Debian's packages without root.
 
 Debian's releases have no MySQL, its unstable distribution has. The packages and all that they need, the C library too,
 are fetched once into `.cache/mysql` from where this machine has its packages, and unpacked there; the server runs with
@@ -7,9 +7,11 @@ its own loader. An empty data folder is made once and copied, because making one
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from tests.pipeline.mariadb import FETCH_TIMEOUT_S, PASSWORD, START_TIMEOUT_S, U
 
 CACHE = Path(__file__).parents[2] / ".cache" / "mysql"
 PACKAGE, DISTRIBUTION = "mysql-server-core", "sid"
+# Tags and vectors are tested; MariaDB's server, which may have the same name, says so behind its version.
+NEW_ENOUGH = re.compile(r"Ver (9|\d\d)\.(?!.*MariaDB)")
 CAPTURED = (
     "--log-bin=binlog",
     "--server-id=11",
@@ -73,11 +77,12 @@ def why_no_mysql() -> str:
 @cache
 def find_mysql() -> Installed | str:
     """The server's files, or the reason why there are none."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     on_path = shutil.which("mysqld")
-    if on_path and "MariaDB" not in _run([on_path, "--version"], Path.cwd()):
+    if on_path and NEW_ENOUGH.search(_run([on_path, "--version"], CACHE)):
         return Installed((on_path,), Path(on_path).resolve().parents[1])
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        return "no mysqld on PATH, and no apt-get and dpkg to fetch Debian's package with"
+        return "no mysqld 9 on PATH, and no apt-get and dpkg to fetch Debian's package with"
     with _locked():
         try:
             if not (CACHE / "complete").exists():
@@ -85,13 +90,12 @@ def find_mysql() -> Installed | str:
             return _unpacked()
         except (OSError, subprocess.SubprocessError) as error:
             detail = getattr(error, "stderr", "") or str(error)
-            return f"no mysqld on PATH, and Debian's package could not be fetched: {detail.strip()[-300:]}"
+            return f"no mysqld 9 on PATH, and Debian's package could not be fetched: {detail.strip()[-300:]}"
 
 
 @contextmanager
 def _locked() -> Iterator[None]:
     """Two test workers may come here at once: the second waits for the first and finds the files."""
-    CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -154,17 +158,19 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def _empty_data() -> Path:
-    """A data folder with the users, made once."""
-    data = CACHE / "data"
+    """A data folder with the users, made once for each version of the server."""
+    version = _run([*_installed().command, "--no-defaults", "--version"], CACHE)
+    data = CACHE / f"data-{zlib.crc32(version.encode()):08x}"
+    complete = data.with_suffix(".complete")
     with _locked():
-        if not (CACHE / "data-complete").exists():
+        if not complete.exists():
             shutil.rmtree(data, ignore_errors=True)
             (CACHE / "users.sql").write_text(USERS)
             init = ("--initialize-insecure", "--skip-log-bin", f"--init-file={CACHE / 'users.sql'}")
             _run(_installed().run(data, *init), CACHE)
             # Each server makes a number of its own.
             (data / "auto.cnf").unlink()
-            (CACHE / "data-complete").touch()
+            complete.touch()
     return data
 
 
