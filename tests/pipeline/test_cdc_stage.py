@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F811
-"""The stage on real Spark: MariaDB's changes arrive in the topic once, whatever is killed on the way."""
+"""The stage on real Spark: MariaDB's and MySQL's changes arrive in the topic once, whatever is killed on the way."""
 
 import threading
 import time
