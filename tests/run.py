@@ -191,6 +191,8 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in (["check"], ["all"]):
         print("usage: python -m tests.run check|all", file=sys.stderr)
         return 2
+    # A shell that starts this in the background lets it ignore Ctrl-C, and so all that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = [report_on(result) for result in pool.map(run, checks())]
