@@ -29,7 +29,7 @@ def test_a_worker_that_nobody_displaces_does_not_rest() -> None:
 
 
 def test_a_worker_that_is_displaced_rests_longer_than_it_worked() -> None:
-    assert rest_s(worked_s=0.02, displaced=6) == pytest.approx(0.06)
+    assert rest_s(worked_s=0.02, displaced=12) == pytest.approx(0.06)
 
 
 def test_it_rests_in_the_midst_of_its_work() -> None:
