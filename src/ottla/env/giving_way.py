@@ -12,7 +12,7 @@ import time
 # So much processor time goes by between two looks at that number.
 _LOOK_S = 0.02
 # Measured on two cores, in a second of work: about 10 beside an idle broker, 500 and more beside 500 records a second
-# while other programs ran too. With 200 a cleaning beside one client that asks the broker for its state was slowed down.
+# while other programs ran too. With 200 one client that asks the broker for its state slowed a cleaning down.
 _DISPLACED_PER_S = 400
 # Bounded, for on a machine that is always busy the work is to be done all the same.
 _REST_PER_WORK = 3
