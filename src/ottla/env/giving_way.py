@@ -20,7 +20,7 @@ _REST_PER_WORK = 3
 
 def rest_s(worked_s: float, displaced: int) -> float:
     """How long to rest after so much work, during which the processor was taken away `displaced` times."""
-    return _REST_PER_WORK * worked_s if displaced > _DISPLACED_PER_S * worked_s else 0.0
+    return _REST_PER_WORK * worked_s if displaced > _DISPLACED_PER_S * worked_s > 0 else 0.0
 
 
 def give_way() -> None:
@@ -33,9 +33,11 @@ def give_way() -> None:
         worked_s, displaced = _account()
         time.sleep(rest_s(worked_s - worked_before_s, displaced - displaced_before))
         worked_before_s, displaced_before = worked_s, displaced
+        signal.setitimer(signal.ITIMER_PROF, _LOOK_S)
 
     signal.signal(signal.SIGPROF, look)
-    signal.setitimer(signal.ITIMER_PROF, _LOOK_S, _LOOK_S)
+    # Set anew after each look and not to repeat: a look that the next one interrupts would take back what that one saw.
+    signal.setitimer(signal.ITIMER_PROF, _LOOK_S)
 
 
 def _account() -> tuple[float, int]:
