@@ -15,14 +15,11 @@ from uuid import UUID
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.primitives import STRING_BYTES_MAX
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
 from ottla.protocol.varint import read_uvarint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
-
-STRING_BYTES_MAX = (
-    0x7FFF  # Kafka keeps it for compact strings too: older versions and records have no room for more
-)
 
 
 def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.partition_codes import encode_partition_codes
 from ottla.protocol.primitives import (
     INT32,
     MALFORMED,
     NO_TAGS,
+    NO_THROTTLE_TIME,
     encode_compact_string,
     encode_string,
     end_request,
@@ -26,7 +28,6 @@ from ottla.protocol.primitives import (
     skip_tags,
     topic_id_of,
 )
-from ottla.protocol.varint import encode_uvarint
 
 LAST_WITH_RETENTION = 4
 THROTTLE_TIME_FROM = 3
@@ -36,8 +37,6 @@ FLEXIBLE_FROM = 8
 TOPIC_IDS_FROM = 10
 
 NO_RETENTION = -1
-NO_THROTTLE_TIME = bytes(4)
-STRING_BYTES_MAX = 0x7FFF
 ONE_BYTE_MAX = 0x7F  # of a varint
 
 OFFSET_FIELDS = "qi"  # an offset and its leader epoch, in requests from v6 on and in records alike
@@ -45,8 +44,6 @@ OFFSET_FIELDS = "qi"  # an offset and its leader epoch, in requests from v6 on a
 _INT64 = Struct(">q")
 _PARTITION = Struct(">iqi")
 _PARTITION_V2 = Struct(">iq")
-_ANSWER = Struct(">ih")
-_FLEXIBLE_ANSWER = Struct(">ihB")
 
 
 class OffsetCommitPartition(NamedTuple):
@@ -116,25 +113,13 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
             at = position + INT32.size
             metadata, position = read_compact_string(body, position + 16)
             position = skip_tags(body, position)
-            partitions.append(OffsetCommitPartition(index, offset, leader_epoch, _short(metadata), at))
+            partitions.append(OffsetCommitPartition(index, offset, leader_epoch, metadata, at))
         position = skip_tags(body, position)
         topics.append(OffsetCommitTopic(name, topic_id, partitions))
     end_request(body, skip_tags(body, position))
     return OffsetCommitRequest(
-        required(_short(group_id)),
-        generation,
-        required(_short(member_id)),
-        _short(group_instance_id),
-        NO_RETENTION,
-        topics,
+        required(group_id), generation, required(member_id), group_instance_id, NO_RETENTION, topics
     )
-
-
-def _short(text: str | None) -> str | None:
-    """A compact string has room for more than Kafka allows, and than the record of a commit has."""
-    if text is not None and len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX:
-        raise ValueError(f"a string has more than {STRING_BYTES_MAX} bytes")
-    return text
 
 
 def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
@@ -172,20 +157,15 @@ def encode_offset_commit_response(
     topics: Sequence[OffsetCommitTopic], codes: Iterator[ErrorCode], version: int
 ) -> bytes:
     """`codes` has one for each partition of `topics`, in their order."""
-    parts: list[bytes] = [NO_THROTTLE_TIME] if version >= THROTTLE_TIME_FROM else []
-    if version < FLEXIBLE_FROM:
-        parts.append(INT32.pack(len(topics)))
-        for name, _, partitions in topics:
-            parts += (encode_string(name), INT32.pack(len(partitions)))
-            parts += [_ANSWER.pack(partition.index, next(codes)) for partition in partitions]
-        return b"".join(parts)
-    parts.append(encode_uvarint(len(topics) + 1))
-    for name, topic_id, partitions in topics:
-        parts += (
-            encode_compact_string(name) if topic_id is None else topic_id.bytes,
-            encode_uvarint(len(partitions) + 1),
+    throttle_time = NO_THROTTLE_TIME if version >= THROTTLE_TIME_FROM else b""
+    flexible = version >= FLEXIBLE_FROM
+    encode_name = encode_compact_string if flexible else encode_string
+    answered = [
+        (
+            encode_name(name) if topic_id is None else topic_id.bytes,
+            [partition.index for partition in partitions],
         )
-        parts += [_FLEXIBLE_ANSWER.pack(partition.index, next(codes), 0) for partition in partitions]
-        parts.append(NO_TAGS)
-    parts.append(NO_TAGS)
-    return b"".join(parts)
+        for name, topic_id, partitions in topics
+    ]
+    parts = encode_partition_codes(answered, codes, flexible=flexible)
+    return b"".join((throttle_time, *parts, NO_TAGS if flexible else b""))

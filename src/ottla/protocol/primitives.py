@@ -20,6 +20,9 @@ INT16 = Struct(">h")
 INT32 = Struct(">i")
 LEADER = Struct(">ii")
 NO_TAGS = b"\x00"
+NO_THROTTLE_TIME = bytes(4)
+# Kafka keeps it for compact strings too: older versions and records have no room for more.
+STRING_BYTES_MAX = 0x7FFF
 
 
 class LeaderIdAndEpoch(NamedTuple):
@@ -58,6 +61,8 @@ def read_compact_string(buffer: memoryview, position: int) -> tuple[str | None, 
     position += 1
     if length >= 0x80:
         length, position = read_uvarint(buffer, position - 1)
+        if length - 1 > STRING_BYTES_MAX:
+            raise ValueError(f"a string has more than {STRING_BYTES_MAX} bytes")
     if length == 0:
         return None, position
     end = position + length - 1

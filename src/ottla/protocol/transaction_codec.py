@@ -11,10 +11,12 @@ from typing import NamedTuple
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.partition_codes import encode_partition_codes
 from ottla.protocol.primitives import (
     INT32,
     MALFORMED,
     NO_TAGS,
+    NO_THROTTLE_TIME,
     encode_compact_string,
     encode_string,
     end_request,
@@ -31,26 +33,24 @@ FLEXIBLE_FROM = 3
 SEVERAL_TRANSACTIONS_FROM = 4
 NEXT_EPOCH_FROM = 5
 
-STRING_BYTES_MAX = 0x7FFF
-NO_THROTTLE_TIME = bytes(4)
-
 _PRODUCER = Struct(">qh")
 _PRODUCER_AND_FLAG = Struct(">qh?")  # whether to verify only, or whether to commit
-_ANSWER = Struct(">ih")
-_FLEXIBLE_ANSWER = Struct(">ihB")
 _END = Struct(">ih")
 _END_V3 = Struct(">ihB")
 _END_V5 = Struct(">ihqhB")
 
 
+Topic = tuple[str, tuple[int, ...]]
+
+
 class PartitionsOfTransaction(NamedTuple):
-    """`partitions` are in the order of the request, in which `topics` has a name and a number of them each time."""
+    """`topics` are the names and indexes of the request, `partitions` the same in one row."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     verify_only: bool
-    topics: list[tuple[str, int]]
+    topics: list[Topic]
     partitions: tuple[TopicPartition, ...]
 
 
@@ -80,10 +80,12 @@ def _decode_several(body: memoryview) -> list[PartitionsOfTransaction]:
     for _ in range(count):
         transactional_id, position = _read_compact_name(body, position)
         producer_id, epoch, verify_only = _PRODUCER_AND_FLAG.unpack_from(body, position)
-        topics, partitions, position = _read_compact_topics(body, position + _PRODUCER_AND_FLAG.size)
+        topics, position = _read_compact_topics(body, position + _PRODUCER_AND_FLAG.size)
         position = skip_tags(body, position)
         transactions.append(
-            PartitionsOfTransaction(transactional_id, producer_id, epoch, verify_only, topics, partitions)
+            PartitionsOfTransaction(
+                transactional_id, producer_id, epoch, verify_only, topics, _in_one_row(topics)
+            )
         )
     end_request(body, skip_tags(body, position))
     return transactions
@@ -92,43 +94,41 @@ def _decode_several(body: memoryview) -> list[PartitionsOfTransaction]:
 def _decode_flexible(body: memoryview) -> PartitionsOfTransaction:
     transactional_id, position = _read_compact_name(body, 0)
     producer_id, epoch = _PRODUCER.unpack_from(body, position)
-    topics, partitions, position = _read_compact_topics(body, position + _PRODUCER.size)
+    topics, position = _read_compact_topics(body, position + _PRODUCER.size)
     end_request(body, skip_tags(body, position))
-    return PartitionsOfTransaction(transactional_id, producer_id, epoch, False, topics, partitions)
+    return PartitionsOfTransaction(transactional_id, producer_id, epoch, False, topics, _in_one_row(topics))
 
 
 def _decode_rigid(body: memoryview) -> PartitionsOfTransaction:
     transactional_id, position = read_string(body, 0)
     producer_id, epoch = _PRODUCER.unpack_from(body, position)
     count, position = read_count(body, position + _PRODUCER.size)
-    topics: list[tuple[str, int]] = []
-    partitions: list[TopicPartition] = []
+    topics: list[Topic] = []
     for _ in range(count):
         name, position = read_string(body, position)
         name = required(name)
         number, position = read_count(body, position)
-        partitions += [TopicPartition(name, index) for index in _read_indexes(body, position, number)]
+        topics.append((name, _read_indexes(body, position, number)))
         position += number * INT32.size
-        topics.append((name, number))
     end_request(body, position)
     return PartitionsOfTransaction(
-        required(transactional_id), producer_id, epoch, False, topics, tuple(partitions)
+        required(transactional_id), producer_id, epoch, False, topics, _in_one_row(topics)
     )
 
 
-def _read_compact_topics(
-    body: memoryview, position: int
-) -> tuple[list[tuple[str, int]], tuple[TopicPartition, ...], int]:
-    topics: list[tuple[str, int]] = []
-    partitions: list[TopicPartition] = []
+def _read_compact_topics(body: memoryview, position: int) -> tuple[list[Topic], int]:
+    topics: list[Topic] = []
     count, position = read_compact_count(body, position)
     for _ in range(count):
         name, position = _read_compact_name(body, position)
         number, position = read_compact_count(body, position)
-        partitions += [TopicPartition(name, index) for index in _read_indexes(body, position, number)]
+        topics.append((name, _read_indexes(body, position, number)))
         position = skip_tags(body, position + number * INT32.size)
-        topics.append((name, number))
-    return topics, tuple(partitions), position
+    return topics, position
+
+
+def _in_one_row(topics: list[Topic]) -> tuple[TopicPartition, ...]:
+    return tuple([TopicPartition(name, index) for name, indexes in topics for index in indexes])
 
 
 def _read_indexes(body: memoryview, position: int, number: int) -> tuple[int, ...]:
@@ -138,11 +138,7 @@ def _read_indexes(body: memoryview, position: int, number: int) -> tuple[int, ..
 
 
 def _read_compact_name(body: memoryview, position: int) -> tuple[str, int]:
-    """A compact string has room for more than Kafka allows, and than the record of a transaction has."""
-    start = position
     name, position = read_compact_string(body, position)
-    if position - start > STRING_BYTES_MAX and len(required(name).encode()) > STRING_BYTES_MAX:
-        raise ValueError(f"a string has more than {STRING_BYTES_MAX} bytes")
     return required(name), position
 
 
@@ -150,35 +146,25 @@ def encode_add_partitions_response(
     transactions: Sequence[PartitionsOfTransaction], codes: Sequence[Sequence[ErrorCode]], version: int
 ) -> bytes:
     """`codes` has those of each transaction's partitions, in their order."""
+    flexible = version >= FLEXIBLE_FROM
+    answers = [
+        _encode_topics(transaction, each, flexible)
+        for transaction, each in zip(transactions, codes, strict=True)
+    ]
     if version < SEVERAL_TRANSACTIONS_FROM:
-        return NO_THROTTLE_TIME + _encode_topics(transactions[0], codes[0], version >= FLEXIBLE_FROM)
+        return NO_THROTTLE_TIME + answers[0]
     parts = [NO_THROTTLE_TIME, b"\x00\x00", encode_uvarint(len(transactions) + 1)]
-    for transaction, each in zip(transactions, codes, strict=True):
-        parts += (
-            encode_compact_string(transaction.transactional_id),
-            _encode_topics(transaction, each, flexible=True),
-        )
+    for transaction, answer in zip(transactions, answers, strict=True):
+        parts += (encode_compact_string(transaction.transactional_id), answer)
     parts.append(NO_TAGS)
     return b"".join(parts)
 
 
 def _encode_topics(transaction: PartitionsOfTransaction, codes: Sequence[ErrorCode], flexible: bool) -> bytes:
-    topics, partitions = transaction.topics, transaction.partitions
-    parts = [encode_uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))]
-    start = 0
-    for name, number in topics:
-        answers = zip(partitions[start : start + number], codes[start : start + number], strict=True)
-        start += number
-        if flexible:
-            parts += (encode_compact_string(name), encode_uvarint(number + 1))
-            parts += [_FLEXIBLE_ANSWER.pack(index, code, 0) for (_, index), code in answers]
-            parts.append(NO_TAGS)
-        else:
-            parts += (encode_string(name), INT32.pack(number))
-            parts += [_ANSWER.pack(index, code) for (_, index), code in answers]
-    if flexible:
-        parts.append(NO_TAGS)
-    return b"".join(parts)
+    encode_name = encode_compact_string if flexible else encode_string
+    topics = [(encode_name(name), indexes) for name, indexes in transaction.topics]
+    parts = encode_partition_codes(topics, iter(codes), flexible=flexible)
+    return b"".join((*parts, NO_TAGS)) if flexible else b"".join(parts)
 
 
 # -- EndTxn

@@ -34,7 +34,7 @@ def partitions_of(transactional_id: str, producer: tuple[int, int, bool], topics
     return PartitionsOfTransaction(
         transactional_id,
         *producer,
-        [(name, len(indexes)) for name, indexes in topics],
+        [(name, tuple(indexes)) for name, indexes in topics],
         tuple(TopicPartition(name, index) for name, indexes in topics for index in indexes),
     )
 
