@@ -324,9 +324,15 @@ class CoordinatorShard(Generic[MachineT]):
         Before the next decision all the same, which finds it done.
         """
         due, self._due = self._due, []
-        for effect in due:
-            assert self._perform is not None, "a machine asks for what its shell cannot do"
-            self._perform(effect)
+        try:
+            for effect in due:
+                assert self._perform is not None, "a machine asks for what its shell cannot do"
+                self._perform(effect)
+        except Exception:
+            # The log knows what is still to be done: whoever loads it asks for it again.
+            logger.exception("what %s has decided cannot be done", self.hosted.topic_partition)
+            if self.state is ShardState.ACTIVE:
+                self._reload(KafkaError(ErrorCode.unknown_server_error, "what it decided failed"), None)
 
     def _timer_fired(self, command: Command[Any]) -> None:
         if self._due:

@@ -226,6 +226,23 @@ async def test_a_decision_on_the_heels_of_a_failure_to_perform_is_refused(bench:
 
 
 @on_broker()
+async def test_where_something_cannot_be_performed_the_shard_is_loaded_again(bench: Bench) -> None:
+    await bench.create("counters")
+
+    def fail(effect: str) -> None:
+        raise ValueError(effect)
+
+    shard = shard_of(bench, perform=fail)
+    await asked(shard, Add("a"))
+    machine = shard.machine
+    assert shard.submit(Perform("x")).value == "decided"
+    assert shard.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
+    await until_active(shard)
+    assert shard.machine is not machine
+    assert await asked(shard, Read()) == {"a": 1}
+
+
+@on_broker()
 async def test_a_timer_that_is_started_anew_fires_once(bench: Bench) -> None:
     await bench.create("counters")
     shard = shard_of(bench)
