@@ -21,9 +21,8 @@ from ottla.core.transactions.ending import abort_timed_out, markers_written, res
 from ottla.core.transactions.expiry import ExpireTransactionalIds, expire_transactional_ids, start_expiry
 from ottla.core.transactions.init_producer_id import init_producer_id
 from ottla.core.transactions.listing import describe_transaction, list_transactions
-from ottla.core.transactions.partitions import add_partitions, verify_partitions
+from ottla.core.transactions.partitions import add_partitions, has_partitions, verify_partitions
 from ottla.core.transactions.settings import TransactionSettings
-from ottla.core.transactions.states import TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
 from ottla.core.transactions.timeouts import TransactionTimedOut
 from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
@@ -73,15 +72,7 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
     ) -> bool:
-        """What `VerifyPartitions` answers, where it refuses nothing."""
-        metadata = self._store.by_id.get(transactional_id)
-        return (
-            metadata is not None
-            and metadata.state is TransactionState.ONGOING
-            and metadata.record.producer_id == producer_id
-            and metadata.is_current_epoch(producer_epoch)
-            and metadata.partitions.keys() >= set(partitions)
-        )
+        return has_partitions(self._store, transactional_id, producer_id, producer_epoch, partitions)
 
     def replay(
         self, key: TransactionLogKey, value: TransactionLogValue | None, producer_id: int = NO_PRODUCER_ID

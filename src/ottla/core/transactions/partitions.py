@@ -3,6 +3,8 @@
 Offsets are committed within a transaction by adding the group's partition of `__consumer_offsets` (KIP-447).
 """
 
+from collections.abc import Iterable
+
 from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.core.transactions.metadata import with_partitions
@@ -11,6 +13,7 @@ from ottla.core.transactions.states import PREPARED, TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
 from ottla.core.transactions.timeouts import start_timeout
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
 
 
 def add_partitions(
@@ -64,4 +67,22 @@ def verify_partitions(
             )
             for partition in command.partitions
         ),
+    )
+
+
+def has_partitions(
+    store: TransactionStore,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[TopicPartition],
+) -> bool:
+    """Whether `verify_partitions` would refuse nothing, for those who can look instead of asking."""
+    metadata = store.by_id.get(transactional_id)
+    return (
+        metadata is not None
+        and metadata.state is TransactionState.ONGOING
+        and metadata.record.producer_id == producer_id
+        and metadata.is_current_epoch(producer_epoch)
+        and metadata.partitions.keys() >= set(partitions)
     )
