@@ -68,6 +68,7 @@ class Discovery:
                 is_late = time.monotonic() > deadline
                 if is_late or why_turned_away(self.options.client) is not None:
                     raise self.unanswered(error) from error
+                time.sleep(RETRY_PAUSE_S)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Of those that exist, where the cluster has ids for topics (KIP-516)."""
@@ -125,7 +126,8 @@ class Discovery:
         said: KafkaError = error.args[0]
         turned_away = why_turned_away(self.options.client)
         if turned_away is not None:
-            return PipelineError(
+            # A broker that restarts in the midst of a handshake turns away too: it is worth another try.
+            return PassingError(
                 f"The cluster at {self.options.client['bootstrap.servers']} turned us away: {turned_away}.",
                 "Correct the `kafka.*` options for security: protocol, mechanism, user, password, certificates.",
             )

@@ -49,19 +49,18 @@ def write_partition(
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
 
 
-def settled(
+def never_marked(
     options: SinkOptions, query: str, batch: int, written: list[Written], markers: Markers
-) -> Markers:
-    """The markers, once the commits that the tasks were told of can be seen.
+) -> list[int]:
+    """The Spark partitions whose markers cannot be seen, though their tasks were told of a commit some time ago.
 
     The coordinator answers a commit when it is decided, and ends the transaction in its partitions after that (KIP-98).
     """
-    topic = MarkerTopic(options.client, str(options.sink_id))
     deadline = time.monotonic() + TIMEOUT_S
     while (missing := unmarked(query, batch, written, markers)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        markers = {**markers, **topic.read(missing)}
-    return markers
+        markers = {**markers, **MarkerTopic(options.client, str(options.sink_id)).read(missing)}
+    return missing
 
 
 def verify(
@@ -71,7 +70,7 @@ def verify(
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
-    missing = unmarked(query, batch, written, settled(options, query, batch, written, markers))
+    missing = never_marked(options, query, batch, written, markers)
     if missing:
         raise PassingError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
