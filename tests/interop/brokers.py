@@ -160,7 +160,8 @@ def run_kafka(
     libs = ensure_jars()
     if libs is None:
         raise RuntimeError(f"Apache Kafka cannot run here: {why_no_jars()}")
-    port, controller_port = (port or _free_port()), _free_port()
+    free_port, controller_port = free_ports(2)
+    port = port or free_port
     config = Path(f"{data_dir}.server.properties")
     properties = _kafka_properties(data_dir, port, controller_port) | dict(set or {})
     config.parent.mkdir(parents=True, exist_ok=True)
@@ -206,11 +207,13 @@ def _log_path(data_dir: Path) -> Path:
     return Path(f"{data_dir}.log")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int) -> list[int]:
+    """Different ones, that were free a moment ago."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def _kafka_properties(data_dir: Path, port: int, controller_port: int) -> dict[str, str]:

@@ -7,7 +7,6 @@ listens on a free port of this machine and is ended by its pid.
 import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import time
 from contextlib import closing, suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from tests.interop.brokers import free_ports
 
 CACHE = Path(__file__).parents[2] / ".cache" / "mariadb"
 PACKAGE = "mariadb-server-core"
@@ -110,7 +110,7 @@ class MariaDb:
 
     folder: Path
     settings: tuple[str, ...] = CAPTURED
-    port: int = field(default_factory=lambda: _free_port())
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -214,9 +214,3 @@ def _installed() -> Installed:
     if isinstance(installed, str):
         raise RuntimeError(installed)
     return installed
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -6,7 +6,6 @@ PostgreSQL does not run as root: then it runs as `nobody`, with its data in a fo
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+from tests.interop.brokers import free_ports
 
 START_TIMEOUT_S = 60
 ADMIN, PASSWORD = "admin", "admin-secret"
@@ -30,18 +30,12 @@ def other_user() -> dict[str, Any]:
     return {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @dataclass
 class Postgres:
     """A server process. `start` after `kill` brings it up again on the same port with the same data."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="ottla-postgres-")))
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     wal_level: str = "logical"
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+from tests.interop.brokers import free_ports
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -25,7 +25,7 @@ TAIL_BYTES = 6_000
 class SparkCluster:
     folder: Path
     workers: int = 2
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     @property
@@ -102,12 +102,6 @@ def all_processes() -> Iterator[tuple[int, int, str]]:
 
 def tail(path: Path) -> str:
     return path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pyspark.sql import SparkSession
-from tests.interop.brokers import RunningBroker, run_kafka
+from tests.interop.brokers import RunningBroker, free_ports, run_kafka
 from tests.pipeline.written_topics import create_topic, numbers
 
 from ottla.pipeline.spark import exactly_once
@@ -47,14 +46,6 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     store.write_bytes(private + public)
     trusted.write_bytes(public)
     return store, trusted
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture(scope="module")
