@@ -273,7 +273,7 @@ class Log:
         if offset > self.recovery_point:
             for segment in self.segments.from_offset(self.recovery_point):
                 if segment is self.segments.active:
-                    if segment.size and segment.base_offset < offset:
+                    if segment.base_offset < offset:  # also where all that was in it has been cut off
                         files.append(segment.file)
                 elif segment.base_offset < offset:
                     paths += [segment.path, *segment.index_paths()]

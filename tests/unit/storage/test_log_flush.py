@@ -1,7 +1,7 @@
 import errno
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
+from log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
 
 
 def test_a_flush_moves_the_recovery_point_once_it_is_on_disk(tmp_path):
@@ -48,6 +48,20 @@ def test_a_truncation_makes_a_flush_that_is_under_way_void(tmp_path):
     work.sync()
     log.completed(work)
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_was_cut_to_nothing_in_the_midst_of_a_batch_stays_cut_when_the_power_goes(seed):
+    disk = sim_disk(seed)
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 1, count=3)
+    log.flush()
+    log.truncate_to(2, NOW_MS)
+    log.close(clean=True)
+    assert log.recovery_point == 2
+    disk.crash()
+    log = open_log("/data/orders-0", disk=disk.reopen(), recovery_point=2)
+    assert read_all(log) == b""
 
 
 def test_segments_deleted_during_a_flush_do_not_disturb_it(tmp_path):
