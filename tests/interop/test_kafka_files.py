@@ -12,8 +12,9 @@ from tests.interop.kafka_jars import ensure_jars, java_command, why_no_jars
 
 from ottla.env.real_disk import RealDisk
 from ottla.model.ids import TopicPartition
-from ottla.records.control import EndTransaction, build_control_batch
+from ottla.records.control import build_control_batch
 from ottla.records.header import read_header
+from ottla.records.markers import EndTransaction
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.storage.dump import dump_file
 from ottla.storage.log import Log

@@ -32,6 +32,7 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
 from ottla.env import Env
 from ottla.env.clock import SystemClock
+from ottla.env.processes import ChildProcesses
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
 from ottla.env.workers import ThreadWorkers
@@ -48,7 +49,9 @@ TIMEOUT_S = 60
 
 def run_quorum(log_dir: Path, use: Callable[[Quorum], Any], settings: QuorumSettings | None = None) -> None:
     async def main() -> None:
-        env = Env(SystemClock(), RealDisk(), RealNetwork(), ThreadWorkers(1), random.Random(1))
+        env = Env(
+            SystemClock(), RealDisk(), RealNetwork(), ThreadWorkers(1), random.Random(1), ChildProcesses()
+        )
         quorum = Quorum(
             env,
             str(log_dir),

@@ -12,7 +12,6 @@ from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.topics import is_internal
-from ottla.records.control import EndTransaction, build_marker_batch
 from ottla.records.header import (
     FORBIDDEN_IN_TRANSACTIONS,
     BatchHeader,
@@ -22,6 +21,7 @@ from ottla.records.header import (
     rewrite_header,
     scan_batches,
 )
+from ottla.records.markers import EndTransaction, build_marker_batch
 from ottla.records.validate import RecordRules, check_records, recompress
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig

@@ -4,6 +4,7 @@ from random import SystemRandom
 
 from ottla.env import Env
 from ottla.env.clock import SystemClock
+from ottla.env.processes import ChildProcesses
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
 from ottla.env.workers import ThreadWorkers
@@ -12,4 +13,11 @@ _WORKER_THREADS = 4
 
 
 def real_env() -> Env:
-    return Env(SystemClock(), RealDisk(), RealNetwork(), ThreadWorkers(_WORKER_THREADS), SystemRandom())
+    return Env(
+        SystemClock(),
+        RealDisk(),
+        RealNetwork(),
+        ThreadWorkers(_WORKER_THREADS),
+        SystemRandom(),
+        ChildProcesses(),
+    )

@@ -5,7 +5,7 @@ import asyncio
 from kio.schema.fetch.v17.response import PartitionData
 
 from ottla.model.errors import ErrorCode
-from ottla.records.control import EndTransaction, read_control_record
+from ottla.records.markers import read_marker
 from ottla.sim.client import SimClient
 from ottla.sim.group_client import Topic
 from ottla.sim.history import Value, Violation
@@ -79,7 +79,7 @@ def _committed(answer: PartitionData, offset: int) -> tuple[list[tuple[int, Valu
         while begins and begins[0][0] <= header.last_offset:
             aborted.add(begins.pop(0)[1])
         if header.is_control:
-            if isinstance(read_control_record(found[0]), EndTransaction):
+            if read_marker(found[0]) is not None:
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
             records += [

@@ -10,8 +10,9 @@ from uuid import UUID
 from ottla.env.disk import Disk
 from ottla.model.errors import KafkaError
 from ottla.model.ids import uuid_to_string
-from ottla.records.control import ControlType, control_type, read_control_record
+from ottla.records.control import read_control_record
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from ottla.records.markers import ControlType, control_type
 from ottla.records.records import Record, iter_records
 from ottla.storage.checkpoints import (
     CorruptCheckpointError,

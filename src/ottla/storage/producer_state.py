@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
 from ottla.env.disk import Disk
-from ottla.records.control import read_marker_batch
 from ottla.records.header import BatchHeader, Bytes
+from ottla.records.markers import read_marker_batch
 from ottla.storage.batch_scan import iter_headers
 from ottla.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ottla.storage.producer_snapshots import CorruptSnapshotError, encode_snapshot, read_snapshot

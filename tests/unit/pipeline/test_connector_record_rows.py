@@ -12,7 +12,8 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
 from ottla.pipeline.spark.rows import Extras, arrow_schema
 from ottla.records.columns import PADDING
-from ottla.records.control import EndTransaction, build_control_batch
+from ottla.records.control import build_control_batch
+from ottla.records.markers import EndTransaction
 from ottla.records.records import Record, build_batch
 
 ALL = Extras(headers=True, leader_epoch=True)

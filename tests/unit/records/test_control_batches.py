@@ -14,17 +14,15 @@ from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.schema.voters_record.v0 import data as voters
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.records.control import (
-    ControlMessage,
+from ottla.records.control import ControlMessage, build_control_batch, read_control_record
+from ottla.records.header import read_header, sealed_parts
+from ottla.records.markers import (
     ControlType,
     EndTransaction,
-    build_control_batch,
     build_marker_batch,
     control_type,
-    read_control_record,
     read_marker_batch,
 )
-from ottla.records.header import read_header, sealed_parts
 from ottla.records.records import Record, build_batch, read_batches
 
 DIRECTORY = UUID("6f3b1b7e-8f7c-4b25-9d0c-0a8f5a1d2c3e")

@@ -5,8 +5,9 @@ from random import Random
 from ottla.env.disk import Disk
 from ottla.env.real_disk import RealDisk
 from ottla.model.ids import TopicPartition
-from ottla.records.control import EndTransaction, build_control_batch
+from ottla.records.control import build_control_batch
 from ottla.records.header import BatchHeader, read_header
+from ottla.records.markers import EndTransaction
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Log

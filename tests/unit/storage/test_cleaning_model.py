@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from tests.unit.storage.cleaner_bench import COMPACTED, clean
 from tests.unit.storage.log_builder import PARTITION, read_all
 
-from ottla.records.control import EndTransaction, build_control_batch, read_control_record
+from ottla.records.control import build_control_batch, read_control_record
 from ottla.records.header import read_header
+from ottla.records.markers import EndTransaction
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Log

@@ -9,7 +9,7 @@ from ottla.core.coordination import CoordinatorMachine
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID
-from ottla.records.control import EndTransaction, read_control_record
+from ottla.records.markers import read_marker
 from ottla.records.records import Batch, read_batches
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def replay_batch(
     header = batch.header
     if header.is_control:
         for record in batch.records:
-            message = read_control_record(record)
-            if isinstance(message, EndTransaction):
-                machine.replay_marker(header.producer_id, message.commit)
+            marker = read_marker(record)
+            if marker is not None:
+                machine.replay_marker(header.producer_id, marker.commit)
         return 0
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     for record in batch.records:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ottla.records.columns import Ints, Mask, RecordColumns
-from ottla.records.control import control_type
 from ottla.records.header import CONTROL_MASK, DELETE_HORIZON_MASK, BatchHeader, Bytes
+from ottla.records.markers import control_type
 from ottla.records.records import iter_records
 from ottla.storage.cleaner.changes import Changes, CleanedBatches
 from ottla.storage.cleaner.chunks import Chunk

@@ -45,7 +45,7 @@ class CleaningJob:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """A cleaned segment, its bytes synced, under its name with `.cleaned`, and what it is to replace."""
+    """A cleaned segment, not synced yet, under its name with `.cleaned`, and what it is to replace."""
 
     base_offset: int
     replaced: tuple[int, ...]  # base offsets

@@ -134,14 +134,12 @@ class _Cleaning:
         )
 
     def _finish(self, cleaned: Segment, is_changed: bool) -> None:
-        """The names need no sync: they are for the swap to change, which syncs those that count."""
+        """What is not wanted goes. Nothing is synced: the swap does that, while the next group is cleaned here."""
         cleaned.seal()
         paths = cleaned.paths()
         cleaned.close()
-        for path in paths:
-            if is_changed:
-                self._disk.open(path).sync()
-            else:
+        if not is_changed:
+            for path in paths:
                 self._disk.remove(path)
 
 

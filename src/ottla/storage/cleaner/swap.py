@@ -24,7 +24,7 @@ _WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 
 class SegmentSwap:
-    """Of the cleaned segment at `base_offset`, its bytes synced, under its name with `.cleaned`. In this order:
+    """Of the cleaned segment at `base_offset`, under its name with `.cleaned`. In this order:
     `announce`, `replace`, `settle`; or `announce`, `withdraw`.
     """
 
@@ -43,6 +43,10 @@ class SegmentSwap:
         """In a worker. From here on a start completes the swap: `.swap` says that the segment is whole and wanted."""
         paths = [segment_file(self._directory, self._base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
         self._paths = [path for path in paths if self._disk.exists(path + CLEANED_SUFFIX)]
+        for path in self._paths:
+            file = self._disk.open(path + CLEANED_SUFFIX)
+            file.sync()
+            file.close()
         for path in self._paths:
             self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
         self._disk.sync_dir(self._directory)

@@ -3,8 +3,8 @@
 import heapq
 from collections.abc import Iterable
 
-from ottla.records.control import ControlType
 from ottla.records.header import BatchHeader
+from ottla.records.markers import ControlType
 from ottla.storage.txn_index import AbortedTxn
 
 
