@@ -1,16 +1,18 @@
 from tests.unit.pipeline.archive_samples import a_batch, a_file
 
-from ottla.pipeline.archive.layout import Hour
-from ottla.pipeline.archive.manifest import DataFile, Slice, combined
+from ottla.pipeline.archive.layout import Hour, merge_name
+from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combined
 from ottla.pipeline.archive.merging import (
     CLOSED_AFTER_MS,
     HOUR_MS,
+    KEEP_SUPERSEDED_MS,
     LARGE_BYTES,
     ROUND_BYTES,
     end_ms,
     mergeable,
     rounds,
     totals,
+    what_is_over,
 )
 
 SEVEN = Hour("raw", "2026-01-31", 7)
@@ -46,3 +48,24 @@ def test_what_files_hold_together_is_counted_by_hour_and_partition() -> None:
         (SEVEN, 1): Slice(7, 7, 1),
         (SEVEN._replace(hour=8), 0): Slice(5, 6, 2),
     }
+
+
+def test_files_go_a_day_after_they_were_superseded_or_a_merge_died_that_wrote_them() -> None:
+    now_ms = END_OF_SEVEN_MS
+    day_ago_ms = now_ms - KEEP_SUPERSEDED_MS
+    early, late = a_file("early", (0, 0, 4)), a_file("late", (0, 5, 9))
+    first, second, killed, running = (
+        a_file(merge_name(begun_at_ms, run), (0, 0, 9))
+        for begun_at_ms, run in ((day_ago_ms, "1"), (now_ms, "2"), (day_ago_ms, "3"), (day_ago_ms + 1, "4"))
+    )
+    lying = [file.path for file in (early, late, first, second, killed, running)]
+    history = {
+        1: a_batch(0, [], early, late),
+        2: Merge(day_ago_ms, (first,), (early.path,)),
+        3: Merge(now_ms, (second,), (first.path, late.path)),
+    }
+    assert what_is_over(lying, combined(history), now_ms) == [early.path, killed.path]
+    assert what_is_over(lying, combined(history), now_ms - 1) == []
+    assert what_is_over(lying, combined(history), now_ms + KEEP_SUPERSEDED_MS) == [
+        file.path for file in (early, late, first, killed, running)
+    ]

@@ -23,6 +23,7 @@ FOLD_NAME = re.compile(rf"\d{{{DIGITS}}}-\d{{{DIGITS}}}\.json")
 # As much of a query's id as keeps two queries of one archive apart.
 QUERY_ID_DIGITS = 12
 STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
+MERGED = re.compile(r"/merge-(\d+)-[^/]+$")
 HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
 
 
@@ -53,6 +54,12 @@ def run_name() -> str:
 
 def merge_name(begun_at_ms: int, run: str) -> str:
     return f"merge-{begun_at_ms}-{run}"
+
+
+def merge_begun_at(path: str) -> int | None:
+    """When the merge began that wrote a data file; None of what an archiving query wrote."""
+    found = MERGED.search(path)
+    return None if found is None else int(found[1])
 
 
 def staged_by(name: str) -> str:

@@ -1,10 +1,12 @@
 """Small files of hours that are over, merged into larger ones.
 
 The merged file is written beside the small ones and takes their place by one manifest: whoever reads sees either them
-or it. The small ones are deleted by a later merge, when nobody can still be reading them.
+or it. The small ones are deleted by a later merge, when nobody can still be reading them, and so is what a merge that
+was killed has left.
 """
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import kept_logs, publish
 from ottla.pipeline.archive.faults import while_writing
-from ottla.pipeline.archive.layout import STAGING, Hour, merge_name, run_name
+from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.writing import move_staged, stage_rows
@@ -48,7 +50,7 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
     logs = kept_logs(archive, archived.topics, wanted=False)
     # What the table's readers may still be sent to must not be deleted.
     publish(archive, logs)
-    delete_superseded(archive, archived, now_ms)
+    delete_what_is_over(archive, archived, now_ms)
     done = []
     for files in rounds(mergeable(archived, now_ms)):
         done += account(files, merge_files(spark, archive, files, now_ms))
@@ -91,6 +93,7 @@ def rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
 def merge_files(
     spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
 ) -> tuple[DataFile, ...]:
+    began_s = time.monotonic()
     name = merge_name(now_ms, run_name())
     merged = write_merged(spark, archive, files, name)
     if totals(merged) != totals(files):
@@ -101,7 +104,8 @@ def merge_files(
     superseded = tuple(file.path for file in files)
 
     def check(archived: Archived) -> None:
-        if not archived.files.keys() >= set(superseded):
+        is_forgotten = time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000  # taken for one that was killed
+        if is_forgotten or not archived.files.keys() >= set(superseded):
             for file in merged:
                 archive.files.delete(file.path)
             raise PipelineError(
@@ -153,12 +157,19 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
     return slices
 
 
-def delete_superseded(archive: Archive, archived: Archived, now_ms: int) -> None:
-    old = [one for one in archived.merges if one.merged_at_ms + KEEP_SUPERSEDED_MS <= now_ms]
-    superseded = {path for one in old for path in one.supersedes} - archived.files.keys()
-    if not superseded:
-        return
+def delete_what_is_over(archive: Archive, archived: Archived, now_ms: int) -> None:
     for topic in archived.topics:
-        for found in archive.files.below(topic):
-            if found.path in superseded:
-                archive.files.delete(found.path)
+        for path in what_is_over([found.path for found in archive.files.below(topic)], archived, now_ms):
+            archive.files.delete(path)
+
+
+def what_is_over(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
+    """Of the files that lie there: those that were superseded a day ago, and those of a merge that died before."""
+    before_ms = now_ms - KEEP_SUPERSEDED_MS
+    superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}
+    over = []
+    for path in paths:
+        since_ms = superseded_at.get(path, merge_begun_at(path))
+        if path not in archived.files and since_ms is not None and since_ms <= before_ms:
+            over.append(path)
+    return over
