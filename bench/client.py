@@ -3,7 +3,7 @@
 `python -m bench.client ROLE JSON` does one piece of work with librdkafka (or on bare sockets, where the client would do
 more than the broker) and prints one line of JSON: what it measured and, of throughput, the CPU seconds that the client
 took. Few Python calls pass per record: producing hands over lists, consuming takes up to ten thousand records a call,
-and there are no delivery callbacks (the end offsets are checked).
+and there are no delivery callbacks (the end offsets are checked) but where the time until they come is what counts.
 """
 
 import json
@@ -11,9 +11,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bench.group_client import group_join, group_ready
@@ -130,7 +131,35 @@ def latency(spec: Spec) -> Result:
                 (time.monotonic_ns() - int.from_bytes((message.value() or b"")[:8], "big")) / 1_000
             )
     consumer.close()
-    # The first records also pay for connections and for the first fetch.
+    return percentiles(taken_us)
+
+
+def produce_latency(spec: Spec) -> Result:
+    """From produce() to the acknowledgement, likewise."""
+    producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
+    interval_ns = 1_000_000_000 // spec["rate"]
+    value = os.urandom(spec["value_bytes"])
+    taken_us: list[float] = []
+
+    def acknowledged(began_ns: int, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        taken_us.append((time.monotonic_ns() - began_ns) / 1_000)
+
+    next_send = time.monotonic_ns()
+    for _ in range(spec["records"]):
+        while (left_ns := next_send - time.monotonic_ns()) > 0:
+            producer.poll(left_ns / 1e9)
+        began_ns = time.monotonic_ns()
+        producer.produce(spec["topic"], value, partition=0, on_delivery=partial(acknowledged, began_ns))
+        next_send += interval_ns
+    if producer.flush(FLUSH_TIMEOUT_S):
+        raise RuntimeError(f"not all records were acknowledged within {FLUSH_TIMEOUT_S} s")
+    return percentiles(taken_us)
+
+
+def percentiles(taken_us: list[float]) -> Result:
+    """Without the first records, which also pay for connections and for the first fetch."""
     steady = sorted(taken_us[len(taken_us) // 10 :])
     return {"p50_ms": steady[len(steady) // 2] / 1_000, "p99_ms": steady[len(steady) * 99 // 100] / 1_000}
 
@@ -144,6 +173,7 @@ ROLES: dict[str, Callable[[Spec], Result]] = {
     "produce": produce,
     "consume": consume,
     "latency": latency,
+    "produce_latency": produce_latency,
     "group_ready": group_ready,
     "group_join": group_join,
     "offset_commits": offset_commits,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from statistics import median
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -47,19 +48,24 @@ def cleaning(side: Side, sizes: Sizes) -> dict[str, float]:
 
 
 def beside_traffic(side: Side, sizes: Sizes) -> dict[str, float]:
-    """How many times the p99 of a record, from producer to consumer, is what it is without compaction."""
-    partitions, records = sizes.of(8, 2), sizes.of(300, 60) * MIB // 1_030
-    spec = {"value_bytes": 100, "rate": LATENCY_RATE, "records": LATENCY_RATE * sizes.of(6, 2)}
-    with (
-        dirty_topic(side, 1_000, records, records // 2, partitions) as (broker, dirty, _),
-        ThreadPoolExecutor() as pool,
-    ):
-        with side.topic(broker) as topic:
-            without = side.client("latency", broker, topic, **spec)["p99_ms"]
-        with side.topic(broker) as topic:
-            measuring = pool.submit(side.client, "latency", broker, topic, **spec)
+    """How many times the p99 of producing a record is what it is without compaction.
+
+    Measured turn about: what else the machine does is in both, and a single stall of the disk decides neither.
+    """
+    partitions, records = sizes.of(4, 2), sizes.of(300, 60) * MIB // 1_030
+    spec = {"value_bytes": 100, "rate": LATENCY_RATE, "records": LATENCY_RATE * sizes.of(4, 2)}
+    without, beside = [], []
+    for _ in range(sizes.of(5, 2)):
+        with (
+            dirty_topic(side, 1_000, records, records // 2, partitions) as (broker, dirty, _),
+            side.topic(broker) as topic,
+            ThreadPoolExecutor() as pool,
+        ):
+            without.append(side.client("produce_latency", broker, topic, **spec)["p99_ms"])
+            measuring = pool.submit(side.client, "produce_latency", broker, topic, **spec)
             clean(broker, dirty, partitions)
-            return {"p99 with / without": measuring.result()["p99_ms"] / without}
+            beside.append(measuring.result()["p99_ms"])
+    return {"p99 without": median(without), "p99 with / without": median(beside) / median(without)}
 
 
 @contextlib.contextmanager
@@ -138,8 +144,11 @@ SCENARIOS = (
     ),
     Scenario(
         "compaction beside traffic",
-        f"p99 of {LATENCY_RATE} records a second while compaction runs, over what it is without",
-        (Metric("p99 with / without", "x", higher_is_better=False, limit=1.5),),
+        f"p99 of producing {LATENCY_RATE} records a second, and while compaction runs, over what it is without",
+        (
+            Metric("p99 without", "ms", higher_is_better=False),
+            Metric("p99 with / without", "x", higher_is_better=False, limit=1.5),
+        ),
         beside_traffic,
         rounds_max=3,
     ),
