@@ -14,20 +14,22 @@ from ottla.records.header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
-    BatchHeader,
     Bytes,
 )
 from ottla.storage.cleaner.batches import headers_in
 from ottla.storage.cleaner.chunks import Chunk
+from ottla.storage.cleaner.known_batches import joined
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedBatches:
-    """What is to be written for a chunk, in order."""
+    """What is to be written for a chunk, in order: the bytes of all, and of each batch what the indexes need."""
 
-    headers: Sequence[BatchHeader]
     buffers: Sequence[Bytes]
     size: int
+    sizes: Ints
+    last_offsets: Ints
+    max_timestamps: Ints
     is_changed: bool
     records_read: int
     records_kept: int
@@ -97,9 +99,11 @@ class Changes:
             positions = ends[kept] - self._sizes[kept]
         headers = headers_in(data)[positions] if len(kept) else columns.headers[:0]
         return CleanedBatches(
-            list(map(BatchHeader._make, headers.tolist())),
             buffers,
             int(self._sizes.sum()),
+            self._sizes[kept],
+            columns.last_offsets[kept],
+            headers["max_timestamp"].astype(np.int64),
             not bool(self._is_whole.all()),
             int(columns.records_counts.sum()),
             int(headers["records_count"].sum()),
@@ -107,9 +111,9 @@ class Changes:
 
     def _buffers(self) -> list[Bytes]:
         columns = self._chunk.batches
-        starts, ends = _joined(
-            np.concatenate([columns.positions[self._is_whole], *self._starts]),
-            np.concatenate([columns.ends[self._is_whole], *self._ends]),
+        starts, ends = joined(
+            np.sort(np.concatenate([columns.positions[self._is_whole], *self._starts])),
+            np.sort(np.concatenate([columns.ends[self._is_whole], *self._ends])),
         )
         view = memoryview(self._chunk.data)
         buffers: list[Bytes] = [
@@ -119,15 +123,6 @@ class Changes:
             place = int(np.searchsorted(starts, columns.positions[batch]))
             buffers[place:place] = self._rebuilt[batch]
         return buffers
-
-
-def _joined(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Stretches in order, those that meet as one. None overlap, so starts and ends may be sorted each by itself."""
-    starts.sort()
-    ends.sort()
-    is_apart = np.ones(len(starts) + 1, np.bool_)
-    np.not_equal(starts[1:], ends[:-1], out=is_apart[1 : len(starts)])
-    return starts[is_apart[:-1]], ends[is_apart[1:]]
 
 
 def _seal(data: bytearray, positions: Ints, ends: Ints) -> None:

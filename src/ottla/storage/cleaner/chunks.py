@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
+
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.checksum import crc32c
-from ottla.records.columns import PADDING
+from ottla.records.columns import PADDING, Ints
 from ottla.records.header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from ottla.storage.cleaner.batches import BatchColumns
+from ottla.storage.cleaner.known_batches import KnownBatches, joined
 
 # Large, so that numpy has many batches to work on side by side.
 CHUNK_BYTES = 8 << 20
@@ -25,6 +28,9 @@ class Chunk(NamedTuple):
     data: bytearray  # with at least as many bytes behind the last batch as PADDING has
     batches: BatchColumns
     is_last: bool = False  # nothing of the segment follows
+    position: int = (
+        0  # in the file, of what the buffer begins with; where batches are left out, of no meaning
+    )
 
 
 class ChunkReader:
@@ -52,8 +58,34 @@ class ChunkReader:
             if not is_checked:
                 self._check(file.path, position, batches)
             self._pace(used)
-            yield Chunk(self._buffer, batches, position + used == end)
+            yield Chunk(self._buffer, batches, position + used == end, position)
             position += used
+
+    def read_again(self, file: File, batches: KnownBatches, wanted: Ints) -> Iterator[Chunk]:
+        """Only the batches with these indexes: what goes on the word of its header need not be read a second time."""
+        sizes = (batches.ends - batches.positions)[wanted]
+        ends = np.cumsum(sizes)
+        first = before = 0
+        while first < len(wanted):
+            room = len(self._buffer) - len(PADDING)
+            end = max(first + 1, int(np.searchsorted(ends, before + room, side="right")))
+            some = wanted[first:end]
+            self._fill(file, *joined(batches.positions[some], batches.ends[some]))
+            places = (ends[first:end] - sizes[first:end] - before).tolist()
+            self._pace(int(ends[end - 1]) - before)
+            yield Chunk(self._buffer, BatchColumns.at(self._buffer, places), end == len(wanted))
+            first, before = end, int(ends[end - 1])
+
+    def _fill(self, file: File, starts: Ints, ends: Ints) -> None:
+        """The stretches of the file one after the other."""
+        size = int((ends - starts).sum())
+        if size > len(self._buffer) - len(PADDING):
+            self._buffer = bytearray(size + len(PADDING))
+        view, filled = memoryview(self._buffer), 0
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            if file.read_into(start, view[filled : filled + end - start]) < end - start:
+                raise _corrupt(file.path, start, "it ends where there was a batch a moment ago")
+            filled += end - start
 
     def _places(self, path: str, base: int, length: int) -> tuple[list[int], int, int]:
         """(where whole batches begin, how many bytes they are, how many the next would need that is not whole)"""

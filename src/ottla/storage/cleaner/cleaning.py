@@ -9,10 +9,12 @@ from ottla.records.columns import Ints, Mask, RecordColumns
 from ottla.records.header import CONTROL_MASK, DELETE_HORIZON_MASK, BatchHeader, Bytes
 from ottla.records.markers import control_type
 from ottla.records.records import iter_records
+from ottla.storage.cleaner.batches import BatchColumns
 from ottla.storage.cleaner.changes import Changes, CleanedBatches
 from ottla.storage.cleaner.chunks import Chunk
 from ottla.storage.cleaner.job import LastRecord
 from ottla.storage.cleaner.key_hash import hash_keys
+from ottla.storage.cleaner.known_batches import KnownBatches
 from ottla.storage.cleaner.look import Look, look_into
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.rebuild import batch_with_horizon, empty_batch
@@ -86,7 +88,7 @@ class BatchCleaner:
                 is_wanted[index] = False
         is_dirty = int(batches.base_offsets[0]) >= self._rules.first_dirty_offset
         if is_dirty:
-            is_superseded = is_wanted & ~self._has_survivors(chunk)
+            is_superseded = is_wanted & ~self._has_survivors(batches)
             changes.drop(is_superseded)
             is_wanted &= ~is_superseded
         for look in look_into(chunk, np.flatnonzero(is_wanted)):
@@ -94,9 +96,16 @@ class BatchCleaner:
         self._keep_for_the_header(chunk, changes, is_end=is_end)
         return changes.output()
 
-    def _has_survivors(self, chunk: Chunk) -> Mask:
-        """Of a dirty chunk, whose records are all in the map."""
-        survivors, batches = self._map.survivors(), chunk.batches
+    def may_stay(self, batches: KnownBatches) -> Mask:
+        """Of a dirty segment: False for what is superseded, which `clean` need not be given then."""
+        is_over = batches.is_plain & (batches.last_offsets <= self._map.latest_offset)
+        is_over &= ~self._has_survivors(batches)
+        is_over &= ~np.isin(batches.last_offsets, self._producers_last)
+        return ~is_over
+
+    def _has_survivors(self, batches: BatchColumns | KnownBatches) -> Mask:
+        """Of dirty batches, whose records are all in the map."""
+        survivors = self._map.survivors()
         found: Mask = np.searchsorted(survivors, batches.base_offsets) < np.searchsorted(
             survivors, batches.last_offsets, side="right"
         )

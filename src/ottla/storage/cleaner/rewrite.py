@@ -1,28 +1,34 @@
 """A cleaning from the first batch to the last: the map of the dirty part, then one cleaned segment after the other.
 
-It reads closed segments and writes files whose names end with `.cleaned`; nothing of the log is touched.
+It reads closed segments and writes files whose names end with `.cleaned`; nothing of the log is touched. Nothing is
+synced either: the swap of a segment does that, while the next one is cleaned here.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from ottla.env.disk import Disk
+import numpy as np
+
+from ottla.env.disk import Disk, File
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.storage.cleaner.chunks import CHUNK_BYTES, ChunkReader, Pace
+from ottla.storage.cleaner.chunks import CHUNK_BYTES, Chunk, ChunkReader, Pace
+from ottla.storage.cleaner.cleaned_segment import CleanedSegment
 from ottla.storage.cleaner.cleaning import BatchCleaner, CleaningRules, map_offsets
 from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, SegmentToClean
+from ottla.storage.cleaner.known_batches import KnownBatches
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.file_names import (
-    CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     segment_file,
 )
 from ottla.storage.mapped_index import INT32_MAX
-from ottla.storage.segment import Segment
 from ottla.storage.txn_index import AbortedTxn
+
+# Some 40 bytes each. What is beyond them is read whole a second time.
+_KNOWN_MAX = 400_000
 
 
 def clean_log(job: CleaningJob, disk: Disk, pace: Pace) -> Iterator[CleanedGroup | CleaningResult]:
@@ -40,6 +46,8 @@ class _Cleaning:
         self._pace = pace
         self._reader = ChunkReader(max(job.io_bytes, CHUNK_BYTES), pace)
         self._checked: set[SegmentToClean] = set()
+        self._known: dict[SegmentToClean, KnownBatches] = {}
+        self._known_count = 0
         self._bytes_read = self._bytes_written = self._records_read = self._records_kept = 0
         self._map = OffsetMap(
             job.dedupe_bytes, job.load_factor, job.first_uncleanable_offset - job.first_dirty_offset
@@ -89,13 +97,37 @@ class _Cleaning:
         transactions = CleanedTransactions(_touching(job, dirty[0].base_offset))
         for segment in dirty:
             file = self._disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
+            known: list[KnownBatches] = []
             for chunk in self._reader.read(file, segment.size):
                 if not map_offsets(self._map, chunk, job.first_dirty_offset, transactions, job.hash_seed):
                     return False
+                known.append(KnownBatches.at(chunk.batches, chunk.position))
             file.close()
             self._checked.add(segment)
+            self._remember(segment, known)
         self._map.latest_offset = max(self._map.latest_offset, job.first_uncleanable_offset - 1)
         return True
+
+    def _remember(self, segment: SegmentToClean, parts: list[KnownBatches]) -> None:
+        """Of those that are dirty from their beginning, as many batches as there is room for."""
+        is_dirty = segment.base_offset >= self._job.first_dirty_offset
+        count = sum(map(len, parts))
+        if parts and is_dirty and self._known_count + count <= _KNOWN_MAX:
+            self._known_count += count
+            self._known[segment] = KnownBatches.together(parts)
+
+    def _chunks(
+        self, segment: SegmentToClean, file: File, cleaner: BatchCleaner, *, is_end: bool
+    ) -> Iterator[Chunk]:
+        """What may be left of the segment, and its last batch where `is_end`."""
+        known = self._known.pop(segment, None)
+        if known is None:
+            yield from self._reader.read(file, segment.size, is_checked=segment in self._checked)
+            return
+        may_stay = cleaner.may_stay(known)
+        may_stay[-1] |= is_end
+        self._records_read += int(known.records_counts[~may_stay].sum())
+        yield from self._reader.read_again(file, known, np.flatnonzero(may_stay))
 
     def _rewrite(
         self, group: Sequence[SegmentToClean], cleaner: BatchCleaner, transactions: CleanedTransactions
@@ -104,43 +136,37 @@ class _Cleaning:
         base_offset = group[0].base_offset
         written = max((segment for segment in group if segment.size), key=lambda segment: segment.base_offset,
                       default=group[0])  # fmt: skip
-        cleaned = Segment.create(
-            disk, job.directory, base_offset, job.config, job.now_ms, suffix=CLEANED_SUFFIX
-        )
+        cleaned = CleanedSegment(disk, job.directory, base_offset, job.config)
+        bytes_before = sum(segment.size for segment in group)
         is_changed = len(group) > 1
         for segment in group:
             file = disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
-            for chunk in self._reader.read(file, segment.size, is_checked=segment in self._checked):
-                output = cleaner.clean(chunk, is_end=chunk.is_last and segment is written)
+            is_end = segment is written
+            for chunk in self._chunks(segment, file, cleaner, is_end=is_end):
+                output = cleaner.clean(chunk, is_end=chunk.is_last and is_end)
                 self._pace(output.size)
                 if output.size:
-                    cleaned.append(output.headers, output.buffers, output.size)
+                    cleaned.append(output.sizes, output.last_offsets, output.max_timestamps, output.buffers)
                 is_changed |= output.is_changed
                 self._records_read += output.records_read
                 self._records_kept += output.records_kept
             self._bytes_read += segment.size
             file.close()
         for txn in transactions.kept:
-            cleaned.txn_index.append(txn)
+            cleaned.append_aborted(txn)
         transactions.kept.clear()
         self._bytes_written += cleaned.size
-        self._finish(cleaned, is_changed)
+        cleaned.finish()
+        is_changed |= cleaned.size < bytes_before
+        if not is_changed:
+            cleaned.remove()
         return CleanedGroup(
             base_offset,
             tuple(segment.base_offset for segment in group),
             cleaned.size,
-            sum(segment.size for segment in group),
+            bytes_before,
             is_changed,
         )
-
-    def _finish(self, cleaned: Segment, is_changed: bool) -> None:
-        """What is not wanted goes. Nothing is synced: the swap does that, while the next group is cleaned here."""
-        cleaned.seal()
-        paths = cleaned.paths()
-        cleaned.close()
-        if not is_changed:
-            for path in paths:
-                self._disk.remove(path)
 
 
 def _touching(job: CleaningJob, from_offset: int) -> Iterator[AbortedTxn]:
