@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,24 @@ def test_snapshot_and_changes_while_others_write_played_back_give_the_table(
     server.run(f"ALTER TABLE {schema}.orders ADD COLUMN more int", *workload(schema, 5000))
     records += batches.all(LIMITED)
     assert in_order(played_back(records)["orders"]) == rows_of(server, f"{schema}.orders")
+
+
+def test_what_a_transaction_that_stays_open_has_written_holds_nobody_up(
+    server: Postgres, schema: str, tmp_path: Path
+) -> None:
+    server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)")
+    batches = Batches(captured(server, schema, tmp_path, retry_s=0))
+    batches.next()
+    with closing(server.connect()) as other, other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        for at in range(1, 6):
+            cursor.execute(f"INSERT INTO {schema}.orders VALUES ({at}, 'not committed yet')")
+            assert batches.all() == []
+        cursor.execute("COMMIT")
+    assert [value["after"]["id"] for value in values(batches.all())] == [1, 2, 3, 4, 5]
+    # Asking writes nothing where all is on disk: a capture with nothing to do must come to rest.
+    # (The server itself notes now and then what runs.)
+    assert any(end_of_log(batches.capture) == end_of_log(batches.capture) for _ in range(3))
 
 
 def test_a_batch_read_again_gives_the_same_records_also_after_a_kill(
