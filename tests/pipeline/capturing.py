@@ -105,10 +105,15 @@ class Batches:
         return records
 
     def all(self, limit: Any = None) -> list[Record]:
-        """Until there is nothing new."""
+        """Until there is nothing new. What is done is committed before the next, as Spark does it.
+
+        PostgreSQL needs that to come to rest: reading from a place where transactions were open writes to its log.
+        """
         records: list[Record] = []
         while True:
             before = self.offset
+            assert before is not None
+            self.reader.commit(before)
             records += self.next(limit)
             if self.offset == before:
                 return records

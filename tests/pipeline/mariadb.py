@@ -196,6 +196,8 @@ class MariaDb:
             "--no-defaults",
             f"--user={os.environ.get('USER', 'root')}",
             f"--datadir={self.data}",
+            # Each its own: at its start a server removes all temporary tables that it finds, whoever they belong to.
+            f"--tmpdir={self.folder}",
             f"--lc-messages-dir={installed.share}",
             f"--character-sets-dir={installed.share / 'charsets'}",
             "--socket=mariadb.sock",

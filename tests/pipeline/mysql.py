@@ -58,6 +58,7 @@ class Installed:
             f"--user={os.environ.get('USER', 'root')}",
             f"--basedir={self.base}",
             f"--datadir={data}",
+            f"--tmpdir={data.parent}",
             f"--lc-messages-dir={share}",
             f"--character-sets-dir={share / 'charsets'}",
             "--plugin-dir=/nonexistent",
