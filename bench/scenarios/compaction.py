@@ -82,6 +82,8 @@ def dirty_topic(
         "cleanup.policy": "compact",
         "segment.bytes": str(SEGMENT_BYTES),
         "min.cleanable.dirty.ratio": NEVER,
+        # As shipped: what was replaced is not deleted while its replacement is measured.
+        "file.delete.delay.ms": "60000",
     }
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(ADMIN_TIMEOUT_S)
     random, value = Random(1), os.urandom(value_bytes)

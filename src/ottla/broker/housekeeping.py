@@ -107,7 +107,7 @@ class Housekeeping:
     async def _delete_what_is_due(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):
             try:
-                await self._env.workers.run(partial(deletion.perform, self._env.disk))
+                await self._env.workers.run_gently(partial(deletion.perform, self._env.disk))
             except OSError as error:
                 # Its name says that it is deleted: the next start tries again.
                 logger.error("%s cannot be removed: %s", deletion.path, error)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from ottla.env.giving_way import give_way
-
 # Traffic comes first: the broker's event loop gets the processor when both want it. With Linux's SCHED_IDLE instead,
 # half of all records took a second and more on a busy machine: probably because a worker that stands still in the midst
 # of a write holds what the broker's own writes need.
@@ -25,7 +23,6 @@ Work = Callable[[], Iterator[Any]]
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a key press is for the broker, which ends us
     os.nice(_NICENESS)
-    give_way()
     gc.set_threshold(_GC_THRESHOLD)
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers

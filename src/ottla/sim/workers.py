@@ -24,5 +24,8 @@ class SimWorkers:
         await asyncio.sleep(self._random.random() * self._delay_s_max)
         return result
 
+    async def run_gently(self, work: Callable[[], T]) -> T:
+        return await self.run(work)
+
     def close(self) -> None:
         self._closed = True
