@@ -1,6 +1,7 @@
 """Any history of keys, tombstones, transactions, time, rolls, cleanings and crashes: what a reader sees of it."""
 
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from ottla.records.header import read_header
 from ottla.records.markers import EndTransaction
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
+from ottla.storage.cleaner import rewrite
 from ottla.storage.log import Log
 
 DIRECTORY = "/data/orders-0"
@@ -202,20 +204,27 @@ steps = st.one_of(
 )
 
 
-@given(st.integers(0, 2**16), st.lists(steps, max_size=40))
+# How much is read together, and of how many batches the first pass may tell the second.
+rooms = st.sampled_from([(300, 0), (300, 6), (300, 400_000), (8 << 20, 6), (8 << 20, 400_000)])
+
+
+@given(st.integers(0, 2**16), rooms, st.lists(steps, max_size=40))
 @settings(max_examples=120, deadline=None)
-def test_a_reader_sees_the_newest_of_every_key(seed: int, history: list[tuple]) -> None:
+def test_a_reader_sees_the_newest_of_every_key(
+    seed: int, room: tuple[int, int], history: list[tuple]
+) -> None:
     model = CompactedLog(seed)
-    for name, *arguments in history:
-        if name == "wait":
-            model.now_ms += arguments[0]
-        elif name == "roll":
-            model.log.roll(model.now_ms)
-        else:
-            getattr(model, name)(*arguments)
-        if name in ("clean", "lose_power"):
-            model.check()
-    model.clean(1 << 16, None)
-    model.check()
-    model.lose_power()
-    model.check()
+    with patch.multiple(rewrite, CHUNK_BYTES=room[0], _KNOWN_MAX=room[1]):
+        for name, *arguments in history:
+            if name == "wait":
+                model.now_ms += arguments[0]
+            elif name == "roll":
+                model.log.roll(model.now_ms)
+            else:
+                getattr(model, name)(*arguments)
+            if name in ("clean", "lose_power"):
+                model.check()
+        model.clean(1 << 16, None)
+        model.check()
+        model.lose_power()
+        model.check()

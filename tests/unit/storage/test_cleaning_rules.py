@@ -8,6 +8,7 @@ from ottla.model.errors import KafkaError
 from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
+from ottla.storage.cleaner import rewrite
 from ottla.storage.cleaner.cleanable import cleanable_log
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.log import Log
@@ -59,6 +60,20 @@ def test_of_each_key_the_newest_record_stays_where_it_was(log: Log, disk: SimDis
     cleaned(log, disk)
     assert contents(log) == [(2, b"a", b"3"), (3, b"c", b"4"), (4, b"b", b"5")]
     assert log.log_end_offset == 5
+
+
+@pytest.mark.parametrize("known_max", [0, 1, 4, 9, 15, 16, 400_000])
+def test_what_the_first_pass_has_no_room_to_tell_the_second_is_read_again(
+    log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, known_max: int
+) -> None:
+    monkeypatch.setattr(rewrite, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(rewrite, "_KNOWN_MAX", known_max)
+    for at in range(16):
+        put(log, (b"%d" % (at // 2), b"first"), (b"only %d" % at, b"") if at % 3 == 0 else (b"0", b"last"))
+    log.roll(NOW_MS)
+    newest = {key: (offset, key, value) for offset, key, value in contents(log)}
+    cleaned(log, disk)
+    assert contents(log) == sorted(newest.values())
 
 
 def test_the_active_segment_is_never_touched(log: Log, disk: SimDisk) -> None:

@@ -46,7 +46,7 @@ class _Cleaning:
         self._pace = pace
         self._reader = ChunkReader(max(job.io_bytes, CHUNK_BYTES), pace)
         self._checked: set[SegmentToClean] = set()
-        self._known: dict[SegmentToClean, KnownBatches] = {}
+        self._known: dict[SegmentToClean, list[KnownBatches]] = {}
         self._known_count = 0
         self._bytes_read = self._bytes_written = self._records_read = self._records_kept = 0
         self._map = OffsetMap(
@@ -97,33 +97,35 @@ class _Cleaning:
         transactions = CleanedTransactions(_touching(job, dirty[0].base_offset))
         for segment in dirty:
             file = self._disk.open(segment_file(job.directory, segment.base_offset, LOG_SUFFIX))
-            known: list[KnownBatches] = []
             for chunk in self._reader.read(file, segment.size):
                 if not map_offsets(self._map, chunk, job.first_dirty_offset, transactions, job.hash_seed):
+                    self._known.pop(segment, None)
                     return False
-                known.append(KnownBatches.at(chunk.batches, chunk.position))
+                self._remember(segment, chunk)
             file.close()
             self._checked.add(segment)
-            self._remember(segment, known)
         self._map.latest_offset = max(self._map.latest_offset, job.first_uncleanable_offset - 1)
         return True
 
-    def _remember(self, segment: SegmentToClean, parts: list[KnownBatches]) -> None:
-        """Of those that are dirty from their beginning, as many batches as there is room for."""
-        is_dirty = segment.base_offset >= self._job.first_dirty_offset
-        count = sum(map(len, parts))
-        if parts and is_dirty and self._known_count + count <= _KNOWN_MAX:
-            self._known_count += count
-            self._known[segment] = KnownBatches.together(parts)
+    def _remember(self, segment: SegmentToClean, chunk: Chunk) -> None:
+        """Of those that are dirty from their beginning, and each whole or not at all, as long as there is room."""
+        self._known_count += len(chunk.batches)
+        if self._known_count > _KNOWN_MAX:
+            self._known.pop(segment, None)
+        elif segment.base_offset >= self._job.first_dirty_offset:
+            known = KnownBatches.at(chunk.batches, chunk.position)
+            self._known.setdefault(segment, []).append(known)
 
     def _chunks(
         self, segment: SegmentToClean, file: File, cleaner: BatchCleaner, *, is_end: bool
     ) -> Iterator[Chunk]:
         """What may be left of the segment, and its last batch where `is_end`."""
-        known = self._known.pop(segment, None)
-        if known is None:
+        parts = self._known.pop(segment, None)
+        if parts is None:
             yield from self._reader.read(file, segment.size, is_checked=segment in self._checked)
             return
+        known = KnownBatches.together(parts)
+        assert int((known.ends - known.positions).sum()) == segment.size, "what is not known would be lost"
         may_stay = cleaner.may_stay(known)
         may_stay[-1] |= is_end
         self._records_read += int(known.records_counts[~may_stay].sum())
