@@ -1,6 +1,7 @@
 """What a broker does in the background: flush, checkpoint, retention, deletion of files, expiry of producers.
 
-One task looks every second at what is due; what would block goes to a worker.
+One task looks every second at what is due; what would block goes to a worker. Another removes files, for which nobody
+else is to wait: large ones take their time.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ class Housekeeping:
         self._partitions = partitions
         self._last_ms: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
+        self._deleting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         now_ms = self._env.clock.now_ms()
@@ -42,9 +44,10 @@ class Housekeeping:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._deleting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -58,7 +61,8 @@ class Housekeeping:
         await self._flush_what_is_due(now_ms)
         if self._is_due("log.retention.check.interval.ms", now_ms):
             self.enforce_retention(now_ms)
-        await self._delete_what_is_due(now_ms)
+        if self._deleting is None or self._deleting.done():
+            self._deleting = asyncio.get_running_loop().create_task(self._delete_what_is_due(now_ms))
         if self._is_due("producer.id.expiration.check.interval.ms", now_ms):
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
@@ -108,7 +112,7 @@ class Housekeeping:
         for deletion in self._log_dirs.due_deletions(now_ms):
             try:
                 await self._env.workers.run_gently(partial(deletion.perform, self._env.disk))
-            except OSError as error:
+            except Exception as error:
                 # Its name says that it is deleted: the next start tries again.
                 logger.error("%s cannot be removed: %s", deletion.path, error)
 

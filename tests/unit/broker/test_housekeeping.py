@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.unit.broker.bench import Bench, on_broker, until
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.sim.workers import SimWorkers
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
@@ -100,6 +102,28 @@ async def test_files_of_a_deletion_that_a_stop_interrupted_go_after_the_start(be
     await bench.start()
     await until(lambda: not names(bench, "-delete", "/data"))
     await bench.stop()
+
+
+def test_nobody_waits_for_files_that_are_slow_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_gone = asyncio.Event()
+
+    async def slowly(workers: SimWorkers, work: Callable[[], Any]) -> Any:
+        await is_gone.wait()
+        return await workers.run(work)
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("large", file_delete_delay_ms="0")
+        await delete_topic(bench, "large")
+        await bench.create("journal", flush_ms="5000")
+        await fill(bench, 1)
+        await until(lambda: hosted(bench).log.recovery_point == 1)
+        assert names(bench, "-delete", "/data")
+        is_gone.set()
+        await until(lambda: not names(bench, "-delete", "/data"))
+
+    monkeypatch.setattr(SimWorkers, "run_gently", slowly)
+    run()
 
 
 def test_a_file_that_cannot_be_removed_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
