@@ -29,27 +29,43 @@ from bench.scenarios import (
 from bench.sides import OTTLA, Side
 
 RESULTS = Path(__file__).parent / "results"
-ALL: tuple[Scenario, ...] = (
-    *throughput.SCENARIOS,
-    *one_record.SCENARIOS,
-    *latency.SCENARIOS,
-    *footprint.SCENARIOS,
-    *compaction.SCENARIOS,
-    *groups.SCENARIOS,
-    *transactions.SCENARIOS,
-    *growth.SCENARIOS,
-    *spark.SCENARIOS,
-    *pipeline.SCENARIOS,
-)
+PARTS: dict[str, tuple[Scenario, ...]] = {
+    "throughput": throughput.SCENARIOS,
+    "one-record": one_record.SCENARIOS,
+    "latency": latency.SCENARIOS,
+    "footprint": footprint.SCENARIOS,
+    "compaction": compaction.SCENARIOS,
+    "groups": groups.SCENARIOS,
+    "transactions": transactions.SCENARIOS,
+    "growth": growth.SCENARIOS,
+    "spark": spark.SCENARIOS,
+    "pipeline": pipeline.SCENARIOS,
+}
+ALL = tuple(scenario for part in PARTS.values() for scenario in part)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: a look, not numbers to quote")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each scenario (default: 3)")
-    names = [scenario.name for scenario in ALL]
-    parser.add_argument("--only", action="append", choices=names, help="run this scenario; may be repeated")
+    names = [*PARTS, *(scenario.name for scenario in ALL if scenario.name not in PARTS)]
+    parser.add_argument(
+        "--only", action="append", choices=names, help="run this part or this scenario; may be repeated"
+    )
     return parser.parse_args()
+
+
+def scenarios_of(only: list[str] | None) -> list[Scenario]:
+    if only is None:
+        return list(ALL)
+    wanted = {scenario.name for name in only for scenario in PARTS.get(name, ())} | set(only)
+    return [scenario for scenario in ALL if scenario.name in wanted]
+
+
+def results_name(only: list[str] | None, quick: bool) -> str:
+    """Of a part of them its own, so that it does not take the place of a whole run."""
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return "-".join([day, *(only or ()), *(["quick"] if quick else ())]).replace(" ", "-")
 
 
 def main() -> int:
@@ -60,14 +76,13 @@ def main() -> int:
     if ensure_jars() is None:
         print(f"Apache Kafka cannot run here: {why_no_jars()}", file=sys.stderr)
         return 2
-    chosen = [scenario for scenario in ALL if options.only is None or scenario.name in options.only]
+    chosen = scenarios_of(options.only)
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as scratch, contextlib.ExitStack() as stack:
         sides = [Side(name, Path(scratch), stack) for name in ("ottla", "kafka")]
         found = run_scenarios(chosen, sides, Sizes(options.quick), options.rounds, print)
         cores = {side.name: mean(side.client_cores) for side in sides if side.client_cores}
     print(f"\n{as_text(found)}\n")
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    target = RESULTS / (f"{day}-quick" if options.quick else day)
+    target = RESULTS / results_name(options.only, options.quick)
     write(target, found, setting(options.rounds, options.quick), cores)
     drawn = draw(target, found)
     print(f"written: {target}.md, .json{' and .png' if drawn else ' (no plot: matplotlib is not installed)'}")
