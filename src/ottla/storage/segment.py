@@ -47,12 +47,10 @@ class Segment:
         size: int,
         has_txn_index: bool,
         now_ms: int,
-        suffix: str = "",
     ) -> None:
-        """`suffix` ends the names of files that are not yet, or not any more, the log's."""
         self.base_offset = base_offset
         self.size = size
-        self.path = segment_file(directory, base_offset, LOG_SUFFIX + suffix)
+        self.path = segment_file(directory, base_offset, LOG_SUFFIX)
         self.created_ms = now_ms
         self._disk = disk
         self._directory = directory
@@ -64,19 +62,19 @@ class Segment:
         self._indexes_checked = False
         self._offset_index = OffsetIndex(
             disk,
-            segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX + suffix),
+            segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX),
             base_offset,
             config.max_index_bytes,
         )
         self._time_index = TimeIndex(
             disk,
-            segment_file(directory, base_offset, TIME_INDEX_SUFFIX + suffix),
+            segment_file(directory, base_offset, TIME_INDEX_SUFFIX),
             base_offset,
             config.max_index_bytes,
         )
         self.txn_index = TxnIndex(
             disk,
-            segment_file(directory, base_offset, TXN_INDEX_SUFFIX + suffix),
+            segment_file(directory, base_offset, TXN_INDEX_SUFFIX),
             base_offset,
             exists=has_txn_index,
         )
@@ -87,12 +85,10 @@ class Segment:
 
     @classmethod
     def create(
-        cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int, *, suffix: str = ""
+        cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int
     ) -> "Segment":
         """An empty segment; files of the same name, left by a failure, are emptied."""
-        segment = cls(
-            disk, directory, base_offset, config, size=0, has_txn_index=False, now_ms=now_ms, suffix=suffix
-        )
+        segment = cls(disk, directory, base_offset, config, size=0, has_txn_index=False, now_ms=now_ms)
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
         segment._offset_index.create()

@@ -44,7 +44,7 @@ def test_its_indexes_are_those_of_a_segment_that_grew(
     for one in (disk, disk_of_grown):
         one.make_dirs(DIRECTORY)
     cleaned = CleanedSegment(disk, DIRECTORY, BASE_OFFSET, config)
-    grown = Segment.create(disk_of_grown, DIRECTORY, BASE_OFFSET, config, NOW_MS, suffix=CLEANED_SUFFIX)
+    grown = Segment.create(disk_of_grown, DIRECTORY, BASE_OFFSET, config, NOW_MS)
     offset = BASE_OFFSET
     for chunk in chunks:
         appended = []
@@ -69,7 +69,7 @@ def test_its_indexes_are_those_of_a_segment_that_grew(
     grown.seal()
     grown.close()
     assert cleaned.size == grown.size
-    assert files(disk) == files(disk_of_grown)
+    assert files(disk) == {name + CLEANED_SUFFIX: content for name, content in files(disk_of_grown).items()}
     cleaned.remove()
     assert files(disk) == {}
 
