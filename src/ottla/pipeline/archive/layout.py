@@ -23,7 +23,7 @@ FOLD_NAME = re.compile(rf"\d{{{DIGITS}}}-\d{{{DIGITS}}}\.json")
 # As much of a query's id as keeps two queries of one archive apart.
 QUERY_ID_DIGITS = 12
 STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
-MERGED = re.compile(r"/merge-(\d+)-[^/]+$")
+MERGED = re.compile(r"(?:^|/)merge-(\d+)-[^/]+$")
 HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
 
 
@@ -57,7 +57,7 @@ def merge_name(begun_at_ms: int, run: str) -> str:
 
 
 def merge_begun_at(path: str) -> int | None:
-    """When the merge began that wrote a data file; None of what an archiving query wrote."""
+    """When the merge began that wrote a data file, or a folder in `_staging`; None of what an archiving query wrote."""
     found = MERGED.search(path)
     return None if found is None else int(found[1])
 
@@ -69,10 +69,11 @@ def staged_by(name: str) -> str:
 
 def staging_is_dead(name: str, committed: Mapping[str, int], before_ms: int) -> bool:
     """Of a folder in `_staging`: its batch is committed (`committed` by query), or its merge began before a time."""
-    kind, middle = name.partition("-")[0], staged_by(name)
-    if kind == "merge":
-        return middle.isdigit() and int(middle) < before_ms
-    return kind.isdigit() and int(kind) <= committed.get(middle, -1)
+    begun_at_ms = merge_begun_at(name)
+    if begun_at_ms is not None:
+        return begun_at_ms < before_ms
+    batch = name.partition("-")[0]
+    return batch.isdigit() and int(batch) <= committed.get(staged_by(name), -1)
 
 
 def manifest_file(number: int) -> str:

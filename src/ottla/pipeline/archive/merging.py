@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import kept_logs, publish
@@ -104,14 +104,19 @@ def merge_files(
     superseded = tuple(file.path for file in files)
 
     def check(archived: Archived) -> None:
-        is_forgotten = time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000  # taken for one that was killed
-        if is_forgotten or not archived.files.keys() >= set(superseded):
-            for file in merged:
-                archive.files.delete(file.path)
-            raise PipelineError(
-                f"Another merge of {archive.url} is at work.",
-                "Let it end, then merge what is left. Nothing was changed.",
+        if time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000:
+            # By now another merge takes what this one has written for what a killed one has left.
+            refuse(
+                f"This merge of {archive.url} took longer than a day.",
+                "Merge again where files are read faster.",
             )
+        if not archived.files.keys() >= set(superseded):
+            refuse(f"Another merge of {archive.url} is at work.", "Let it end, then merge what is left.")
+
+    def refuse(what: str, to_do: str) -> NoReturn:
+        for file in merged:
+            archive.files.delete(file.path)
+        raise PipelineError(what, f"{to_do} Nothing was changed.")
 
     archive.commit(Merge(now_ms, merged, superseded), check)
     return merged
