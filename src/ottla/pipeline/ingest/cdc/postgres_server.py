@@ -74,25 +74,32 @@ def end_of_log(capture: PostgresCapture) -> int:
     with session(capture) as connection:
         check_slot(connection, capture)
         written = parse_lsn(query(connection, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
-        begun = time.monotonic()
-        while parse_lsn(query(connection, "SELECT pg_current_wal_flush_lsn()::text")[0][0]) < written:
-            waited_s = time.monotonic() - begun
-            if waited_s > FLUSH_TIMEOUT_S:
+        if not is_on_disk(connection, written, FLUSH_OF_ITSELF_S):
+            bring_log_to_disk(connection)
+            if not is_on_disk(connection, written, FLUSH_TIMEOUT_S):
                 raise PassingError(
                     f"The database at {capture.address} does not bring its log to its disk.", "See its log."
                 )
-            if waited_s > FLUSH_OF_ITSELF_S:
-                bring_log_to_disk(connection)
-            time.sleep(FLUSH_PAUSE_S)
         return written
+
+
+def is_on_disk(connection: Any, lsn: int, patience_s: float) -> bool:
+    until = time.monotonic() + patience_s
+    while parse_lsn(query(connection, "SELECT pg_current_wal_flush_lsn()::text")[0][0]) < lsn:
+        if time.monotonic() > until:
+            return False
+        time.sleep(FLUSH_PAUSE_S)
+    return True
 
 
 def bring_log_to_disk(connection: Any) -> None:
     """By a commit of our own. Nobody else's need come: what a transaction that stays open has written last can wait for
     its end, and a place at the very beginning of a page is reached by nothing but the next record.
+
+    Of a message that no reader of ours asks for: a commit is synced at once only where its transaction wrote something.
     """
     query(connection, "SET synchronous_commit = local")
-    query(connection, "SELECT txid_current()")
+    query(connection, "SELECT pg_logical_emit_message(true, 'ottla', '')")
 
 
 def check_slot(connection: Any, capture: PostgresCapture) -> None:
