@@ -45,6 +45,7 @@ def _lower_priority() -> None:
     """Of this thread: Linux has priorities for each."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
+        niceness = os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(
-            os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICER_BY
-        )  # 19 at most
+            os.PRIO_PROCESS, thread, niceness + _NICER_BY
+        )  # the system takes what is beyond 19 for 19

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -11,21 +12,19 @@ from ottla.env.workers import ThreadWorkers
 
 
 def test_several_run_at_a_time_and_gentle_ones_one_after_the_other() -> None:
-    together, alone = threading.Barrier(2, timeout=30), threading.Lock()
+    is_other_there = threading.Event()
 
-    def meet() -> None:
+    def meet(together: threading.Barrier) -> None:
         together.wait()
 
-    def be_alone() -> bool:
-        is_alone = alone.acquire(blocking=False)
-        if is_alone:
-            alone.release()
-        return is_alone
+    def look_for_other() -> bool:
+        return is_other_there.wait(timeout=0.3)
 
     async def main() -> None:
-        workers = ThreadWorkers(2)
-        await asyncio.gather(workers.run(meet), workers.run(meet))
-        assert all(await asyncio.gather(*(workers.run_gently(be_alone) for _ in range(50))))
+        workers, together = ThreadWorkers(2), threading.Barrier(2, timeout=30)
+        await asyncio.gather(*(workers.run(partial(meet, together)) for _ in range(2)))
+        first, second = workers.run_gently(look_for_other), workers.run_gently(is_other_there.set)
+        assert await asyncio.gather(first, second) == [False, None]
         workers.close()
 
     asyncio.run(main())
