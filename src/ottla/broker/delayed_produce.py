@@ -12,10 +12,12 @@ class DelayedProduce(Operation):
         self,
         waiting: list[tuple[HostedPartition, int]],
         finished: Callable[[dict[HostedPartition, KafkaError]], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         super().__init__()
         self._waiting = waiting
         self._finished = finished
+        self._on_error = on_error
         self._failed: dict[HostedPartition, KafkaError] = {}
 
     def try_complete(self, now_ms: int) -> bool:
@@ -45,3 +47,6 @@ class DelayedProduce(Operation):
                 f"{partition.topic_partition} was not replicated to offset {required_offset} in time",
             )
         self._finished(self._failed)
+
+    def on_error(self, error: Exception) -> None:
+        self._on_error(error)

@@ -70,12 +70,12 @@ class FetchReader:
         leader = hosted.leader
         leader.check_epoch(asked.current_leader_epoch)
         if self._is_follower:  # KafkaError where it is no replica of this partition
-            leader.on_fetch(
+            hosted.follower_fetched(
                 self._request.replica_id,
                 asked.fetch_offset,
                 asked.current_leader_epoch,
+                asked.log_start_offset,
                 self._clock.now_ms(),
-                log_start_offset=asked.log_start_offset,
             )
         if asked.last_fetched_epoch >= 0:
             diverging = leader.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
@@ -130,7 +130,11 @@ class DelayedFetch(Operation):
     """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there."""
 
     def __init__(
-        self, reader: FetchReader, request: FetchRequest, finished: Callable[[FetchRead], None]
+        self,
+        reader: FetchReader,
+        request: FetchRequest,
+        finished: Callable[[FetchRead], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         super().__init__()
         self._reader = reader
@@ -138,6 +142,7 @@ class DelayedFetch(Operation):
         self._isolation_level = request.isolation_level
         self._is_follower = request.replica_id >= 0
         self._finished = finished
+        self._on_error = on_error
         self._positions = reader.positions()
         self._epochs = [hosted.leader.leader_epoch for hosted, _ in self._positions]
 
@@ -156,6 +161,9 @@ class DelayedFetch(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self._finished(self._reader.read())
+
+    def on_error(self, error: Exception) -> None:
+        self._on_error(error)
 
     def _may_be_ready(self) -> bool:
         isolation_level, is_follower = self._isolation_level, self._is_follower

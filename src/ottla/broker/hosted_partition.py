@@ -7,7 +7,14 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, Marker, PartitionLeader
+from ottla.core.partition.leader import (
+    AppendOrigin,
+    AppendPlan,
+    Effects,
+    LeaderSettings,
+    Marker,
+    PartitionLeader,
+)
 from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -76,8 +83,10 @@ class HostedPartition:
         leader: PartitionLeader,
         record_settings: RecordSettings,
         on_storage_error: Callable[["HostedPartition", OSError], KafkaError],
+        notify: Callable[[TopicPartition], None],
         now_ms: int,
     ) -> None:
+        """`notify` wakes the requests that wait for this partition."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -89,6 +98,7 @@ class HostedPartition:
         self.last_flush_ms = now_ms  # by time (flush.ms)
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
+        self._notify = notify
 
     def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
         """Appends what a client sent for this partition. KafkaError, and nothing is changed, where it is refused."""
@@ -144,8 +154,42 @@ class HostedPartition:
             self.log.append(parts, now_ms)
         except OSError as error:
             raise self.storage_failed(error) from error
-        self.leader.appended(plan, now_ms, awaits_flush=self.needs_flush)
+        self._apply(self.leader.appended(plan, now_ms, awaits_flush=self.needs_flush))
         return plan
+
+    def _apply(self, effects: Effects) -> None:
+        """The one place where the effects of the leader's rules are carried out: no caller can forget a waiter."""
+        if effects.concern_waiting_requests:
+            self._notify(self.topic_partition)
+
+    def flushed(self, now_ms: int) -> None:
+        """The log is on disk up to its recovery point: what waited for the flush is committed."""
+        self._apply(self.leader.flushed(self.log.recovery_point, now_ms))
+
+    def follower_fetched(
+        self, replica_id: int, fetch_offset: int, leader_epoch: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """Raises KafkaError if `replica_id` is no replica of this partition."""
+        self._apply(
+            self.leader.on_fetch(
+                replica_id, fetch_offset, leader_epoch, now_ms, log_start_offset=log_start_offset
+            )
+        )
+
+    def lead(self, leader: PartitionLeader) -> None:
+        """A new leader epoch begins; requests that wait for the old one look again."""
+        self.leader = leader
+        self._notify(self.topic_partition)
+
+    def close(self) -> None:
+        """The partition was deleted; requests that wait for it learn of it."""
+        self.is_closed = True
+        self._notify(self.topic_partition)
+
+    def fail(self, failure: KafkaError) -> None:
+        """The disk below is gone; requests that wait learn of it, and later ones are refused."""
+        self.failure = failure
+        self._notify(self.topic_partition)
 
     def _examine(
         self, records: Bytes, headers: list[BatchHeader], now_ms: int
@@ -198,9 +242,20 @@ class HostedPartition:
     def delete_records(self, offset: int) -> int:
         """Moves the start of the log; the low watermark, before which no replica keeps anything."""
         self._check_storage()
-        offset = self.leader.delete_records(offset)
+        offset = self.leader.check_delete_records(offset)
         self.log.delete_records_before(offset)
+        self._apply(self.leader.move_log_start_offset(offset))
         return self.leader.low_watermark
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention; how many segments were removed. A disk that fails takes its directory offline."""
+        try:
+            removed = self.log.delete_old_segments(now_ms, self.leader.high_watermark)
+        except OSError as error:
+            self.storage_failed(error)
+            return 0
+        self._apply(self.leader.move_log_start_offset(self.log.log_start_offset))
+        return len(removed)
 
     @property
     def needs_flush(self) -> bool:

@@ -106,7 +106,10 @@ class Housekeeping:
                 hosted.last_flush_ms = now_ms
             elif log.recovery_point >= log.segments.active.base_offset:
                 continue
-            await flush(self._env, hosted, up_to)
+            try:
+                await flush(self._env, hosted, up_to)
+            except Exception:  # nor from their flush
+                logger.exception("the flush of %s failed", hosted.topic_partition)
 
     async def _delete_what_is_due(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):
@@ -121,23 +124,19 @@ class Housekeeping:
             if hosted.failure is not None or hosted.is_closed:
                 continue
             try:
-                removed = hosted.log.delete_old_segments(now_ms, hosted.leader.high_watermark)
-            except OSError as error:
-                hosted.storage_failed(error)
+                removed = hosted.delete_old_segments(now_ms)
+            except Exception:  # a bug in one log must not keep the others from their retention
+                logger.exception("retention of %s failed", hosted.topic_partition)
                 continue
             if removed:
                 logger.info(
                     "%s: %d segments were removed by retention, the log starts at offset %d now",
-                    hosted.topic_partition, len(removed), hosted.log.log_start_offset,
+                    hosted.topic_partition, removed, hosted.log.log_start_offset,
                 )  # fmt: skip
-            hosted.leader.move_log_start_offset(hosted.log.log_start_offset)
 
 
-async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> bool:
-    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline.
-
-    True where that moved the high watermark: who waits for it is to be told.
-    """
+async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
+    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline."""
     log = hosted.log
     try:
         work = log.prepare_flush(up_to)
@@ -146,5 +145,5 @@ async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> 
             log.completed(work)
     except OSError as error:
         logger.error("%s", hosted.storage_failed(error).message)
-        return False
-    return hosted.leader.flushed(log.recovery_point, env.clock.now_ms()).high_watermark_moved
+        return
+    hosted.flushed(env.clock.now_ms())

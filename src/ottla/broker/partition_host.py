@@ -133,12 +133,12 @@ class PartitionHost:
                     leader,
                     settings.records,
                     self._storage_failed,
+                    self._waiting_room.notify,
                     self._env.clock.now_ms(),
                 )
             elif hosted.leader.leader_epoch != partition.leader_epoch:
                 high_watermark = hosted.leader.high_watermark
-                hosted.leader = self._new_leader(hosted.log, partition, settings, high_watermark)
-                self._waiting_room.check(topic_partition)
+                hosted.lead(self._new_leader(hosted.log, partition, settings, high_watermark))
 
     def _open_log(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> "Log":
         now_ms = self._env.clock.now_ms()
@@ -177,13 +177,12 @@ class PartitionHost:
         if self._by_name.get(topic.name) is partitions:
             del self._by_name[topic.name]
         for hosted in partitions.values():
-            hosted.is_closed = True
+            hosted.close()
             if hosted.failure is None:
                 try:
                     self._log_dirs.delete(hosted.topic_partition, self._new_uuid(), self._env.clock.now_ms())
                 except KafkaError as error:
                     logger.error("%s cannot be deleted: %s", hosted.topic_partition, error.message)
-            self._waiting_room.check(hosted.topic_partition)
 
     def _new_uuid(self) -> UUID:
         return uuid.UUID(int=self._env.random.getrandbits(128), version=4)
@@ -198,9 +197,10 @@ class PartitionHost:
         """Closes what lies in directories that have gone offline; who waits for it is told."""
         for hosted in list(self):
             if hosted.failure is None and self._log_dirs.logs.get(hosted.topic_partition) is not hosted.log:
-                hosted.failure = KafkaError(
-                    ErrorCode.kafka_storage_error,
-                    f"{hosted.topic_partition} is not available: its data directory is offline. "
-                    "Mend the disk and restart the broker",
+                hosted.fail(
+                    KafkaError(
+                        ErrorCode.kafka_storage_error,
+                        f"{hosted.topic_partition} is not available: its data directory is offline. "
+                        "Fix the disk and restart the broker",
+                    )
                 )
-                self._waiting_room.check(hosted.topic_partition)

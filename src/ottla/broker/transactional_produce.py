@@ -1,5 +1,6 @@
 """Produce under a transactional id: a transaction's first batch in a partition waits for the coordinator's word."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, Bytes, read_he
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
+
+logger = logging.getLogger("ottla.requests")
 
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ADDS_PARTITIONS = 12
@@ -55,8 +58,12 @@ def admit(
     request: ProduceRequest,
     version: int,
     append: Callable[[Admission], Answer | Pending[Answer]],
+    on_error: Callable[[Exception], None],
 ) -> Answer | Pending[Answer]:
-    """Calls `append` when all is known, which is at once where every transaction is open in its partition already."""
+    """Calls `append` when all is known, which is at once where every transaction is open in its partition already.
+
+    `on_error` closes the producer's connection where that fails later.
+    """
     if version >= FIRST_THAT_ADDS_PARTITIONS:
         entry = Entry.ADDED
     else:
@@ -88,7 +95,7 @@ def admit(
     told = asking()
     if told.done and not told.value:
         return append(admission)
-    return _Asking(broker, admission, entry, asking, append).wait_for(told)
+    return _Asking(broker, admission, entry, asking, append, on_error).wait_for(told)
 
 
 def _transactional_batches(
@@ -147,6 +154,7 @@ class _Asking(Operation):
         entry: Entry,
         ask: Callable[[], Pending[Refusals]],
         append: Callable[[Admission], Answer | Pending[Answer]],
+        on_error: Callable[[Exception], None],
     ) -> None:
         super().__init__()
         self._broker = broker
@@ -154,6 +162,7 @@ class _Asking(Operation):
         self._entry = entry
         self._ask = ask
         self._append = append
+        self._on_error = on_error
         self._answer: Pending[Answer] = Pending()
         self._left_ms = broker.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
@@ -170,7 +179,12 @@ class _Asking(Operation):
             return
         for partition, error in refused.items():
             self._admission.refused[partition] = _told_to_producer(error, self._entry)
-        answer = self._append(self._admission)
+        try:
+            answer = self._append(self._admission)
+        except Exception as error:  # it must not reach the coordinator, which is calling
+            logger.exception("a produce request cannot be answered after its verification")
+            self._on_error(error)
+            return
         if isinstance(answer, Pending):
             answer.subscribe(self._answer.complete)
         else:
@@ -181,6 +195,9 @@ class _Asking(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self._ask().subscribe(self._told)
+
+    def on_error(self, error: Exception) -> None:
+        self._on_error(error)
 
 
 def _told_to_producer(error: KafkaError, entry: Entry) -> KafkaError:

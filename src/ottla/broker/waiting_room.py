@@ -1,9 +1,12 @@
 """The shell of the purgatory: one timer of the event loop for every delayed operation of a broker."""
 
 import asyncio
+import logging
 from collections.abc import Hashable, Iterable
 
 from ottla.core.purgatory import Operation, Purgatory
+
+logger = logging.getLogger("ottla.requests")
 
 
 class WaitingRoom:
@@ -11,9 +14,10 @@ class WaitingRoom:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._purgatory = Purgatory(self._now_ms())
+        self._purgatory = Purgatory(self._now_ms(), self._operation_failed)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._changed: dict[Hashable, None] = {}  # an ordered set
 
     def __len__(self) -> int:
         return len(self._purgatory)
@@ -24,10 +28,24 @@ class WaitingRoom:
         self._purgatory.watch(operation, keys, now_ms + timeout_ms)
         self._arm(now_ms)
 
-    def check(self, key: Hashable) -> None:
-        """Something changed under `key`."""
-        if len(self._purgatory):
-            self._purgatory.check(key, self._now_ms())
+    def notify(self, key: Hashable) -> None:
+        """Something changed under `key`: operations that watch it are tried in the next turn of the event loop.
+
+        A request that changes many keys calls `check_changed` when it is done, so that an operation that watches
+        several of them completes once, with all changes, and without waiting for the next turn.
+        """
+        if self._purgatory.is_watched(key):
+            if not self._changed:
+                self._loop.call_soon(self.check_changed)
+            self._changed[key] = None
+
+    def check_changed(self) -> None:
+        """Tries the operations that watch keys of which `notify` was told."""
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            now_ms = self._now_ms()
+            for key in changed:
+                self._purgatory.check(key, now_ms)
 
     def cancel(self, operation: Operation) -> None:
         self._purgatory.cancel(operation)
@@ -54,3 +72,10 @@ class WaitingRoom:
         now_ms = self._now_ms()
         self._purgatory.expire(now_ms)
         self._arm(now_ms)
+
+    def _operation_failed(self, operation: Operation, error: Exception) -> None:
+        logger.error("%s failed while it waited", type(operation).__name__, exc_info=error)
+        try:
+            operation.on_error(error)
+        except Exception:
+            logger.exception("the client that waits for %s cannot be released", type(operation).__name__)

@@ -5,13 +5,16 @@ completed by its deadline expires. It completes once, and then no list knows it 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from ottla.core.timing_wheel import Timer, TimingWheel
 
 
 class Operation(ABC):
-    """What waits. Exactly one of two things happens to it: `try_complete` answers True, or `on_expire` is called."""
+    """What waits. Either `try_complete` returns True once, or `on_expire` is called once, or one of them raises.
+
+    One that raised is removed and handed to the purgatory's `on_error`; the shell calls the operation's own then.
+    """
 
     def __init__(self) -> None:
         self._keys: tuple[Hashable, ...] = ()
@@ -31,11 +34,19 @@ class Operation(ABC):
     def on_expire(self, now_ms: int) -> None:
         """Completes the operation with what there is, its time being over."""
 
+    @abstractmethod
+    def on_error(self, error: Exception) -> None:
+        """Another method raised `error`: releases the client that waits, by an error or by closing its connection."""
+
 
 class Purgatory:
-    """`timers.next_deadline_ms()` says when `expire` is to be called next."""
+    """`timers.next_deadline_ms()` says when `expire` is to be called next.
 
-    def __init__(self, now_ms: int) -> None:
+    An operation that raises harms no other: `on_error` gets it, and the rest goes on.
+    """
+
+    def __init__(self, now_ms: int, on_error: Callable[[Operation, Exception], None]) -> None:
+        self._on_error = on_error
         self.timers: TimingWheel[Operation] = TimingWheel(now_ms)
         # Dicts as ordered sets: operations are tried in the order in which they came, and leave at once.
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
@@ -47,6 +58,9 @@ class Purgatory:
     @property
     def watched_keys(self) -> int:
         return len(self._watchers)
+
+    def is_watched(self, key: Hashable) -> bool:
+        return key in self._watchers
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], deadline_ms: int) -> None:
         """Lets the operation wait, which the caller has tried before: nothing is tried here."""
@@ -84,7 +98,10 @@ class Purgatory:
             operation = timer.item
             if operation._timer is timer:
                 self._remove(operation)
-                operation.on_expire(now_ms)
+                try:
+                    operation.on_expire(now_ms)
+                except Exception as error:
+                    self._on_error(operation, error)
                 expired += 1
         return expired
 
@@ -99,6 +116,11 @@ class Purgatory:
                 if not operation._is_tried_again:
                     return False
                 operation._is_tried_again = False
+        except Exception as error:
+            if operation._timer is not None:
+                self._remove(operation)
+            self._on_error(operation, error)
+            return False
         finally:
             operation._is_trying = False
         if operation._timer is not None:

@@ -3,14 +3,26 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
+from kio.schema.delete_records.v2.request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.fetch.v17.request import ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
 
+from ottla.broker.fetching import DelayedFetch
+from ottla.broker.housekeeping import flush
 from ottla.broker.waiting_room import WaitingRoom
+from ottla.core.partition.leader import LeaderSettings, PartitionLeader
 from ottla.core.purgatory import Operation
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
 from ottla.sim.env import World, simulate
 
 SECONDS_8 = timedelta(seconds=8)
@@ -33,6 +45,9 @@ class Wait(Operation):
     def on_expire(self, now_ms: int) -> None:
         self._room.note(f"{self._name} expired")
 
+    def on_error(self, error: Exception) -> None:
+        self._room.note(f"{self._name} failed: {error}")
+
 
 class Room:
     def __init__(self, world: World) -> None:
@@ -43,6 +58,10 @@ class Room:
 
     def note(self, event: str) -> None:
         self.story.append((self._world.clock.now_ms() - self._start_ms, event))
+
+    def check(self, key: str) -> None:
+        self.waiting.notify(key)
+        self.waiting.check_changed()
 
     def wait(self, name: str, key: str, timeout_ms: int) -> Wait:
         operation = Wait(self, name)
@@ -78,9 +97,9 @@ def test_a_check_completes_those_that_are_ready_under_its_key_and_no_others() ->
         one, two = room.wait("one", "k", 1000), room.wait("two", "other", 1000)
         one.is_ready = two.is_ready = True
         room.wait("three", "k", 1000)
-        room.waiting.check("k")
+        room.check("k")
         assert room.story == [(0, "one completed")]
-        room.waiting.check("k")
+        room.check("k")
         assert len(room.waiting) == 2
 
     in_room(main)
@@ -90,9 +109,42 @@ def test_a_cancelled_operation_is_not_called_again() -> None:
     async def main(room: Room) -> None:
         operation = room.wait("gone", "k", 10)
         room.waiting.cancel(operation)
-        room.waiting.check("k")
+        room.check("k")
         await asyncio.sleep(1)
         assert room.story == []
+
+    in_room(main)
+
+
+def test_an_operation_that_fails_is_logged_and_the_others_expire_in_their_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Wait):
+        def on_expire(self, now_ms: int) -> None:
+            raise LookupError("broken")
+
+    async def main(room: Room) -> None:
+        room.waiting.wait(Broken(room, "broken"), ["k"], 10)
+        room.wait("with it", "k", 10)
+        room.wait("later", "k", 500)
+        await asyncio.sleep(1)
+        assert [event for _, event in room.story] == [
+            "broken failed: broken",
+            "with it expired",
+            "later expired",
+        ]
+
+    in_room(main)
+    assert "Broken failed while it waited" in caplog.text
+
+
+def test_operations_of_a_key_that_changed_are_tried_in_the_next_turn_without_being_asked_to() -> None:
+    async def main(room: Room) -> None:
+        room.wait("one", "k", 1000).is_ready = True
+        room.waiting.notify("k")
+        assert room.story == []
+        await asyncio.sleep(0)
+        assert [event for _, event in room.story] == ["one completed"]
 
     in_room(main)
 
@@ -217,3 +269,98 @@ async def test_a_poll_leaves_with_its_connection_however_long_it_wanted_to_wait(
     with pytest.raises(OSError):
         await poll
     await until(lambda: len(bench.broker.waiting_room) == 0)
+
+
+# Every change of offsets wakes the requests that wait for them, whoever caused it.
+
+
+async def waiting_poll(bench: Bench, topic_id: UUID, **options: Any) -> asyncio.Task[Any]:
+    """A poll at offset 0 that waits for more than is there, for an hour."""
+    options = {"min_bytes": 1, "max_wait": timedelta(hours=1)} | options
+    poll = asyncio.create_task(
+        bench.new_client("reader").request(fetch_request(topic_id, fetched(), **options))
+    )
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    return poll
+
+
+@on_broker()
+async def test_a_poll_below_the_new_log_start_is_answered_when_records_are_deleted(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a", b"b")
+    poll = await waiting_poll(bench, topic_id, min_bytes=10_000)
+    wanted = DeleteRecordsPartition(partition_index=0, offset=1)
+    topic = DeleteRecordsTopic(name="journal", partitions=(wanted,))
+    await bench.ask(DeleteRecordsRequest(topics=(topic,), timeout=timedelta(seconds=1)))
+    response = await asyncio.wait_for(poll, 1)
+    assert response.responses[0].partitions[0].error_code is ErrorCode.offset_out_of_range
+
+
+@on_broker()
+async def test_a_poll_below_the_new_log_start_is_answered_when_retention_moves_it(bench: Bench) -> None:
+    topic_id = await bench.create("journal", retention_ms="1000", segment_ms="500")
+    await bench.produce("journal", b"old")
+    await asyncio.sleep(0.6)
+    await bench.produce("journal", b"rolls")
+    poll = await waiting_poll(bench, topic_id, min_bytes=10_000)
+    await asyncio.sleep(0.6)
+    bench.broker._housekeeping.enforce_retention(bench.world.clock.now_ms())
+    assert bench.broker.partitions.find("journal", None, 0).log.log_start_offset == 1
+    response = await asyncio.wait_for(poll, 1)
+    assert response.responses[0].partitions[0].error_code is ErrorCode.offset_out_of_range
+
+
+@on_broker()
+async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(bench: Bench) -> None:
+    topic_id = await bench.create("journal", flush_messages="1")
+    poll = await waiting_poll(bench, topic_id)
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted.append(bench.batch(b"news"), bench.world.clock.now_ms(), required_acks=1)
+    await asyncio.sleep(0.1)
+    assert not poll.done()
+    await flush(bench.broker.env, hosted)
+    response = await asyncio.wait_for(poll, 1)
+    assert values_in(response.responses[0].partitions[0].records) == [b"news"]
+
+
+@on_broker()
+async def test_a_followers_fetch_answers_the_produce_request_that_waits_for_it(bench: Bench) -> None:
+    topic_id = await bench.create("journal")
+    hosted = bench.broker.partitions.find("journal", None, 0)
+    epoch = hosted.leader.leader_epoch + 1
+    hosted.lead(
+        PartitionLeader(
+            hosted.log.producers, hosted.log.epochs, leader_epoch=epoch, log_start_offset=0, log_end_offset=0,
+            high_watermark=0, local_id=1, replica_ids=(1, 2), isr=(1, 2), settings=LeaderSettings(),
+            now_ms=bench.world.clock.now_ms(),
+        )
+    )  # fmt: skip
+    produce = asyncio.create_task(bench.produce("journal", b"news"))
+    await until(lambda: len(bench.broker.waiting_room) == 1)
+    follower = bench.new_client("follower")
+    request = fetch_request(
+        topic_id,
+        fetched(1, current_leader_epoch=epoch, log_start_offset=0),
+        replica_state=ReplicaState(replica_id=2, replica_epoch=-1),
+    )
+    await follower.request(request)
+    assert (await asyncio.wait_for(produce, 1)).error_code is ErrorCode.none
+
+
+@on_broker()
+async def test_a_waiting_request_that_fails_closes_its_connection_and_no_other(
+    bench: Bench,
+) -> None:
+    topic_id = await bench.create("journal")
+    poll = await waiting_poll(bench, topic_id)
+    other = asyncio.create_task(
+        bench.new_client("other").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
+    )
+    await until(lambda: len(bench.broker.waiting_room) == 2)
+    (broken, *_) = bench.broker.waiting_room._purgatory._watchers[TopicPartition("journal", 0)]
+    assert isinstance(broken, DelayedFetch)
+    broken._reader = None  # type: ignore[assignment]
+    assert (await bench.produce("journal", b"news")).error_code is ErrorCode.none
+    with pytest.raises(OSError):
+        await poll
+    assert values_in((await other).responses[0].partitions[0].records) == [b"news"]

@@ -31,13 +31,20 @@ class Waiting(Operation):
     def on_expire(self, now_ms: int) -> None:
         self.story.append("expired")
 
+    def on_error(self, error: Exception) -> None:
+        self.story.append(f"failed: {error}")
+
+
+def new_purgatory() -> Purgatory:
+    return Purgatory(0, lambda operation, error: operation.on_error(error))
+
 
 def is_empty(purgatory: Purgatory) -> bool:
     return len(purgatory) == 0 and purgatory.watched_keys == 0 and purgatory.timers.next_deadline_ms() is None
 
 
 def test_an_operation_completes_when_one_of_its_keys_is_checked() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], 100)
     assert purgatory.check("a", 1) == 0
@@ -51,7 +58,7 @@ def test_an_operation_completes_when_one_of_its_keys_is_checked() -> None:
 
 
 def test_a_completed_operation_is_not_tried_again_and_does_not_expire() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], 100)
     operation.is_ready = True
@@ -61,7 +68,7 @@ def test_a_completed_operation_is_not_tried_again_and_does_not_expire() -> None:
 
 
 def test_an_operation_that_did_not_complete_expires_at_its_deadline() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a"], 100)
     assert purgatory.expire(99) == 0
@@ -73,7 +80,7 @@ def test_an_operation_that_did_not_complete_expires_at_its_deadline() -> None:
 
 
 def test_operations_on_a_key_are_tried_in_the_order_in_which_they_came() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     tried: list[str] = []
     for name in ("first", "second", "third"):
         purgatory.watch(Waiting(name, partial(tried.append, name)), ["a"], 100)
@@ -82,7 +89,7 @@ def test_operations_on_a_key_are_tried_in_the_order_in_which_they_came() -> None
 
 
 def test_an_operation_may_wait_for_time_alone() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, [], 10)
     assert purgatory.timers.next_deadline_ms() == 10
@@ -91,7 +98,7 @@ def test_an_operation_may_wait_for_time_alone() -> None:
 
 
 def test_a_cancelled_operation_hears_nothing_more() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "a"], 10)
     purgatory.cancel(operation)
@@ -103,7 +110,7 @@ def test_a_cancelled_operation_hears_nothing_more() -> None:
 
 
 def test_an_operation_that_completes_another_on_its_way_completes_each_once() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     second = Waiting("second")
     second.is_ready = True
     first = Waiting("first", partial(purgatory.check, "b", 1))
@@ -116,7 +123,7 @@ def test_an_operation_that_completes_another_on_its_way_completes_each_once() ->
 
 
 def test_an_operation_whose_own_attempt_changes_its_key_looks_again_but_not_from_within() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
     looks: list[int] = []
 
@@ -133,7 +140,7 @@ def test_an_operation_whose_own_attempt_changes_its_key_looks_again_but_not_from
 
 
 def test_an_operation_that_becomes_ready_through_its_own_attempt_completes_once() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     operation = Waiting()
 
     def become_ready() -> None:
@@ -149,7 +156,7 @@ def test_an_operation_that_becomes_ready_through_its_own_attempt_completes_once(
 
 
 def test_an_expiry_that_completes_another_of_the_same_moment_ends_each_once() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     second = Waiting("second")
 
     class Waking(Waiting):
@@ -168,7 +175,7 @@ def test_an_expiry_that_completes_another_of_the_same_moment_ends_each_once() ->
 
 
 def test_ten_thousand_completed_operations_leave_nothing_behind() -> None:
-    purgatory = Purgatory(0)
+    purgatory = new_purgatory()
     for number in range(10_000):
         operation = Waiting()
         purgatory.watch(operation, ["hot", ("rare", number)], 1_000_000)
@@ -177,11 +184,41 @@ def test_ten_thousand_completed_operations_leave_nothing_behind() -> None:
     assert is_empty(purgatory)
 
 
+def raise_an_error() -> None:
+    raise LookupError("broken")
+
+
+def test_an_operation_that_raises_when_it_is_tried_is_removed_and_the_others_are_tried() -> None:
+    purgatory = new_purgatory()
+    before, broken, after = Waiting("before"), Waiting("broken", raise_an_error), Waiting("after")
+    for operation in (before, broken, after):
+        purgatory.watch(operation, ["a", "b"], 100)
+    before.is_ready = after.is_ready = True
+    assert purgatory.check("a", 1) == 2
+    assert [before.story, broken.story, after.story] == [["completed"], ["failed: broken"], ["completed"]]
+    assert not broken.is_waiting
+    assert is_empty(purgatory)
+
+
+def test_an_operation_that_raises_when_it_expires_does_not_keep_the_others_from_expiring() -> None:
+    class Broken(Waiting):
+        def on_expire(self, now_ms: int) -> None:
+            raise_an_error()
+
+    purgatory = new_purgatory()
+    operations = [Waiting("first"), Broken("broken"), Waiting("last")]
+    for operation in operations:
+        purgatory.watch(operation, ["a"], 10)
+    assert purgatory.expire(10) == 3
+    assert [operation.story for operation in operations] == [["expired"], ["failed: broken"], ["expired"]]
+    assert is_empty(purgatory)
+
+
 class PurgatoryModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.purgatory = Purgatory(0)
+        self.purgatory = new_purgatory()
         self.all: list[Waiting] = []
         self.waiting: dict[Waiting, tuple[frozenset[int], int]] = {}
 
@@ -197,14 +234,24 @@ class PurgatoryModel(RuleBasedStateMachine):
     def make_ready(self, number: int) -> None:
         self.all[number % len(self.all)].is_ready = True
 
+    @precondition(lambda self: self.all)
+    @rule(number=st.integers(0, 1000))
+    def break_one(self, number: int) -> None:
+        self.all[number % len(self.all)].on_try = raise_an_error
+
     @rule(key=st.integers(0, 4))
     def check(self, key: int) -> None:
         expected = [operation for operation, (keys, _) in self.waiting.items() if key in keys]
+        broken = [operation for operation in expected if operation.on_try is raise_an_error]
+        expected = [operation for operation in expected if operation not in broken]
+        for operation in broken:
+            del self.waiting[operation]
         done = [operation for operation in expected if operation.is_ready]
         assert self.purgatory.check(key, self.now_ms) == len(done)
         for operation in done:
             del self.waiting[operation]
             assert operation.story == ["completed"]
+        assert all(operation.story == ["failed: broken"] for operation in broken)
 
     @rule(step=st.integers(0, 500))
     def expire(self, step: int) -> None:

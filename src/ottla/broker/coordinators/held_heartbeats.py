@@ -54,7 +54,7 @@ def tell_held_heartbeats(
         touched = {getattr(command, "group_id", None): None}
     for group_id in touched:
         if group_id is not None:
-            waiting_room.check(_key(group_id))
+            waiting_room.notify(_key(group_id))
 
 
 class HeldHeartbeat(Operation):
@@ -75,6 +75,9 @@ class HeldHeartbeat(Operation):
         return True
 
     def on_expire(self, now_ms: int) -> None:
+        self.pending.complete(self._answer)
+
+    def on_error(self, error: Exception) -> None:
         self.pending.complete(self._answer)
 
 

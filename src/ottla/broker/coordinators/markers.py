@@ -47,7 +47,7 @@ class WrittenMarker(NamedTuple):
 
 
 def append_marker(broker: "Broker", partition: TopicPartition, marker: Marker) -> WrittenMarker:
-    """Raises KafkaError, and then nothing has changed. Who waits for the partition is to be told by the caller."""
+    """Raises KafkaError, and then nothing has changed."""
     hosted = broker.partitions.find(partition.topic, None, partition.partition)
     if partition.topic == CONSUMER_OFFSETS:
         # Its offsets become visible, or go, with the marker: the machine must see it.
@@ -60,17 +60,11 @@ def append_marker(broker: "Broker", partition: TopicPartition, marker: Marker) -
     return WrittenMarker(partition, hosted, plan.last_offset + 1)
 
 
-def tell_waiting(broker: "Broker", written: Iterable[WrittenMarker]) -> None:
-    """Consumers that wait for the last stable offset look again; where a flush must come first, after that."""
+def flush_markers(broker: "Broker", written: Iterable[WrittenMarker]) -> None:
+    """Starts the flush of partitions where `flush.messages` asks for one before the marker is committed."""
     for each in written:
-        broker.waiting_room.check(each.hosted.topic_partition)
         if each.hosted.needs_flush:
-            broker.spawn(_flush(broker, each.hosted))
-
-
-async def _flush(broker: "Broker", hosted: HostedPartition) -> None:
-    if await flush(broker.env, hosted):
-        broker.waiting_room.check(hosted.topic_partition)
+            broker.spawn(flush(broker.env, each.hosted))
 
 
 class MarkerWriter:
@@ -114,7 +108,7 @@ class Outcome:
                 else:
                     self._note_failure(partition, error)
                     failed.append(partition)
-        tell_waiting(self._broker, written)
+        flush_markers(self._broker, written)
         self.settle(done, written, failed)
 
     def settle(
@@ -136,6 +130,11 @@ class Outcome:
             self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
         if done:
             self._shard.submit(MarkersWritten(markers=self._effect, partitions=tuple(done)))
+
+    def fail(self, error: Exception) -> None:
+        """A step failed unexpectedly: the shard is loaded again, and its log says which markers are missing."""
+        if self._shard.machine is self._machine:
+            self._shard.fail(error)
 
     def _marker(self) -> Marker:
         effect = self._effect
@@ -178,6 +177,9 @@ class AwaitMarkers(Operation):
     def on_expire(self, now_ms: int) -> None:
         self._settle()
 
+    def on_error(self, error: Exception) -> None:
+        self._outcome.fail(error)
+
     def _settle(self) -> None:
         lost = [each.partition for each in self._written if each.is_lost]
         self._outcome.settle([], [each for each in self._written if not each.is_lost], lost)
@@ -194,3 +196,6 @@ class RetryLater(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self._outcome.write(self._partitions)
+
+    def on_error(self, error: Exception) -> None:
+        self._outcome.fail(error)

@@ -110,7 +110,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._spawn = spawn
         self._perform = perform
         self._decided = decided
-        self._timers = ShardTimers(waiting_room, self._timer_fired)
+        self._timers = ShardTimers(waiting_room, self._timer_fired, self.fail)
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
         self._due: list[Any] = []  # to be performed when the answers of this turn have left
 
@@ -161,6 +161,11 @@ class CoordinatorShard(Generic[MachineT]):
         )
         self.machine = self._new_machine()
         self.start()
+
+    def fail(self, error: Exception) -> None:
+        """Something that the shard waited for failed unexpectedly: all who wait are told, and the log is read again."""
+        if self.state is ShardState.ACTIVE:
+            self._reload(KafkaError(ErrorCode.unknown_server_error, f"a step failed: {error!r}"), None)
 
     def _give_up(self, reason: KafkaError) -> None:
         self._timers.clear()
@@ -255,9 +260,8 @@ class CoordinatorShard(Generic[MachineT]):
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
         hosted = self.hosted
         hosted.append_internally(self._batches(decision, now_ms), now_ms)
-        self._waiting_room.check(hosted.topic_partition)
         if hosted.needs_flush:
-            self._spawn(self._flush())
+            self._spawn(flush(self._env, hosted))
 
     def _batches(self, decision: Decision[Any, Any], now_ms: int) -> list[tuple[BatchHeader, bytes]]:
         """One batch, or several where one would be larger than the topic allows."""
@@ -283,10 +287,6 @@ class CoordinatorShard(Generic[MachineT]):
             )
             for records in _split(pairs, limit)
         ]
-
-    async def _flush(self) -> None:
-        if await flush(self._env, self.hosted):
-            self._waiting_room.check(self.hosted.topic_partition)
 
     def _answer(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
         leader = self.hosted.leader
@@ -394,3 +394,6 @@ class AwaitCommit(Operation):
         self._shard.send([Reply(reply.waiter, error) for reply in self._replies])
         if self._effects and self._shard.state is ShardState.ACTIVE:
             self._shard.await_commit(self._required_offset, [], self._effects)
+
+    def on_error(self, error: Exception) -> None:
+        self._shard.fail(error)

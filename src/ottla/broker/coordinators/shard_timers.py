@@ -15,10 +15,16 @@ from ottla.core.purgatory import Operation
 
 
 class ShardTimers:
-    def __init__(self, waiting_room: WaitingRoom, fire: Callable[[Command[Any]], None]) -> None:
+    def __init__(
+        self,
+        waiting_room: WaitingRoom,
+        fire: Callable[[Command[Any]], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting_room = waiting_room
         self._fire = fire
+        self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
 
     def keep(self, timings: Iterable[Timing]) -> None:
@@ -67,3 +73,6 @@ class ShardTimer(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self._timers.came_up(self, now_ms)
+
+    def on_error(self, error: Exception) -> None:
+        self._timers.on_error(error)

@@ -45,7 +45,8 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
-        return _admit()(broker, request, version, partial(_append_all, broker, context, request))
+        append = partial(_append_all, broker, context, request)
+        return _admit()(broker, request, version, append, context.connection.fail)
     return _append_all(broker, context, request, None)
 
 
@@ -70,9 +71,9 @@ def _append_all(
     response = ProduceResponse(topics)
     is_waiting = False
     for partition, end_offset in appended:
-        broker.waiting_room.check(partition.topic_partition)
         if partition.leader.high_watermark < end_offset or partition.needs_flush:
             is_waiting = True
+    broker.waiting_room.check_changed()
     if is_waiting and any(partition.needs_flush for partition, _ in appended):
         return _after_flush(broker, context, request, response, appended)
     return _answer(broker, context, request, response, appended if is_waiting else [])
@@ -150,7 +151,7 @@ def _wait(
         pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
     broker.waiting_room.wait(
-        DelayedProduce(waiting, finished),
+        DelayedProduce(waiting, finished, context.connection.fail),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
     )
@@ -169,8 +170,8 @@ def _after_flush(
 
     async def run() -> None:
         for partition, _ in appended:
-            if partition.needs_flush and await flush(broker.env, partition):
-                broker.waiting_room.check(partition.topic_partition)
+            if partition.needs_flush:
+                await flush(broker.env, partition)
         failed = {partition: partition.failure for partition, _ in appended if partition.failure is not None}
         waiting = [
             item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed

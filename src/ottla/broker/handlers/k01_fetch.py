@@ -65,7 +65,7 @@ def _fetch(
         else:
             pending.complete(answer)
 
-    operation = DelayedFetch(reader, request, finished)
+    operation = DelayedFetch(reader, request, finished, context.connection.fail)
     broker.waiting_room.wait(operation, operation.keys, request.max_wait_ms)
     return pending
 

@@ -13,7 +13,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from ottla.broker.coordinators.markers import WrittenMarker, append_marker, tell_waiting
+from ottla.broker.coordinators.markers import WrittenMarker, append_marker, flush_markers
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
@@ -43,7 +43,7 @@ def handle(
     written: list[tuple[int, WrittenMarker]] = []
     for asked in request.markers:
         _append(broker, asked, codes, written)
-    tell_waiting(broker, [each for _, each in written])
+    flush_markers(broker, [each for _, each in written])
     waiting = [(producer_id, each) for producer_id, each in written if not each.is_committed]
     if not waiting:
         return completed(_response(codes))
@@ -56,7 +56,9 @@ def handle(
         pending.complete(_response(codes))
 
     broker.waiting_room.wait(
-        DelayedProduce([(each.hosted, each.end_offset) for _, each in waiting], finished),
+        DelayedProduce(
+            [(each.hosted, each.end_offset) for _, each in waiting], finished, context.connection.fail
+        ),
         [each.hosted.topic_partition for _, each in waiting],
         broker.config.get_int("request.timeout.ms"),
     )

@@ -77,15 +77,28 @@ class AppendPlan(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What an event changed for others: waiting requests to look at, an ISR to propose to the controller."""
+    """What an event changed for others: offsets that requests wait for, an ISR to propose to the controller."""
 
+    log_end_moved: bool = False
     high_watermark_moved: bool = False
+    log_start_moved: bool = False
     low_watermark_moved: bool = False
     proposed_isr: tuple[int, ...] | None = None
+
+    @property
+    def concern_waiting_requests(self) -> bool:
+        return (
+            self.log_end_moved
+            or self.high_watermark_moved
+            or self.log_start_moved
+            or self.low_watermark_moved
+        )
 
 
 NO_EFFECTS = Effects()
 HIGH_WATERMARK_MOVED = Effects(high_watermark_moved=True)
+APPENDED = Effects(log_end_moved=True)
+APPENDED_AND_COMMITTED = Effects(log_end_moved=True, high_watermark_moved=True)
 
 
 class PartitionLeader:
@@ -198,7 +211,7 @@ class PartitionLeader:
         self.log_end_offset = plan.last_offset + 1
         if awaits_flush and self._held_from is None:
             self._held_from = plan.first_offset
-        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else APPENDED
 
     def flushed(self, end_offset: int, now_ms: int) -> Effects:
         """Everything before `end_offset` is on the disk."""
@@ -274,7 +287,11 @@ class PartitionLeader:
         low_watermark = self.low_watermark
         follower.on_fetch(fetch_offset, log_start_offset, self.log_end_offset, now_ms)
         proposed = self.replicas.propose_expansion(replica_id, self.high_watermark, self._epoch_start_offset)
-        return Effects(self._advance_high_watermark(now_ms), self.low_watermark > low_watermark, proposed)
+        return Effects(
+            high_watermark_moved=self._advance_high_watermark(now_ms),
+            low_watermark_moved=self.low_watermark > low_watermark,
+            proposed_isr=proposed,
+        )
 
     def tick(self, now_ms: int) -> Effects:
         """Called a few times in each `replica.lag.time.max.ms`: who fell behind is to leave the ISR."""
@@ -389,8 +406,8 @@ class PartitionLeader:
 
     # -- the start of the log
 
-    def delete_records(self, offset: int) -> int:
-        """Moves the log start offset for a DeleteRecords request; answers where records are deleted to."""
+    def check_delete_records(self, offset: int) -> int:
+        """The offset that a DeleteRecords request moves the log start to. Raises KafkaError if it may not."""
         if not self.settings.deletes_records:
             raise KafkaError(
                 ErrorCode.policy_violation,
@@ -404,9 +421,12 @@ class PartitionLeader:
                 f"records cannot be deleted to offset {offset}: it must be between 0 and the high watermark "
                 f"{self.high_watermark}",
             )
-        self.move_log_start_offset(offset)
         return offset
 
-    def move_log_start_offset(self, offset: int) -> None:
+    def move_log_start_offset(self, offset: int) -> Effects:
         """The log starts at `offset` now, by retention or DeleteRecords; it never moves back."""
-        self.log_start_offset = max(self.log_start_offset, offset)
+        if offset <= self.log_start_offset:
+            return NO_EFFECTS
+        low_watermark = self.low_watermark
+        self.log_start_offset = offset
+        return Effects(log_start_moved=True, low_watermark_moved=self.low_watermark > low_watermark)

@@ -18,6 +18,7 @@ class Ring(Command[None]):
 def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
     """When each of `script` is kept at its millisecond: (millisecond, number) of all that fire."""
     fired: list[tuple[int, int]] = []
+    errors: list[Exception] = []
 
     async def play() -> None:
         loop = asyncio.get_running_loop()
@@ -26,7 +27,7 @@ def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
             fired.append((round(loop.time() * 1000), command.number))
 
         room = WaitingRoom()
-        timers = ShardTimers(room, fire)
+        timers = ShardTimers(room, fire, errors.append)
         for at_ms, timing in script:
             await asyncio.sleep(at_ms / 1000 - loop.time())
             timers.keep([timing])
@@ -34,6 +35,7 @@ def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
         assert len(room) == 0
 
     run(play())
+    assert errors == []
     return fired
 
 

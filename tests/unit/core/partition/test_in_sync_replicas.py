@@ -216,7 +216,7 @@ def test_the_low_watermark_is_the_smallest_log_start_offset_of_all_replicas() ->
     append(leader, 10)
     for replica_id in (2, 3):
         leader.on_fetch(replica_id, 10, 5, 0, log_start_offset=0)
-    leader.delete_records(6)
+    assert leader.move_log_start_offset(leader.check_delete_records(6)).log_start_moved
     assert leader.low_watermark == 0
     assert not leader.on_fetch(2, 10, 5, 0, log_start_offset=6).low_watermark_moved
     assert leader.on_fetch(3, 10, 5, 0, log_start_offset=6).low_watermark_moved

@@ -40,6 +40,11 @@ class LeaderAndLog:
         header = marker(offset=0, producer_id=producer_id)
         return self._written(self.leader.append_marker(header, Marker(producer_id, 0, True, 0), NOW))
 
+    def delete_records(self, offset: int) -> int:
+        offset = self.leader.check_delete_records(offset)
+        self.leader.move_log_start_offset(offset)
+        return offset
+
     def _written(self, plan: AppendPlan) -> AppendPlan:
         for planned in plan.batches:
             self.epochs.assign(planned.header.partition_leader_epoch, planned.header.base_offset)
@@ -232,7 +237,7 @@ def test_the_last_stable_offset_is_never_before_the_log() -> None:
     log = LeaderAndLog()
     log.append(batch(count=5, producer_id=7, sequence=0, transactional=True))
     log.append(batch(count=5))
-    log.leader.delete_records(7)
+    log.delete_records(7)
     assert log.leader.last_stable_offset == 7
 
 
@@ -256,22 +261,22 @@ def test_a_new_leader_knows_its_epoch_before_its_first_append() -> None:
 def test_records_can_be_deleted_up_to_the_high_watermark() -> None:
     log = LeaderAndLog()
     log.append(batch(count=10))
-    assert log.leader.delete_records(4) == 4
+    assert log.delete_records(4) == 4
     assert log.leader.log_start_offset == log.leader.low_watermark == 4
-    assert log.leader.delete_records(2) == 2
+    assert log.delete_records(2) == 2
     assert log.leader.log_start_offset == 4
     for offset in (11, -2):
         with pytest.raises(KafkaError) as caught:
-            log.leader.delete_records(offset)
+            log.delete_records(offset)
         assert caught.value.code is ErrorCode.offset_out_of_range
-    assert log.leader.delete_records(-1) == 10
+    assert log.delete_records(-1) == 10
     assert log.leader.log_start_offset == 10
 
 
 def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted() -> None:
     log = LeaderAndLog(settings=LeaderSettings(deletes_records=False))
     with pytest.raises(KafkaError) as caught:
-        log.leader.delete_records(0)
+        log.delete_records(0)
     assert caught.value.code is ErrorCode.policy_violation
 
 
@@ -287,7 +292,7 @@ def test_a_fetcher_whose_log_has_parted_is_told_where_to_truncate() -> None:
     with pytest.raises(KafkaError) as caught:
         log.leader.diverging_epoch(4, 20)
     assert caught.value.code is ErrorCode.offset_out_of_range
-    log.leader.delete_records(5)
+    log.delete_records(5)
     with pytest.raises(KafkaError) as caught:
         log.leader.diverging_epoch(1, 4)
     assert caught.value.code is ErrorCode.offset_out_of_range
