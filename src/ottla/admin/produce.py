@@ -82,8 +82,6 @@ class RecordSender:
             self.finish()
         elif kind is KeyboardInterrupt:
             self._producer.flush(5)
-        else:
-            self._producer.purge()
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is None:

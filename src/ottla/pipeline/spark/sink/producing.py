@@ -77,8 +77,11 @@ class Records:
             raise not_written(self.failed.error, self.failed.where)
 
     def discard(self) -> None:
-        """Ends the producer without waiting for what is in its queue."""
-        self.producer.purge(in_flight=True)
+        """Ends the producer without waiting for what is in its queue.
+
+        Without a purge: librdkafka drops what it has with the producer, and a purge of requests in flight raced with
+        its handling of a fenced transaction and aborted the process.
+        """
         del self.producer
 
 
