@@ -1,5 +1,7 @@
 """The test runner behind `make check` and `make test`: every step in one line, all steps even where one fails.
 
+What pytest prints is shown while it runs, and kept in `.cache/test-logs`: a test that hangs shows how far it came.
+
 The last line of the output is `N passed, N failed, N skipped`: the sums over the pytest runs, where a step that failed
 without a failing test (a linter, a crash, no tests found) counts as one failure.
 """
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -25,8 +28,13 @@ SEEDS_IN_CHECK = 5
 SEEDS_IN_ALL = 30
 FUZZ_SECONDS = 60
 SLOWEST = 25
+LOGS = ROOT / ".cache" / "test-logs"
+LOOK_EVERY_S = 0.2
 # A file's tests share what they start. The files come in the order of tests/conftest.py.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+# A worker that dies ends the run as a failure. With a new worker in its place, xdist waits for ever for the rest of a
+# file that belonged to the dead one.
+NO_NEW_WORKERS = "--max-worker-restart=0"
 OPTIONAL_TOOLS = {
     "java": "Apache Kafka's own client, tools and file formats are not tested against",
     "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
@@ -106,7 +114,7 @@ def tests(*, everything: bool) -> list[Step]:
 
 
 def pytest_step(name: str, *args: str, timeout_s: int, environment: dict[str, str] | None = None) -> Step:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *args]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", NO_NEW_WORKERS, *args]
     return Step(name, command, timeout_s, is_pytest=True, environment=environment or {})
 
 
@@ -126,24 +134,43 @@ def run(step: Step) -> Result:
 
 def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
     """The exit code and all output. A step out of time is ended together with the processes that it started."""
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **step.environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{step.name.replace(' ', '-').replace(',', '')}.log"
+    with log.open("wb") as written, log.open(errors="replace") as shown:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **step.environment},
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + step.timeout_s
+        while (exit_code := _wait(process)) is None and time.monotonic() < deadline:
+            _show(shown, step)
+        if exit_code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            _show(shown, step)
+            print(f"\n{step.name}: not done after {step.timeout_s} s, ended", flush=True)
+            exit_code = 124
+        _show(shown, step)
+    return exit_code, log.read_text(errors="replace")
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int | None:
     try:
-        output, _ = process.communicate(timeout=step.timeout_s)
+        return process.wait(LOOK_EVERY_S)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return 124, f"{output}\n{step.name}: not done after {step.timeout_s} s, ended"
-    return process.returncode, output
+        return None
+
+
+def _show(log: TextIO, step: Step) -> None:
+    """Passes on what has come since; checks run side by side, and are shown when they fail."""
+    if step.is_pytest:
+        sys.stdout.write(log.read())
+        sys.stdout.flush()
 
 
 def count(report: Path, result: Result) -> None:
@@ -164,7 +191,7 @@ def count(report: Path, result: Result) -> None:
 
 def report_on(result: Result) -> Result:
     print(result.line(), flush=True)
-    if not result.is_good:
+    if not result.is_good and not result.step.is_pytest:
         print(f"--- {' '.join(map(str, result.step.command))}\n{result.output.rstrip()}\n---", flush=True)
     return result
 

@@ -1,0 +1,65 @@
+"""The test runner ends, and says why, whatever the tests do to it."""
+
+from pathlib import Path
+
+import pytest
+from tests.run import BY_FILE, pytest_step, run
+
+DIES = """
+import os
+
+def test_before():
+    pass
+
+def test_dies():
+    os.abort()
+
+def test_after():
+    pass
+"""
+HANGS = """
+import time
+
+def test_hangs():
+    time.sleep(600)
+"""
+
+
+def write_tests(folder: Path, source: str) -> Path:
+    for name in ("test_one.py", "test_two.py"):
+        (folder / name).write_text(source)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return folder
+
+
+def test_the_death_of_a_worker_ends_the_run_as_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_tests(tmp_path, DIES)
+    step = pytest_step("death of a worker", str(folder), *BY_FILE, "-p", "no:randomly", timeout_s=100)
+    result = run(step)
+    assert result.exit_code not in (0, 124)
+    assert result.failed >= 1
+    assert "test_dies" in capsys.readouterr().out  # shown while it ran
+
+
+def test_a_step_out_of_time_is_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(pytest_step("too long", str(write_tests(tmp_path, HANGS)), timeout_s=5))
+    assert result.exit_code == 124
+    assert not result.is_good
+    assert "too long: not done after 5 s, ended" in capsys.readouterr().out
+
+
+def test_a_test_out_of_time_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_tests(tmp_path, HANGS)
+    result = run(pytest_step("slow test", str(folder), "--timeout=2", timeout_s=100))
+    assert result.failed == 2
+    assert "test_hangs" in capsys.readouterr().out
+
+
+def test_the_slowest_tests_are_known(tmp_path: Path) -> None:
+    (tmp_path / "test_quick.py").write_text("def test_quick(): pass")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    result = run(pytest_step("quick", str(tmp_path), timeout_s=100))
+    assert result.is_good
+    assert [name.rpartition("::")[2] for name in result.seconds_of] == ["test_quick"]
