@@ -1,5 +1,6 @@
 """The exactly-once sink, one Spark partition at a time, on real brokers: what a task does, without Spark around it."""
 
+import contextlib
 from collections.abc import Iterator
 from itertools import chain
 
@@ -13,6 +14,7 @@ from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
+from ottla.pipeline.spark.sink.producing import Records
 from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
 from ottla.pipeline.spark.sink.writers import Committed, verify
 
@@ -114,6 +116,25 @@ def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
     with pytest.raises(PipelineError, match="Something newer writes to sink"):
         older.run(interrupted())
     assert sink.numbers() == list(range(2500))
+
+
+def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: Sink) -> None:
+    """A purge of such a producer could abort the process, and its test worker with it."""
+    config = {
+        "bootstrap.servers": sink.bootstrap,
+        "transactional.id": f"{sink.topic}-dropped",
+        "linger.ms": "0",
+    }
+    for _ in range(15):
+        fenced, newer = Records(config), Records(config)
+        fenced.producer.init_transactions(30)
+        fenced.producer.begin_transaction()
+        fenced.put((sink.topic, b"before") for _ in range(500))
+        newer.producer.init_transactions(30)
+        with contextlib.suppress(PipelineError):
+            fenced.put((sink.topic, b"after") for _ in range(500))
+        fenced.discard()
+        newer.discard()
 
 
 def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:

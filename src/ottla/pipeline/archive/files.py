@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ottla.pipeline import durable_files
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -107,34 +108,14 @@ class LocalFiles:
         return self._at(path).read_text(encoding="utf-8")
 
     def create(self, path: str, content: str | bytes) -> bool:
-        target = self._at(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        try:
-            with draft.open("wb") as file:
-                file.write(as_bytes(content))
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a rename, does not take the place of a file that is there.
-            os.link(draft, target)
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
-        sync_folder(target.parent)
-        return True
+        return durable_files.create(self._at(path), as_bytes(content))
 
     def make_folder(self, path: str) -> None:
-        self._at(path).mkdir(parents=True, exist_ok=True)
+        durable_files.make_folder(self._at(path))
 
     def move(self, source: str, target: str) -> None:
         """The file is on the disk, and not only in memory, before a manifest can name it."""
-        origin, destination = self._at(source), self._at(target)
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        with origin.open("rb") as file:
-            os.fsync(file.fileno())
-        origin.replace(destination)
-        sync_folder(destination.parent)
+        durable_files.move(self._at(source), self._at(target))
 
     def delete(self, path: str) -> None:
         target = self._at(path)
@@ -145,14 +126,6 @@ class LocalFiles:
 
     def _at(self, path: str) -> Path:
         return Path(self.root, path)
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class HadoopFiles:

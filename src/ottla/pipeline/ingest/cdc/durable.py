@@ -1,28 +1,22 @@
 """Files beside the checkpoint that are there with all of their content, or not at all, also after a loss of power."""
 
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from ottla.pipeline.durable_files import replacing
 from ottla.pipeline.errors import PipelineError
 
 
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes its name at the end. A full disk is told with what to do."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    """A file to write to, which takes its name at the end. Raises PipelineError if the disk is full."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        with replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
     except OSError as error:
         raise PipelineError(
             f"{path} cannot be written: {error.strerror or error}.",

@@ -7,9 +7,11 @@ After a crash in between, those that still stand there are put away, and a new f
 import errno
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
+from ottla.pipeline.durable_files import make_folder, sync_folder
 from ottla.pipeline.ingest.spooldir.files import TakenFile, identity_of, stat_file
-from ottla.pipeline.ingest.spooldir.log import TakenLog, sync_folder
+from ottla.pipeline.ingest.spooldir.log import TakenLog
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.ingest.spooldir.taking import change_of
 from ottla.pipeline.ingest.spooldir.troubles import cannot_put_away, changed, folder_unreadable
@@ -83,7 +85,7 @@ def put_away(file: TakenFile, settings: SpoolDirSettings) -> set[str]:
         return {folder}
     if settings.after == "move":
         target = free_name(os.path.join(settings.done_folder, file.name), "")
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        make_folder(Path(target).parent)
     else:
         target = free_name(file.path, settings.done_suffix)
     os.rename(file.path, target)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from ottla.pipeline.durable_files import write_whole
 from ottla.pipeline.ingest.spooldir.files import Identity, Piece, TakenFile
 from ottla.pipeline.ingest.spooldir.splitting import Splitting
 from ottla.pipeline.ingest.spooldir.taking import Place, after
@@ -200,7 +201,7 @@ class TakenLog:
         if self.finishing > self.finished:
             lines.append({"finishing": self.finishing})
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        write_at_once(self.path, text.encode())
+        write_whole(self.path, text.encode())
         self._rewrite_at = max(REWRITE_BYTES, 2 * len(text))
 
 
@@ -239,22 +240,3 @@ def append(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 opened.truncate(before)
             raise
-
-
-def write_at_once(path: Path, data: bytes) -> None:
-    """Whatever happens, the file holds what it held, or `data`."""
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-    beside.rename(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path | str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

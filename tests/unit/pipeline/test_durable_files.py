@@ -1,0 +1,89 @@
+"""A file of the pipeline is there whole or not at all, also after a loss of power."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.pipeline import durable_files
+from ottla.pipeline.archive.files import LocalFiles
+from ottla.pipeline.ingest.cdc.durable import write_text
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What reached the disk, in order: ("sync", path), and ("name", path) for each name that was given."""
+    noted: list[tuple[str, str]] = []
+    fsync, replace, link = os.fsync, Path.replace, os.link
+
+    def note_sync(descriptor: int) -> None:
+        noted.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def note_replace(self: Path, target: Path) -> Path:
+        noted.append(("name", str(target)))
+        return replace(self, target)
+
+    def note_link(source: Path, target: Path) -> None:
+        noted.append(("name", str(target)))
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    monkeypatch.setattr(os, "link", note_link)
+    return noted
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "write_whole": lambda path: durable_files.write_whole(path, b"data"),
+    "create": lambda path: durable_files.create(path, b"data"),
+    "archive": lambda path: LocalFiles(str(path.parent)).create(path.name, b"data"),
+    "capture": lambda path: write_text(path, "data"),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_content_is_synced_before_the_name_is_given_and_the_folder_after(
+    writer: str, tmp_path: Path, steps: list[tuple[str, str]]
+) -> None:
+    path = tmp_path / "new" / "file"
+    WRITERS[writer](path)
+    named = steps.index(("name", str(path)))
+    assert any(step == "sync" and Path(of).name.startswith(".file.") for step, of in steps[:named])
+    assert ("sync", str(tmp_path)) in steps[:named]  # the new folder has its own name on disk
+    assert steps[named + 1 :] == [("sync", str(path.parent))]
+    assert path.read_bytes() == b"data"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert durable_files.create(path, b"first")
+    assert not durable_files.create(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    durable_files.write_whole(path, b"before")
+
+    def write_half() -> None:
+        with durable_files.replacing(path) as file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_half()
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_moved_file_is_synced_before_it_has_its_name(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
+    source, target = tmp_path / "source", tmp_path / "new" / "target"
+    source.write_bytes(b"data")
+    durable_files.move(source, target)
+    named = steps.index(("name", str(target)))
+    assert ("sync", str(source)) in steps[:named]
+    assert steps[named + 1 :] == [("sync", str(target.parent)), ("sync", str(tmp_path))]
