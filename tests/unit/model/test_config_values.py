@@ -1,5 +1,7 @@
 """Values of configs as text and as Python values, and which of them are allowed."""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,3 +205,20 @@ def test_a_listeners_own_config_has_the_definition_of_its_base() -> None:
     assert location is BROKER_CONFIGS["ssl.keystore.location"]
     assert jaas is BROKER_CONFIGS["sasl.jaas.config"]
     assert definition_of(99, "segment.bytes") is None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", [" ", "1", "a", ",", ".", "1.", "0:", "\t,", "-"])
+def test_a_value_of_any_length_is_checked_in_linear_time(text: str) -> None:
+    """A pattern that matches the same text in two ways would take hours for these."""
+    value = "x" + text * (400_000 // len(text)) + "x"
+    numbers = value[1:]
+    seen = set()
+    for definition in ALL_CONFIGS:
+        if (kind := (definition.type, repr(definition.valid))) not in seen:
+            seen.add(kind)
+            for hostile in (value, numbers):
+                with contextlib.suppress(ValueError):
+                    definition.parse(hostile)
+    for hostile in (value, numbers, f"client_id={value}"):
+        validate(ResourceType.CLIENT_METRICS, "match", hostile)

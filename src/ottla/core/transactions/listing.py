@@ -1,7 +1,6 @@
 """DescribeTransactions and ListTransactions (KIP-664), with patterns of ids (KIP-1152)."""
 
 from ottla.core.coordination import Waiter
-from ottla.core.expressions import compiled
 from ottla.core.transactions.commands import (
     DescribedTransaction,
     DescribeTransaction,
@@ -12,6 +11,7 @@ from ottla.core.transactions.metadata import TransactionMetadata
 from ottla.core.transactions.states import PREPARED, STATE_NAMES
 from ottla.core.transactions.store import TransactionDecision, TransactionStore, refuse_empty_id
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.expressions import compiled
 
 
 def describe_transaction(

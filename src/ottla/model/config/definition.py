@@ -105,8 +105,9 @@ class ConfigDef(NamedTuple):
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?\Z", re.ASCII)
-_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+# Values come from clients: no pattern may have two ways to match the same text, which takes quadratic time.
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?\Z", re.ASCII)
+_NUMBER_LENGTH_MAX = 400  # a double has at most some 330 digits before its point
 _BITS = {SHORT: 16, INT: 32, LONG: 64}
 
 
@@ -122,16 +123,16 @@ def parse_value(name: str, text: str | None, type_: ConfigType) -> ConfigValue:
             raise ValueError(invalid_value(name, text, "Expected value to be either true or false"))
         return trimmed.lower() == "true"
     if type_ is DOUBLE:
-        if not _DOUBLE.match(trimmed):
+        if len(trimmed) > _NUMBER_LENGTH_MAX or not _DOUBLE.match(trimmed):
             raise ValueError(invalid_value(name, trimmed, "Not a number of type DOUBLE"))
         return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
     if type_ is LIST:
-        return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
+        return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
     return text if type_ is PASSWORD else trimmed
 
 
 def _parse_integer(name: str, text: str, type_: ConfigType) -> int:
-    if _INTEGER.match(text):
+    if len(text) <= _NUMBER_LENGTH_MAX and _INTEGER.match(text):
         value = int(text)
         limit = 1 << (_BITS[type_] - 1)
         if -limit <= value < limit:

@@ -9,6 +9,8 @@ from ottla.model.config.definition import ConfigType, ResourceType, Scope, parse
 from ottla.model.config.definitions import BROKER_CONFIGS, definition_of, without_listener_prefix
 from ottla.model.config.synonyms import GROUP_SYNONYMS
 from ottla.model.config.topic import topic_config_value
+from ottla.model.errors import KafkaError
+from ottla.model.expressions import compiled
 
 _KIND = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
 _METRICS_MATCH = re.compile(
@@ -142,7 +144,7 @@ def _is_metrics_match(item: str) -> bool:
     if not match:
         return False
     try:
-        re.compile(match[2])
-    except re.error:
+        compiled(match[2], "The pattern")
+    except KafkaError:
         return False
     return True

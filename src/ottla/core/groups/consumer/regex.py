@@ -1,7 +1,7 @@
 """Subscriptions by regular expression, evaluated by the coordinator (KIP-848)."""
 
-from ottla.core.expressions import compiled
 from ottla.core.groups.topics import ClusterTopics
+from ottla.model.expressions import compiled
 from ottla.model.topics import is_internal
 
 _PATTERNS_MAX = 1024  # that are kept
