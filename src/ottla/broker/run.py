@@ -7,6 +7,7 @@ import signal
 import sys
 
 from ottla.broker.log_lines import configure_logging
+from ottla.broker.loop_watch import LoopWatch
 from ottla.broker.node import Broker
 from ottla.model.config import BrokerConfig, ConfigError
 from ottla.storage.meta_properties import RefusedDirectoryError
@@ -41,9 +42,15 @@ async def _serve(config: BrokerConfig) -> int:
         print(f"ottla serve: the broker cannot start (listeners {where}): {error}", file=sys.stderr)
         return REFUSED
     _settle_garbage_collector()
+    watch = LoopWatch(config.get_int("ottla.loop.turn.warn.ms"))
+    watch.start()
     host, port = broker.address
     print(f"ready {host}:{port}", flush=True)
-    return await _until_stopped(broker, stop)
+    try:
+        return await _until_stopped(broker, stop)
+    finally:
+        watch.stop()
+        logger.info("the longest turn of the event loop took %.1f ms", watch.longest_turn_ms)
 
 
 async def _until_stopped(broker: Broker, stop: asyncio.Event) -> int:

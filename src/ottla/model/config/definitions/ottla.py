@@ -1,9 +1,10 @@
 """The names that only Ottla has. They carry the prefix `ottla.`, so that they never meet one of Kafka's."""
 
-from ottla.model.config.definition import STRING, ConfigDef
-from ottla.model.config.validators import OneOf
+from ottla.model.config.definition import INT, STRING, ConfigDef
+from ottla.model.config.validators import AtLeast, OneOf
 
 CONFIGS = (
     ConfigDef("ottla.log.format", STRING, "text", OneOf(("text", "json"))),
     ConfigDef("ottla.log.level", STRING, "info", OneOf(("debug", "info", "warning", "error"))),
+    ConfigDef("ottla.loop.turn.warn.ms", INT, 100, AtLeast(0)),
 )

@@ -39,4 +39,7 @@ ottla.log.format
     How the broker logs: text for people, or json, one object per line.
 ottla.log.level
     The least severity that is logged: debug, info, warning or error.
+ottla.loop.turn.warn.ms
+    A turn of the event loop that takes this long is logged with the code that held it: every client waited for it. 0
+    logs none.
 """
