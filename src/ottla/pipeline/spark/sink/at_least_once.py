@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producing import Records
+from ottla.pipeline.spark.sink.producing import Records, not_written, place
 from ottla.pipeline.spark.sink.records import produce_arguments
 
 
@@ -28,6 +29,8 @@ def write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushe
             rows += batch.num_rows
         if records is not None:
             records.flush()
+    except KafkaException as error:
+        raise not_written(error.args[0], place(options.topic)) from error
     finally:
         if records is not None:
             records.discard()

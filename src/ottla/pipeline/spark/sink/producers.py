@@ -50,7 +50,7 @@ class HeldProducer:
                 return self.producer.commit_transaction(max(seconds_left(), 1.0))
             except KafkaException as error:
                 # A record that was not delivered says more than the commit that failed for it.
-                self.producer.poll(0)
+                self.records.take_reports()
                 self.records.raise_failure()
                 if not error.args[0].retriable() or seconds_left() <= 0:
                     raise

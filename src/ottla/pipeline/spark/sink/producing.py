@@ -1,6 +1,9 @@
 """One producer of a task: its configuration, records into its queue, and what a person is told when it fails."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,6 +24,8 @@ PRODUCER = {
     "log_level": "2",
 }
 QUEUE_FULL_WAIT_S = 0.005
+REPORTS_POLL_S = 0.1
+IN_FLIGHT_WAIT_S = 5.0
 # Records that went down with a producer: the reason is another error.
 PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
@@ -35,6 +40,10 @@ class FirstFailure:
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self.error is None and error.code() not in PURGED:
             self.error, self.where = error, place(message.topic(), message.partition())
+
+
+# Producers whose requests in flight were not answered in time. Few, as they keep memory and threads.
+_not_destroyed: deque[Producer] = deque(maxlen=8)
 
 
 class Records:
@@ -55,12 +64,12 @@ class Records:
                 self._put_when_there_is_room(record)
             except KafkaException as error:
                 raise not_written(error.args[0], place(*record[:1], *record[3:4])) from error
-        self.producer.poll(0)
+        self.take_reports()
         self.raise_failure()
 
     def _put_when_there_is_room(self, record: tuple[Any, ...]) -> None:
         while True:
-            self.producer.poll(QUEUE_FULL_WAIT_S)
+            self.take_reports(QUEUE_FULL_WAIT_S)
             self.raise_failure()
             try:
                 return self.producer.produce(*record)
@@ -68,21 +77,45 @@ class Records:
                 continue
 
     def flush(self) -> None:
-        while self.producer.flush(1.0):
+        while _unmixed(self.producer.flush, 1.0):
             self.raise_failure()
         self.raise_failure()
+
+    def take_reports(self, timeout_s: float = 0.0) -> None:
+        """Takes delivery reports. Raises KafkaException, once, when the producer is fenced or otherwise beyond use."""
+        _unmixed(self.producer.poll, timeout_s)
 
     def raise_failure(self) -> None:
         if self.failed.error is not None:
             raise not_written(self.failed.error, self.failed.where)
 
     def discard(self) -> None:
-        """Ends the producer without waiting for what is in its queue.
+        """Ends the producer without sending what is in its queue.
 
-        Without a purge: librdkafka drops what it has with the producer, and a purge of requests in flight raced with
-        its handling of a fenced transaction and aborted the process.
+        Requests in flight are waited for. librdkafka (2.16) frees the text of a transaction's error when a producer is
+        destroyed, and frees it again if the answer to a request says after that that the producer is fenced: the
+        process aborts, and a Spark executor loses its Python worker.
         """
+        self.producer.purge(in_flight=False)
+        give_up = time.monotonic() + IN_FLIGHT_WAIT_S
+        while len(self.producer) and time.monotonic() < give_up:
+            with suppress(KafkaException):
+                self.take_reports(REPORTS_POLL_S)
+        if len(self.producer):
+            _not_destroyed.append(self.producer)
         del self.producer
+
+
+def _unmixed(serve: Callable[[float], int], timeout_s: float) -> int:
+    """Calls confluent-kafka, which sets the exception of a fatal error and goes on with the delivery reports behind it:
+    Python makes a SystemError of that.
+    """
+    try:
+        return serve(timeout_s)
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def place(topic: str | None, partition: int | None = None) -> str:
