@@ -157,7 +157,7 @@ class Log:
                 latest_epoch = epoch
             if header.producer_id >= 0:
                 data = b"".join(parts) if header.is_control else b""
-                replay_batch(self.producers, header, data, segment.txn_index)
+                replay_batch(self.producers, header, data, segment.txn_index.append)
 
     def _check_fits_segment(self, size: int) -> None:
         if size > self.config.segment_bytes:

@@ -1,7 +1,7 @@
 """Keeps a log's producers on disk: a snapshot at each roll and at the end, and the batches that came after it."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
 from ottla.env.disk import Disk
@@ -9,9 +9,11 @@ from ottla.records.header import BatchHeader, Bytes
 from ottla.records.markers import read_marker_batch
 from ottla.storage.batch_scan import iter_headers
 from ottla.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from ottla.storage.mapped_index import CorruptIndexError
 from ottla.storage.producer_snapshots import CorruptSnapshotError, encode_snapshot, read_snapshot
+from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
-from ottla.storage.txn_index import AbortedTxn, TxnIndex
+from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger("ottla.storage")
 
@@ -67,9 +69,12 @@ class ProducerSnapshots:
 
 
 def replay_batch(
-    producers: ProducerStateTable, header: BatchHeader, data: Bytes, txn_index: TxnIndex | None
+    producers: ProducerStateTable,
+    header: BatchHeader,
+    data: Bytes,
+    add_aborted: Callable[[AbortedTxn], None] | None,
 ) -> None:
-    """Takes in a batch of a producer that is in the log; an aborted transaction goes to `txn_index`."""
+    """Takes in a batch of a producer that is in the log. Only a control batch needs its `data`."""
     if not header.is_control:
         producers.update(header)
         return
@@ -77,8 +82,8 @@ def replay_batch(
     if marker is None:
         return
     completed = producers.complete(header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)
-    if completed is not None and completed.is_aborted and txn_index is not None:
-        txn_index.append(
+    if completed is not None and completed.is_aborted and add_aborted is not None:
+        add_aborted(
             AbortedTxn(
                 completed.producer_id,
                 completed.first_offset,
@@ -99,12 +104,48 @@ def load_producers(
     for segment in segments.from_offset(start_offset):
         if segment.base_offset >= end_offset:
             break
-        if not segment.size:
+        _replay_segment(producers, segment, start_offset, end_offset)
+
+
+def repair_txn_indexes(segments: Segments, snapshots: ProducerSnapshots, end_offset: int) -> None:
+    """Rebuilds the transaction indexes that are missing or damaged, from the headers and markers of their segments.
+
+    A marker may end a transaction that began in an earlier segment, so each segment is replayed on the producers as
+    they were at its base offset. It has to be done before anybody reads: the walk is too long for a fetch.
+    """
+    producers, reached = ProducerStateTable(), -1
+    for segment in segments:
+        next_base = segments.next_base(segment)
+        segment_end = end_offset if next_base is None else next_base
+        try:
+            segment.txn_index.check(segment_end)
             continue
-        position = segment.offset_index.position_for(start_offset)
-        for place, header in iter_headers(segment.file, position, segment.size):
-            if header.base_offset >= end_offset:
-                break
-            if header.producer_id >= 0 and header.base_offset >= start_offset:
-                data = segment.file.read_at(place, header.size) if header.is_control else b""
-                replay_batch(producers, header, data, None)
+        except FileNotFoundError:
+            if segment.size:
+                logger.info("rebuilding the transaction index of %s: it is missing", segment.path)
+        except CorruptIndexError as error:
+            logger.warning("rebuilding the transaction index of %s: %s", segment.path, error)
+        if segment.size and reached != segment.base_offset:
+            load_producers(producers, snapshots, segments, segment.base_offset)
+        found: list[AbortedTxn] = []
+        _replay_segment(producers, segment, segment.base_offset, segment_end, found.append)
+        segment.txn_index.rebuild(found)
+        reached = segment_end
+
+
+def _replay_segment(
+    producers: ProducerStateTable,
+    segment: Segment,
+    start_offset: int,
+    end_offset: int,
+    add_aborted: Callable[[AbortedTxn], None] | None = None,
+) -> None:
+    if not segment.size:
+        return
+    position = segment.offset_index.position_for(start_offset) if start_offset > segment.base_offset else 0
+    for place, header in iter_headers(segment.file, position, segment.size):
+        if header.base_offset >= end_offset:
+            break
+        if header.producer_id >= 0 and header.base_offset >= start_offset:
+            data = segment.file.read_at(place, header.size) if header.is_control else b""
+            replay_batch(producers, header, data, add_aborted)

@@ -17,12 +17,16 @@ from ottla.storage.file_names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TXN_INDEX_SUFFIX,
     parse_segment_file,
     segment_file,
 )
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producer_state import ProducerSnapshots, load_producers, replay_batch
+from ottla.storage.producer_state import (
+    ProducerSnapshots,
+    load_producers,
+    repair_txn_indexes,
+    replay_batch,
+)
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
@@ -88,6 +92,7 @@ class LogLoader:
             segments.add(Segment.create(self._disk, self._directory, end_offset, self._config, self._now_ms))
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
         self._finish_producers(segments, snapshots, end_offset)
+        repair_txn_indexes(segments, snapshots, end_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         recovery_point = end_offset if self._clean_shutdown else min(self._recovery_point, end_offset)
@@ -170,7 +175,6 @@ class LogLoader:
                 base_offset,
                 self._config,
                 size=self._disk.file_size(segment_file(self._directory, base_offset, LOG_SUFFIX)),
-                has_txn_index=(base_offset, TXN_INDEX_SUFFIX) in files,
                 now_ms=self._now_ms,
             )
             for base_offset in base_offsets
@@ -247,7 +251,7 @@ class LogLoader:
             next_offset = header.next_offset
             self._note_epoch(header)
             if header.producer_id >= 0:
-                replay_batch(self._producers, header, data, segment.txn_index)
+                replay_batch(self._producers, header, data, segment.txn_index.append)
 
         cut = segment.recover(observe)
         return next_offset, cut

@@ -128,7 +128,6 @@ class ReplicaMove:
             segment.base_offset,
             self.log.config,
             size=segment.size,
-            has_txn_index=segment.txn_index.exists,
             now_ms=segment.created_ms,
         )
 

@@ -45,7 +45,6 @@ class Segment:
         config: LogConfig,
         *,
         size: int,
-        has_txn_index: bool,
         now_ms: int,
     ) -> None:
         self.base_offset = base_offset
@@ -72,12 +71,7 @@ class Segment:
             base_offset,
             config.max_index_bytes,
         )
-        self.txn_index = TxnIndex(
-            disk,
-            segment_file(directory, base_offset, TXN_INDEX_SUFFIX),
-            base_offset,
-            exists=has_txn_index,
-        )
+        self.txn_index = TxnIndex(disk, segment_file(directory, base_offset, TXN_INDEX_SUFFIX), base_offset)
         self._bytes_since_index = 0
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
@@ -88,13 +82,12 @@ class Segment:
         cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int
     ) -> "Segment":
         """An empty segment; files of the same name, left by a failure, are emptied."""
-        segment = cls(disk, directory, base_offset, config, size=0, has_txn_index=False, now_ms=now_ms)
+        segment = cls(disk, directory, base_offset, config, size=0, now_ms=now_ms)
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
         segment._offset_index.create()
         segment._time_index.create()
-        if disk.exists(segment.txn_index.path):
-            disk.remove(segment.txn_index.path)
+        segment.txn_index.clear()
         segment._indexes_checked = True
         segment.is_modified = True
         segment._max_timestamp = NO_TIMESTAMP
@@ -283,6 +276,7 @@ class Segment:
         return cut
 
     def rebuild_indexes(self) -> None:
+        """Those that find a batch; `repair_txn_indexes` takes care of the third."""
         self._start_indexes_anew()
         for position, header in iter_headers(self.file, 0, self.size):
             self._account_checked(header, position)
@@ -336,14 +330,13 @@ class Segment:
 
     def paths(self) -> list[str]:
         """All its files."""
-        paths = [self.path, self._offset_index.path, self._time_index.path]
-        return [*paths, self.txn_index.path] if self.txn_index.exists else paths
+        return [self.path, self._offset_index.path, self._time_index.path, self.txn_index.path]
 
     def index_paths(self) -> list[str]:
         """What is to be synced beside the log. An empty index need not be: it is rebuilt if it does not stay so."""
         indexes = (self.offset_index, self.time_index)
         paths = [index.path for index in indexes if index.entries]
-        return [*paths, self.txn_index.path] if self.txn_index.exists else paths
+        return [*paths, self.txn_index.path] if self.txn_index.needs_sync else paths
 
     def close(self) -> None:
         """Lets go of all files as they are. The log file stays open as long as a reader has a region of it."""

@@ -1,5 +1,6 @@
 """`.txnindex`: the aborted transactions whose end marker lies in a segment (KIP-98). Most segments have none."""
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -18,29 +19,71 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    """The file is made with the first entry. Entries are in the order of their markers."""
+    """Entries are in the order of their markers.
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, *, exists: bool) -> None:
+    Every segment has the file, empty if nothing was aborted. Kafka makes it with the first entry, so it cannot tell a
+    lost index from one that never was, and shows aborted records to everybody. Here a missing file is rebuilt when the
+    log is opened, which costs a directory of Kafka's one walk over its batch headers, at its first start.
+    """
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.path = path
-        self.exists = exists
+        self.needs_sync = False  # an empty file that never held anything needs none
         self._disk = disk
         self._base_offset = base_offset
         self._file: File | None = None
-        self._entries: list[AbortedTxn] | None = None if exists else []
+        self._entries: list[AbortedTxn] | None = None
+
+    def clear(self) -> None:
+        """An empty file, whatever was there."""
+        file = self._disk.open(self.path, create=True)
+        if file.size():
+            file.truncate(0)
+            self.needs_sync = True
+        self._entries = []
+
+    def check(self, end_offset: int) -> None:
+        """Raises FileNotFoundError, or CorruptIndexError if no segment that ends at `end_offset` can have it."""
+        if not self._disk.file_size(self.path):
+            self._entries = []
+            return
+        self.needs_sync = True
+        previous = self._base_offset - 1
+        for entry in read_txn_index(self._disk, self.path):
+            if not previous < entry.last_offset < end_offset:
+                raise CorruptIndexError(
+                    f"{self.path} has a transaction that ends at offset {entry.last_offset}, which is not between "
+                    f"{previous} and {end_offset}"
+                )
+            if not (
+                0 <= entry.first_offset < entry.last_offset
+                and 0 <= entry.last_stable_offset <= entry.last_offset + 1
+                and entry.producer_id >= 0
+            ):
+                raise CorruptIndexError(f"{self.path} has an entry that no transaction can have: {entry}")
+            previous = entry.last_offset
+
+    def rebuild(self, entries: Iterable[AbortedTxn]) -> None:
+        """Replaces the file. Records that are flushed depend on it, so it is on disk after this."""
+        self.close()
+        self._entries = list(entries)
+        if self._entries:
+            data = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in self._entries)
+            self._disk.write_atomically(self.path, data)
+        else:
+            self.clear()
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
             self._entries = read_txn_index(self._disk, self.path)
-            if any(entry.last_offset < self._base_offset for entry in self._entries):
-                raise CorruptIndexError(f"{self.path} has a transaction that ended before its segment")
         return self._entries
 
     def append(self, aborted: AbortedTxn) -> None:
         entries = self.entries()
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-            self.exists = True
         self._file.write_at(len(entries) * _ENTRY.size, [_ENTRY.pack(_VERSION, *aborted)])
+        self.needs_sync = True
         entries.append(aborted)
 
     def truncate_to(self, offset: int) -> None:
@@ -48,12 +91,8 @@ class TxnIndex:
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._disk.open(self.path).truncate(len(kept) * _ENTRY.size)
+            self.needs_sync = True
             self._entries = kept
-
-    def clear(self) -> None:
-        if self.exists:
-            self._disk.open(self.path).truncate(0)
-        self._entries = []
 
     def collect(self, from_offset: int, to_offset: int, found: list[AbortedTxn]) -> bool:
         """Adds what a reader of [from, to) must know; True where no later segment can add to it."""
@@ -69,10 +108,12 @@ class TxnIndex:
 
 
 def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
+    """Raises CorruptIndexError."""
     data = disk.read_bytes(path)
-    whole = len(data) - len(data) % _ENTRY.size
+    if len(data) % _ENTRY.size:
+        raise CorruptIndexError(f"{path} has {len(data)} bytes, no multiple of {_ENTRY.size}")
     entries = []
-    for version, *fields in _ENTRY.iter_unpack(data[:whole]):
+    for version, *fields in _ENTRY.iter_unpack(data):
         if version != _VERSION:
             raise CorruptIndexError(f"{path} has an entry of version {version}; version {_VERSION} is known")
         entries.append(AbortedTxn._make(fields))

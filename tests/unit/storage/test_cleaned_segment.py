@@ -93,5 +93,7 @@ def test_what_a_cleaning_that_failed_has_left_is_no_part_of_the_next() -> None:
         "index.cleaned",
         "log.cleaned",
         "timeindex.cleaned",
+        "txnindex.cleaned",
     ]
+    assert [content for name, content in sorted(found.items()) if ".txnindex" in name] == [b""]
     assert [content for name, content in sorted(found.items()) if ".log" in name] == [b"".join(parts)]

@@ -127,6 +127,95 @@ def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path):
     assert open_log(tmp_path / "orders-0").aborted_transactions(0, 80) == expected
 
 
+def log_with_aborted_transactions(directory, disk=None):
+    """Some of the transactions end in another segment than they begin in; the log is closed cleanly."""
+    log = open_log(directory, disk=disk)
+    for offset in range(4):  # of producer 90, which aborts at the end
+        log.append([batch(offset, producer_id=90, producer_epoch=0, transactional=True)], NOW_MS)
+    for producer_id in range(12):
+        transaction(log, producer_id, 7 + producer_id, commit=producer_id % 3 == 0)
+    log.append([marker(log.log_end_offset, 90, commit=False)], NOW_MS)
+    log.close(clean=True)
+    assert len(log.segments) > 4
+    assert len(log.aborted_transactions(0, log.log_end_offset)) == 9
+    return log
+
+
+def content_of(paths) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize(
+    "removed", [["*.txnindex"], ["*.index", "*.timeindex", "*.txnindex"], ["*index", "*.snapshot"]]
+)
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_missing_transaction_indexes_are_rebuilt_as_they_were(tmp_path, removed, stop):
+    directory = tmp_path / "orders-0"
+    log = log_with_aborted_transactions(directory)
+    end = log.log_end_offset
+    before = content_of(directory.glob("*.txnindex"))
+    for path in [path for pattern in removed for path in directory.glob(pattern)]:
+        path.unlink()
+    reopened = open_log(directory, clean_shutdown=stop == "clean", recovery_point=end)
+    assert content_of(directory.glob("*.txnindex")) == before
+    assert reopened.aborted_transactions(0, end) == log.aborted_transactions(0, end)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: b"\0\1" + data[2:],
+        lambda data: b"\xff" * len(data),
+        lambda data: bytes(len(data)),
+        lambda data: data[34:] + data[:34],
+        lambda data: data[:10] + data[18:26] + data[10:18] + data[26:],  # first and last offset swapped
+        lambda data: data[:18] + b"\0\1" + data[20:],  # ends beyond the segment
+    ],
+    ids=["cut", "one-byte-more", "version", "garbage", "zeros", "order", "swapped", "beyond"],
+)
+def test_a_damaged_transaction_index_is_rebuilt_when_the_log_is_opened(tmp_path, caplog, damage):
+    directory = tmp_path / "orders-0"
+    log = log_with_aborted_transactions(directory)
+    end = log.log_end_offset
+    before = content_of(directory.glob("*.txnindex"))
+    path = max(directory.glob("*.txnindex"), key=lambda path: path.stat().st_size)
+    path.write_bytes(damage(before[path.name]))
+    reopened = open_log(directory, clean_shutdown=True, recovery_point=end)
+    assert f"rebuilding the transaction index of {path.with_suffix('.log')}" in caplog.text
+    assert content_of(directory.glob("*.txnindex")) == before
+    assert reopened.aborted_transactions(0, end) == log.aborted_transactions(0, end)
+
+
+def test_a_rebuilt_transaction_index_survives_a_power_loss():
+    for seed in range(20):
+        disk = sim_disk(seed)
+        log = log_with_aborted_transactions("/data/orders-0", disk)
+        end = log.log_end_offset
+        for name in disk.list_dir("/data/orders-0"):
+            if name.endswith(".txnindex"):
+                disk.remove(f"/data/orders-0/{name}")
+        disk.sync_dir("/data/orders-0")
+        open_log("/data/orders-0", disk=disk, clean_shutdown=True, recovery_point=end)
+        disk.crash()
+        log = open_log("/data/orders-0", disk=disk.reopen(), recovery_point=end)
+        assert len(log.aborted_transactions(0, end)) == 9
+
+
+def test_a_directory_of_kafka_gets_its_empty_transaction_indexes_once(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    log.close(clean=True)
+    for path in (tmp_path / "orders-0").glob("*.txnindex"):
+        path.unlink()
+    for _ in range(2):
+        log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=120)
+        indexes = list((tmp_path / "orders-0").glob("*.txnindex"))
+        assert len(indexes) == len(log.segments) > 1
+        assert not any(path.stat().st_size for path in indexes)
+
+
 def test_truncation_forgets_the_transactions_that_it_cuts_off(tmp_path):
     log = open_log(tmp_path / "orders-0")
     transaction(log, 1, 3, commit=False)

@@ -83,7 +83,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay(tmp_path):
     assert f"{second:020d}.snapshot.deleted" in names
     assert log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms - 1) == []
     due = log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms)
-    assert len(due) == 7  # two segments of three files, and one snapshot
+    assert len(due) == 9  # two segments of four files, and one snapshot
     for deletion in due * 2:  # what is gone already does not matter
         deletion.perform(log._disk)
     assert not list((tmp_path / "orders-0").glob("*.deleted"))

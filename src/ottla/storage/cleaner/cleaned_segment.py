@@ -27,9 +27,8 @@ class CleanedSegment:
             segment_file(directory, base_offset, suffix + CLEANED_SUFFIX)
             for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         )
-        if disk.exists(txn_index):
-            disk.remove(txn_index)
-        self._txn_index = TxnIndex(disk, txn_index, base_offset, exists=False)
+        self._txn_index = TxnIndex(disk, txn_index, base_offset)
+        self._txn_index.clear()
         self._entries = IndexEntries(base_offset, config)
         self._file = disk.open(self._log, create=True)
         self._file.truncate(0)
@@ -61,6 +60,5 @@ class CleanedSegment:
 
     def remove(self) -> None:
         """After it is finished: it is not wanted."""
-        paths = [self._log, self._offset_index, self._time_index]
-        for path in [*paths, self._txn_index.path] if self._txn_index.exists else paths:
+        for path in (self._log, self._offset_index, self._time_index, self._txn_index.path):
             self._disk.remove(path)

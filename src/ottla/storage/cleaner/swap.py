@@ -13,7 +13,6 @@ from ottla.storage.file_names import (
     CLEANED_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
-    TXN_INDEX_SUFFIX,
     segment_file,
 )
 from ottla.storage.log import Log
@@ -59,14 +58,13 @@ class SegmentSwap:
 
     def replace(self, now_ms: int) -> None:
         """On the event loop. Not a name is on disk after this, so each file keeps its `.swap` beside its own."""
-        log, txn_index = self._log, segment_file(self._directory, self._base_offset, TXN_INDEX_SUFFIX)
+        log = self._log
         segment = Segment(
             self._disk,
             self._directory,
             self._base_offset,
             log.config,
             size=self._size,
-            has_txn_index=txn_index in self._paths,
             now_ms=now_ms,
         )
         log.replace_segments(self._replaced, segment, now_ms)
