@@ -10,6 +10,7 @@ from ottla.records.header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     BatchHeader,
     crc_matches,
     read_header,
@@ -96,9 +97,42 @@ def iter_valid_batches(file: File, end: int, first_offset: int) -> Iterator[Whol
         position += size
 
 
+def read_whole_batch(file: File, position: int, end: int) -> WholeBatch | None:
+    """The batch at `position`; None if it is torn or fails its checksum. Its offset is not checked."""
+    if position + HEADER_SIZE > end:
+        return None
+    size = read_header(file.read_at(position, HEADER_SIZE)).size
+    return _whole_batch(
+        memoryview(file.read_at(position, min(max(size, HEADER_SIZE), end - position))), 0, position
+    )
+
+
+def find_valid_batch(file: File, position: int, end: int, first_offset: int) -> WholeBatch | None:
+    """The first whole batch at or after `position`, wherever it begins: what lies before it may be damaged."""
+    content, magic = file.read_at(position, end - position), bytes((MAGIC,))
+    data = memoryview(content)
+    at = content.find(magic, MAGIC_POSITION)
+    while at >= 0:
+        batch = _whole_batch(data, at - MAGIC_POSITION, position)
+        if batch is not None and batch.header.base_offset >= first_offset:
+            return batch
+        at = content.find(magic, at + 1)
+    return None
+
+
+def _whole_batch(data: memoryview, start: int, data_position: int) -> WholeBatch | None:
+    if start + HEADER_SIZE > len(data):
+        return None
+    header = read_header(data, start)
+    is_whole = header.magic == MAGIC and HEADER_SIZE <= header.size <= len(data) - start
+    if not is_whole or header.last_offset_delta < 0 or not crc_matches(data, start, header):
+        return None
+    return WholeBatch(data_position + start, header, data[start : start + header.size])
+
+
 def _corrupt(file: File, position: int, length: int) -> KafkaError:
     return KafkaError(
         ErrorCode.corrupt_message,
         f"{file.path} is damaged at position {position}: a batch there claims {length} bytes. "
-        "Restart the broker after removing the clean-shutdown marker to have the log checked and cut",
+        "Restore the file from a backup, or delete the records up to the next one that can be read (DeleteRecords)",
     )

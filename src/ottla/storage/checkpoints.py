@@ -3,6 +3,7 @@
 A checkpoint is its version, the number of its lines, and the lines.
 """
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 
@@ -10,6 +11,8 @@ from ottla.env.disk import Disk
 from ottla.model.ids import TopicPartition, uuid_from_string, uuid_to_string
 
 _VERSION = "0"
+_BEFORE_TOPIC_ID = b"version: 0\ntopic_id: "
+_TORN_TOPIC_ID = re.compile(_BEFORE_TOPIC_ID + rb"[\w-]{,21}")  # of 22 characters of base64
 
 
 class CorruptCheckpointError(Exception):
@@ -51,20 +54,29 @@ def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> uuid.UUID | None:
-    """The topic's id; None where the file is missing or a crash left it without one."""
+    """The topic's id; None if the file is missing, or a power loss left only its beginning.
+
+    CorruptCheckpointError if it has anything else: to which topic the records belong must not be guessed.
+    """
     try:
-        text = disk.read_bytes(path).decode()
+        data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
-    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    written = data.rstrip(b"\0")
+    if _BEFORE_TOPIC_ID.startswith(written) or _TORN_TOPIC_ID.fullmatch(written):
+        return None
+    fields = dict(line.split(": ", 1) for line in _decode(path, data).splitlines() if ": " in line)
     try:
         return uuid_from_string(fields["topic_id"])
     except (KeyError, ValueError):
-        return None
+        raise CorruptCheckpointError(
+            f"{path} has no topic_id that can be read. Restore the file, or remove it if the records beside it are "
+            "surely of the topic with this name: the topic's id is written then"
+        ) from None
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    return f"version: 0\ntopic_id: {uuid_to_string(topic_id)}".encode()
+    return _BEFORE_TOPIC_ID + uuid_to_string(topic_id).encode()
 
 
 def _encode(lines: list[str]) -> bytes:
@@ -73,7 +85,7 @@ def _encode(lines: list[str]) -> bytes:
 
 def _read_lines(disk: Disk, path: str) -> list[str]:
     try:
-        lines = disk.read_bytes(path).decode().splitlines()
+        lines = _decode(path, disk.read_bytes(path)).splitlines()
     except FileNotFoundError:
         return []
     if not lines:
@@ -84,12 +96,21 @@ def _read_lines(disk: Disk, path: str) -> list[str]:
             "If it was written by a newer broker, start that one; if it is damaged, remove the file"
         )
     entries = lines[2:]
-    if len(lines) < 2 or not lines[1].isdigit() or int(lines[1]) != len(entries):
+    if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(entries):
         raise CorruptCheckpointError(
             f"{path} promises {lines[1] if len(lines) > 1 else 'no number of'} entries and has {len(entries)}; "
             "remove the file to have it made anew"
         )
     return entries
+
+
+def _decode(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(
+            f"{path} is damaged at byte {error.start}: no text. Restore the file, or remove it to do without it"
+        ) from None
 
 
 def _malformed(path: str, line: str) -> CorruptCheckpointError:

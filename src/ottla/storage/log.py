@@ -79,15 +79,19 @@ class Log:
         now_ms: int,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        flushed_offset: int | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> "Log":
         """Opens what is there, or starts an empty log; `topic_id` is written where none is recorded yet.
 
         After a clean shutdown no log data is read. The offsets are what the checkpoints of the folder above say.
+        Raises DamagedLogError for damage below what was flushed, which is the recovery point if it is not given,
+        CorruptCheckpointError for a partition.metadata that cannot be read, and OSError.
         """
         is_new = not disk.exists(directory)
         if is_new:
             disk.make_dirs(directory)
+        recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
         loaded = LogLoader(
             disk,
             directory,
@@ -96,8 +100,8 @@ class Log:
             recovery_point=recovery_point,
             clean_shutdown=clean_shutdown and not is_new,
             now_ms=now_ms,
+            flushed_offset=flushed_offset,
         ).load()
-        recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
         log = cls(disk, directory, topic_partition, config, loaded, recorded)
         if not clean_shutdown or is_new:
             # What the run before made may still be in memory only.

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from ottla.env.disk import DirectoryLock, Disk
 from ottla.model.ids import METADATA_TOPIC, TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_offset_checkpoint, write_offset_checkpoint
-from ottla.storage.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, parse_partition_dir
+from ottla.storage.file_names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+)
 from ottla.storage.meta_properties import (
-    META_PROPERTIES,
     MetaProperties,
     RefusedDirectoryError,
     read_meta_properties,
+    write_meta_properties,
 )
 
 logger = logging.getLogger("ottla.storage")
@@ -48,6 +53,7 @@ class LogDir:
             self.partitions: set[TopicPartition] = set()
             self.deleted_directories: list[str] = []
             self.future_directories: list[str] = []  # names
+            self.has_data = False
             self._list()
             self.broker_epoch, self.clean_shutdown = self._read_clean_shutdown()
         except BaseException:
@@ -72,12 +78,18 @@ class LogDir:
     def _list(self) -> None:
         for name in self._disk.list_dir(self.path):
             partition = parse_partition_dir(name)
-            if partition is not None and partition.topic != METADATA_TOPIC:  # that one is the quorum's
-                self.partitions.add(partition)
+            if partition is not None:
+                if partition.topic != METADATA_TOPIC:  # that one is the quorum's
+                    self.partitions.add(partition)
             elif name.endswith(DELETE_DIR_SUFFIX):
                 self.deleted_directories.append(f"{self.path}/{name}")
             elif name.endswith(FUTURE_DIR_SUFFIX):
                 self.future_directories.append(name)
+            elif name.endswith(STRAY_DIR_SUFFIX):
+                logger.warning("%s/%s is a folder that was set aside: it is left alone", self.path, name)
+            else:
+                continue
+            self.has_data = True
 
     def _read_clean_shutdown(self) -> tuple[int, bool]:
         """(the broker epoch of the last run or -1, whether that run ended in order)"""
@@ -90,11 +102,13 @@ class LogDir:
         self._disk.sync_dir(self.path)
         try:
             return int(json.loads(data)["brokerEpoch"]), True
-        except (ValueError, KeyError, TypeError):
-            return -1, True  # older brokers left an empty file
+        except (ValueError, KeyError, TypeError) as error:
+            if data:  # older brokers left an empty file
+                logger.warning("%s says no broker epoch: %s", path, error)
+            return -1, True
 
     def write_meta(self, meta: MetaProperties) -> None:
-        self._disk.write_atomically(f"{self.path}/{META_PROPERTIES}", meta.encode())
+        write_meta_properties(self._disk, self.path, meta)
         self.meta = meta
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.checkpoints import read_partition_metadata
+from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ottla.storage.deletion import Deletion
-from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
+from ottla.storage.file_names import (
+    PARTITION_METADATA,
+    STRAY_DIR_SUFFIX,
+    marked_dir_name,
+    parse_future_dir,
+)
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import (
@@ -23,7 +28,12 @@ from ottla.storage.log_dir import (
     Checkpoint,
     LogDir,
 )
-from ottla.storage.meta_properties import MetaProperties, RefusedDirectoryError
+from ottla.storage.meta_properties import (
+    MetaProperties,
+    RefusedDirectoryError,
+    check_identity,
+    missing_identity,
+)
 from ottla.storage.replica_move import ReplicaMove
 
 logger = logging.getLogger("ottla.storage")
@@ -81,10 +91,14 @@ class LogDirs:
         for name in log_dir.future_directories:
             partition, directory = parse_future_dir(name), f"{log_dir.path}/{name}"
             try:
-                is_whole = (
-                    read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA}") is not None
-                )
-                if partition is None or partition in self._places or not is_whole:
+                if partition is None or not (partition in self._places or self._is_whole(directory)):
+                    # What it was to replace is not here: if it was deleted, these are the only records.
+                    logger.error(
+                        "%s is a copy that is not whole, of no partition here. Remove it if it is not wanted",
+                        directory,
+                    )
+                    continue
+                if partition in self._places:
                     logger.info("removing %s: the move of the replica was not finished", directory)
                     self._deletions.append(Deletion(0, directory, is_directory=True))
                     continue
@@ -97,6 +111,15 @@ class LogDirs:
             logger.info("finished the move of %s to %s", partition, log_dir.path)
             log_dir.partitions.add(partition)
             self._places[partition] = log_dir
+
+    def _is_whole(self, future_directory: str) -> bool:
+        """Whether the last file of a move has been written there. Raises OSError."""
+        try:
+            path = f"{future_directory}/{PARTITION_METADATA}"
+            return read_partition_metadata(self._disk, path) is not None
+        except CorruptCheckpointError as error:
+            logger.error("%s", error)
+            return False
 
     @property
     def paths(self) -> list[str]:
@@ -130,21 +153,15 @@ class LogDirs:
         return epochs.pop() if ended_in_order and len(epochs) == 1 else -1
 
     def identify(self, node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None = None) -> str:
-        """The cluster's id, from the directories or else `cluster_id`; directories without identity get one."""
+        """The cluster's id, from the directories or else `cluster_id`; new directories get an identity."""
         from_where = "this broker's configuration"
+        for log_dir in self._dirs:
+            if log_dir.meta is None and log_dir.has_data:
+                raise missing_identity(log_dir.path)
         for log_dir in self._dirs:
             if log_dir.meta is None:
                 continue
-            if log_dir.meta.node_id != node_id:
-                raise RefusedDirectoryError(
-                    f"the data directory {log_dir.path} belongs to node {log_dir.meta.node_id}, and this is node "
-                    f"{node_id}: start with node.id={log_dir.meta.node_id} or choose another directory"
-                )
-            if cluster_id is not None and log_dir.meta.cluster_id != cluster_id:
-                raise RefusedDirectoryError(
-                    f"the data directory {log_dir.path} belongs to cluster {log_dir.meta.cluster_id}, but "
-                    f"{from_where} says {cluster_id}: choose another directory, or set the right cluster id"
-                )
+            check_identity(log_dir.path, log_dir.meta, node_id, cluster_id, from_where)
             cluster_id, from_where = log_dir.meta.cluster_id, log_dir.path
         if cluster_id is None:
             raise ValueError("the directories are new, so the cluster's id must be given")
@@ -199,6 +216,8 @@ class LogDirs:
             )
         except OSError as error:
             raise self._failed_in(log_dir, partition, error) from error
+        except CorruptCheckpointError as error:
+            raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
         log.clean_up_to = log_dir.cleaner_offsets.get(partition)
         log_dir.partitions.add(partition)
         self._places[partition] = log_dir
@@ -229,6 +248,44 @@ class LogDirs:
             self._deletions.append(log.delete_log(unique_id, now_ms))
         except OSError as error:
             raise self._failed_in(log_dir, partition, error) from error
+
+    def set_aside(self, partitions: Sequence[TopicPartition], new_id: Callable[[], uuid.UUID]) -> None:
+        """Renames folders as Kafka does with strays: nobody reads them any more, and nothing ever deletes them.
+
+        A directory whose disk fails over it goes offline.
+        """
+        for log_dir in list(self._dirs):
+            here = [partition for partition in partitions if self._places.get(partition) is log_dir]
+            try:
+                if here:
+                    self._set_aside_in(log_dir, here, new_id)
+            except OSError as error:
+                self._failed_in(log_dir, here[0], error)
+
+    def _set_aside_in(
+        self, log_dir: LogDir, partitions: Sequence[TopicPartition], new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        # First the checkpoints: what they say must not meet a new partition of the same name.
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            known = log_dir.checkpointed(name)
+            if not known.keys().isdisjoint(partitions):
+                for partition in partitions:
+                    known.pop(partition, None)
+                log_dir.write_checkpoint(name, known)
+        for partition in partitions:
+            log = self.logs.pop(partition, None)
+            if log is not None:
+                log.close(clean=False)
+            target = f"{log_dir.path}/{marked_dir_name(partition, STRAY_DIR_SUFFIX, new_id())}"
+            self._disk.rename(f"{log_dir.path}/{partition}", target)
+            del self._places[partition]
+            log_dir.partitions.discard(partition)
+            logger.error(
+                "the folder of %s is set aside as %s, and nothing deletes it. Remove it if its records are not wanted. "
+                "To have them back, stop the broker, restore the metadata or partition.metadata, and rename it to %s",
+                partition, target, partition,
+            )  # fmt: skip
+        self._disk.sync_dir(log_dir.path)
 
     # Moves
 

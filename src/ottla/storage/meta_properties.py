@@ -39,6 +39,10 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
         properties = _parse(disk.read_bytes(path).decode())
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError as error:
+        raise RefusedDirectoryError(
+            f"{path} is damaged at byte {error.start}: it is no text. Restore the file or use another directory"
+        ) from None
     if properties.get("version") != _VERSION:
         raise RefusedDirectoryError(
             f"{path} has version {properties.get('version')!r}; version {_VERSION} is known. "
@@ -54,6 +58,33 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
         raise RefusedDirectoryError(
             f"{path} must have cluster.id, node.id and directory.id: {error}. Restore the file or use another directory"
         ) from None
+
+
+def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> None:
+    disk.write_atomically(f"{directory}/{META_PROPERTIES}", meta.encode())
+
+
+def check_identity(
+    path: str, meta: MetaProperties, node_id: int, cluster_id: str | None, from_where: str
+) -> None:
+    """Raises RefusedDirectoryError if the directory is of another node, or not of the cluster `from_where` says."""
+    if meta.node_id != node_id:
+        raise RefusedDirectoryError(
+            f"the data directory {path} belongs to node {meta.node_id}, and this is node {node_id}: start with "
+            f"node.id={meta.node_id} or choose another directory"
+        )
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise RefusedDirectoryError(
+            f"the data directory {path} belongs to cluster {meta.cluster_id}, but {from_where} says {cluster_id}: "
+            "choose another directory, or set the right cluster id"
+        )
+
+
+def missing_identity(path: str) -> RefusedDirectoryError:
+    return RefusedDirectoryError(
+        f"{path}/{META_PROPERTIES} is missing, but the directory has data: to which cluster it belongs is not known. "
+        "Restore the file from a backup or choose another directory"
+    )
 
 
 def _parse(text: str) -> dict[str, str]:

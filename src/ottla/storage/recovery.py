@@ -7,9 +7,11 @@ from typing import NamedTuple
 from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.producers import ProducerStateTable
 from ottla.env.disk import Disk
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
-from ottla.storage.batch_scan import iter_headers
+from ottla.storage.batch_scan import iter_headers, iter_valid_batches
 from ottla.storage.checkpoints import CorruptCheckpointError, read_epoch_checkpoint
+from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -21,6 +23,7 @@ from ottla.storage.file_names import (
     segment_file,
 )
 from ottla.storage.log_config import LogConfig
+from ottla.storage.mapped_index import INT32_MAX
 from ottla.storage.producer_state import (
     ProducerSnapshots,
     load_producers,
@@ -45,7 +48,11 @@ class LoadedLog(NamedTuple):
 
 
 class LogLoader:
-    """`log_start_offset` and `recovery_point` are what the checkpoints say."""
+    """`log_start_offset` and `recovery_point` are what the checkpoints say.
+
+    Recovery checks the log from the recovery point on. Below `flushed_offset`, which is the recovery point if it is not
+    given, a batch that cannot be read is damage and not a torn tail: DamagedLogError, and nothing is cut off.
+    """
 
     def __init__(
         self,
@@ -57,12 +64,14 @@ class LogLoader:
         recovery_point: int,
         clean_shutdown: bool,
         now_ms: int,
+        flushed_offset: int | None = None,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
+        self._flushed_offset = recovery_point if flushed_offset is None else flushed_offset
         self._clean_shutdown = clean_shutdown
         self._now_ms = now_ms
         self._producers = ProducerStateTable()
@@ -126,23 +135,39 @@ class LogLoader:
         # As long as one file of a segment is called so, none of the old ones has been touched.
         unfinished = {base_offset for base_offset, _ in found[CLEANED_SUFFIX]}
         forgotten = [swap for swap in found[SWAP_SUFFIX] if swap[0] in unfinished]
+        # Before anything is removed: a segment that cannot be read must not replace any.
+        ends = {
+            base_offset: self._end_of_swap(base_offset)
+            for base_offset in sorted({swap[0] for swap in found[SWAP_SUFFIX]} - unfinished)
+        }
         for _, name in [*found[DELETED_SUFFIX], *found[CLEANED_SUFFIX], *forgotten]:
             self._disk.remove(f"{self._directory}/{name}")
-        for base_offset in sorted({swap[0] for swap in found[SWAP_SUFFIX]} - unfinished):
-            self._complete_swap(
-                base_offset, names, [name for swapped, name in found[SWAP_SUFFIX] if swapped == base_offset]
-            )
+        for base_offset, end_offset in ends.items():
+            swapped = [name for offset, name in found[SWAP_SUFFIX] if offset == base_offset]
+            self._complete_swap(base_offset, end_offset, names, swapped)
 
-    def _complete_swap(self, base_offset: int, names: list[str], swapped: list[str]) -> None:
-        """The cleaned segment replaces all segments that begin in the span of its offsets.
-
-        Where its log has got its name already, the others are gone, and only the names of its indexes are missing.
-        """
+    def _end_of_swap(self, base_offset: int) -> int:
+        """Where the cleaned segment ends; its base offset if only its indexes are left without their names."""
         path = segment_file(self._directory, base_offset, LOG_SUFFIX) + SWAP_SUFFIX
-        end_offset = base_offset
+        end_offset, position = base_offset, 0
         if self._disk.exists(path):
-            for _, header in iter_headers(self._disk.open(path), 0, self._disk.file_size(path)):
-                end_offset = header.next_offset
+            size = self._disk.file_size(path)
+            for batch in iter_valid_batches(self._disk.open(path), size, base_offset):
+                if batch.header.last_offset - base_offset > INT32_MAX:
+                    break
+                position, end_offset = batch.position + batch.header.size, batch.header.next_offset
+            if position < size:
+                raise KafkaError(
+                    ErrorCode.kafka_storage_error,
+                    f"{path} is damaged at position {position}: the compacted segment there was to replace others, of "
+                    "which none was removed. Restore it from a backup, or, if all segments from offset "
+                    f"{base_offset} on are still there (some may be called .deleted), give them their names and "
+                    "remove the .swap files",
+                )
+        return end_offset
+
+    def _complete_swap(self, base_offset: int, end_offset: int, names: list[str], swapped: list[str]) -> None:
+        """The cleaned segment replaces all segments that begin in the span of its offsets."""
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is not None and parsed[1] != SNAPSHOT_SUFFIX and base_offset < parsed[0] < end_offset:
@@ -218,6 +243,8 @@ class LogLoader:
         self._epochs.truncate_from_end(end_offset)
         for index, segment in enumerate(unflushed):
             if index and segment.base_offset > end_offset and "compact" not in self._config.cleanup_policy:
+                if end_offset < self._flushed_offset:
+                    raise DamagedLogError(segment.path, 0, end_offset, self._flushed_offset)
                 # Power was lost before an earlier segment was on disk, and its end is missing without a trace.
                 logger.warning(
                     "removing %d segments of %s from offset %d on: the log before them ends at offset %d",
@@ -253,7 +280,7 @@ class LogLoader:
             if header.producer_id >= 0:
                 replay_batch(self._producers, header, data, segment.txn_index.append)
 
-        cut = segment.recover(observe)
+        cut = segment.recover(observe, self._flushed_offset)
         return next_offset, cut
 
     def _finish_producers(self, segments: Segments, snapshots: ProducerSnapshots, end_offset: int) -> None:

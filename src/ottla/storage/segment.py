@@ -13,7 +13,14 @@ from ottla.env.disk import Bytes, Disk, File
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from ottla.records.timestamps import OffsetAndTimestamp, find_by_timestamp, offset_of_max_timestamp
-from ottla.storage.batch_scan import PlacedBatch, find_batch, iter_headers, iter_valid_batches
+from ottla.storage.batch_scan import (
+    PlacedBatch,
+    find_batch,
+    iter_headers,
+    iter_valid_batches,
+    read_whole_batch,
+)
+from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -253,23 +260,29 @@ class Segment:
 
     # Mending
 
-    def recover(self, observe: BatchObserver) -> int:
+    def recover(self, observe: BatchObserver, flushed_offset: int) -> int:
         """Checks every batch and rebuilds the indexes; cuts the file at the first bad one, by so many bytes.
 
         `observe` gets every good batch in order, for what else is to be rebuilt: producers, epochs, aborted
-        transactions.
+        transactions. Raises DamagedLogError, and cuts nothing, if the bad one is below `flushed_offset`.
         """
         self._start_indexes_anew()
         self.txn_index.clear()
-        valid = 0
+        valid, next_offset = 0, self.base_offset
         for batch in iter_valid_batches(self.file, self.size, self.base_offset):
             if batch.header.last_offset - self.base_offset > INT32_MAX:
                 break
             self._account_checked(batch.header, batch.position)
             observe(batch.header, batch.data)
-            valid = batch.position + batch.header.size
+            valid, next_offset = batch.position + batch.header.size, batch.header.next_offset
         cut = self.size - valid
         if cut:
+            # A batch with a damaged offset, which no checksum covers, makes the good ones after it look out of order.
+            following = read_whole_batch(self.file, valid, self.size)
+            if following is not None:
+                next_offset = min(next_offset, max(following.header.base_offset, self.base_offset))
+            if next_offset < flushed_offset:
+                raise DamagedLogError(self.path, valid, next_offset, flushed_offset)
             self.file.truncate(valid)
             self.size = valid
         self.seal()

@@ -134,10 +134,16 @@ def test_a_directory_of_another_node_or_cluster_is_refused_with_both_values(tmp_
 
 
 @pytest.mark.parametrize(
-    "text", ["version=0\nbroker.id=1\n", "version=1\nnode.id=1\n", "version=1\ncluster.id=x\nnode.id=q\n"]
+    "text",
+    [
+        "version=0\nbroker.id=1\n",
+        "version=1\nnode.id=1\n",
+        "version=1\ncluster.id=x\nnode.id=q\n",
+        "version=1\ncluster.id=\udcff\n",
+    ],
 )
 def test_properties_that_cannot_be_used_are_refused_by_their_path(tmp_path, text):
-    (tmp_path / "meta.properties").write_text(text)
+    (tmp_path / "meta.properties").write_text(text, errors="surrogateescape")
     with pytest.raises(RefusedDirectoryError, match=str(tmp_path / "meta.properties")):
         open_dirs(tmp_path)
     (tmp_path / "meta.properties").unlink()
@@ -225,6 +231,112 @@ def test_a_checkpoint_that_cannot_be_read_costs_a_recovery_but_no_records(tmp_pa
     dirs.release()
 
 
+CHECKPOINT_FILES = [
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    ".kafka_cleanshutdown",
+    "orders-0/leader-epoch-checkpoint",
+]
+
+
+@pytest.mark.parametrize("content", [b"0\n\xff\xfe\n", "0\n²\n".encode()], ids=["no-text", "no-number"])
+@pytest.mark.parametrize("name", CHECKPOINT_FILES)
+def test_a_checkpoint_of_foreign_bytes_is_named_and_costs_no_records(tmp_path, caplog, name, content):
+    dirs = open_dirs(tmp_path)
+    fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
+    dirs.close(1, {})
+    (tmp_path / name).write_bytes(content)
+    dirs = open_dirs(tmp_path)
+    assert dirs.open(partition(0), SMALL, NOW_MS).log_end_offset == 60
+    assert str(tmp_path / name) in caplog.text
+    dirs.release()
+
+
+@pytest.mark.parametrize(
+    "content", [b"version: 0\ntopic_id: \xff\xff", b"garbage", b"version: 0\ntopic_id: x\n" * 3]
+)
+def test_a_partition_metadata_that_cannot_be_read_is_named_and_nothing_is_touched(tmp_path, content):
+    dirs = open_dirs(tmp_path)
+    fill(dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7)), 30)
+    dirs.close(1, {})
+    path = tmp_path / "orders-0" / "partition.metadata"
+    path.write_bytes(content)
+    dirs = open_dirs(tmp_path)
+    with pytest.raises(KafkaError, match=str(path)):
+        dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7))
+    assert path.read_bytes() == content
+    path.unlink()  # as the message says
+    log = dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7))
+    assert (log.log_end_offset, log.topic_id) == (60, uuid.UUID(int=7))
+    dirs.release()
+
+
+@pytest.mark.parametrize("written", range(43))
+def test_a_partition_metadata_of_which_a_power_loss_left_the_beginning_is_written_again(tmp_path, written):
+    dirs = open_dirs(tmp_path)
+    dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7))
+    dirs.close(1, {})
+    path = tmp_path / "orders-0" / "partition.metadata"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:written].ljust(written % 2 * len(whole), b"\0"))
+    dirs = open_dirs(tmp_path)
+    dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7))
+    assert path.read_bytes() == whole
+    dirs.release()
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["orders-0", "__cluster_metadata-0", "orders-0.1f-stray", "orders-0.1f-delete", "orders-0.1f-future"],
+)
+def test_a_directory_with_data_and_no_identity_is_refused(tmp_path, folder):
+    (tmp_path / folder).mkdir()
+    dirs = open_dirs(tmp_path)
+    with pytest.raises(
+        RefusedDirectoryError, match=r"meta\.properties is missing, but the directory has data"
+    ):
+        dirs.identify(1, new_ids(), CLUSTER)
+    dirs.release()
+    assert not (tmp_path / "meta.properties").exists()
+
+
+def test_a_folder_set_aside_keeps_its_files_and_lends_its_offsets_to_nobody(tmp_path, caplog):
+    dirs = open_dirs(tmp_path)
+    fill(dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7)), 30)
+    dirs.logs[partition(0)].delete_records_before(20)
+    dirs.open(partition(1), SMALL, NOW_MS)
+    dirs.close(1, {partition(0): 60})
+    dirs = open_dirs(tmp_path)
+    data = {path.name: path.read_bytes() for path in (tmp_path / "orders-0").iterdir()}
+    dirs.set_aside([partition(0)], new_ids())
+    (stray,) = tmp_path.glob("*-stray")
+    assert stray.name == f"orders-0.{uuid.UUID(int=1).hex}-stray"
+    assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
+    assert str(stray) in caplog.text
+    dirs.release()  # a crash right after it
+    dirs = open_dirs(tmp_path)
+    assert dirs.partitions == [partition(1)]
+    assert partition(0) not in dirs.high_watermarks
+    log = dirs.open(partition(0), SMALL, NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+    assert dirs.due_deletions(NOW_MS * 2) == []
+    dirs.close(2, {})
+    assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
+
+
+def test_a_copy_that_is_not_whole_is_removed_only_beside_its_original(tmp_path):
+    for name in ("orders-0", f"orders-0.{7:032x}-future", f"orders-1.{7:032x}-future"):
+        (tmp_path / name).mkdir()
+    (tmp_path / f"orders-1.{7:032x}-future" / "partition.metadata").write_bytes(b"\xff damaged")
+    dirs = open_dirs(tmp_path)
+    assert [deletion.path for deletion in dirs.due_deletions(NOW_MS)] == [
+        str(tmp_path / f"orders-0.{7:032x}-future")
+    ]
+    dirs.release()
+
+
 def test_what_nobody_opened_keeps_its_checkpoint_and_its_need_of_recovery():
     disk = sim_disk()
     dirs = open_dirs("/data", disk=disk)
@@ -254,6 +366,7 @@ def test_names_that_are_no_partitions_are_left_alone(tmp_path):
     assert dirs.partitions == []
     dirs.close(1, {})
     assert (tmp_path / "notes").exists()
+    assert (tmp_path / "orders-0-stray").exists()
 
 
 def test_opening_a_partition_after_a_clean_stop_reads_a_few_small_files_and_no_log_data():
