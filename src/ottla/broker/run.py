@@ -10,6 +10,7 @@ from ottla.broker.log_lines import configure_logging
 from ottla.broker.loop_watch import LoopWatch
 from ottla.broker.node import Broker
 from ottla.model.config import BrokerConfig, ConfigError
+from ottla.model.errors import KafkaError
 from ottla.storage.meta_properties import RefusedDirectoryError
 
 logger = logging.getLogger("ottla.broker")
@@ -37,9 +38,10 @@ async def _serve(config: BrokerConfig) -> int:
     broker = Broker(config)
     try:
         await broker.start()
-    except (ConfigError, RefusedDirectoryError, OSError) as error:
+    except (ConfigError, RefusedDirectoryError, KafkaError, OSError) as error:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
-        print(f"ottla serve: the broker cannot start (listeners {where}): {error}", file=sys.stderr)
+        reason = error.message if isinstance(error, KafkaError) else error
+        print(f"ottla serve: the broker cannot start (listeners {where}): {reason}", file=sys.stderr)
         return REFUSED
     _settle_garbage_collector()
     watch = LoopWatch(config.get_int("ottla.loop.turn.warn.ms"))

@@ -6,7 +6,7 @@ flushes once for all of them. Commands that come meanwhile are the next round.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.quorum.bootstrap import bootstrap_records
@@ -22,7 +22,7 @@ from ottla.core.controller.snapshot import image_records
 from ottla.core.raft.node import RaftNode
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_TIMESTAMP
+from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.protocol.metadata_records.codec import decode_record, encode_record
 from ottla.protocol.metadata_records.records import AbortTransactionRecord, MetadataRecord
 
@@ -52,8 +52,9 @@ class QuorumDescription(NamedTuple):
 class Quorum:
     """A node's part in the metadata quorum, which is all of it: the node is the only voter.
 
-    `log_dir` is the folder for the metadata (metadata.log.dir). `on_failure` is told once, when the metadata log could
-    not be written: nothing can be decided after that, and the node has to stop.
+    `log_dir` is the folder for the metadata (metadata.log.dir). A new log is begun there only if there are no
+    `partitions` on this node yet. `on_failure` is told once, when the metadata log could not be written: nothing can be
+    decided after that, and the node has to stop.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Quorum:
         controller: ControllerSettings,
         settings: QuorumSettings,
         on_failure: Callable[[Exception], None],
+        partitions: Sequence[TopicPartition] = (),
     ) -> None:
         self.image = MetadataImage()
         self._env = env
@@ -73,6 +75,7 @@ class Quorum:
         self._controller_settings = controller
         self._settings = settings
         self._on_failure = on_failure
+        self._partitions = partitions
         self._subscribers: list[Subscriber] = []
         self._pending: list[_Pending] = []
         self._wake = asyncio.Event()
@@ -88,9 +91,19 @@ class Quorum:
     # Starting and stopping
 
     async def start(self) -> None:
-        """Replays the log, takes the leadership, and on an empty log writes the first records. Raises OSError."""
+        """Replays the log, takes the leadership, and on an empty log writes the first records.
+
+        Raises OSError, and KafkaError if the log or its snapshot is damaged or lost.
+        """
         now_ms = self._env.clock.now_ms()
         directory = f"{self._log_dir}/{METADATA_PARTITION}"
+        if self._partitions and not MetadataLog.has_records(self._env.disk, directory):
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the metadata log {directory} is missing or empty, but there are {len(self._partitions)} partitions, "
+                f"{self._partitions[0]} among them, which nothing else describes. Restore that directory from a backup "
+                "or set metadata.log.dir to where it is; for a new cluster, choose an empty data directory",
+            )
         self._log = MetadataLog.open(self._env.disk, directory, self._settings, now_ms)
         self._machine = ControllerMachine(self._controller_settings, self._load_snapshot(now_ms))
         self._replay_log()
@@ -259,7 +272,8 @@ class Quorum:
         self._last_append_ms = now_ms
         work = self._log.prepare_flush()
         if work is not None:
-            await self._env.workers.run(work.sync)
+            flush = work
+            await self._env.workers.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
         self._raft.advance(ready)
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
 
+from ottla.broker.quorum.flushed_offset import FlushedOffset, offset_after_damage
 from ottla.broker.quorum.settings import QuorumSettings
-from ottla.broker.quorum.snapshots import SnapshotId, list_snapshots
+from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, list_snapshots
 from ottla.core.raft.node import Entry, LeaderChange
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
@@ -14,6 +15,9 @@ from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, 
 from ottla.records.control import build_control_batch
 from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
+from ottla.storage.checkpoints import CorruptCheckpointError
+from ottla.storage.damaged_log import DamagedLogError
+from ottla.storage.file_names import LOG_SUFFIX
 from ottla.storage.flush import FlushWork
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -27,32 +31,56 @@ READ_BYTES = 1 << 20
 class MetadataLog:
     """After `open`, `snapshots` (the oldest first) reach into the log, and the last one is where replay begins."""
 
-    def __init__(self, disk: Disk, directory: str, log: Log, snapshots: list[SnapshotId]) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, log: Log, snapshots: list[SnapshotId], flushed: FlushedOffset
+    ) -> None:
         self.directory = directory
         self.snapshots = snapshots
         self._disk = disk
         self._log = log
+        self._flushed = flushed
+
+    @staticmethod
+    def has_records(disk: Disk, directory: str) -> bool:
+        """Whether there is a metadata log at all, in whatever state."""
+        if not disk.exists(directory):
+            return False
+        logs = [name for name in disk.list_dir(directory) if name.endswith(LOG_SUFFIX)]
+        return any(disk.file_size(f"{directory}/{name}") for name in logs) or any(
+            snapshot.end_offset for snapshot in list_snapshots(disk, directory)
+        )
 
     @classmethod
     def open(cls, disk: Disk, directory: str, settings: QuorumSettings, now_ms: int) -> "MetadataLog":
-        log = Log.open(
-            disk,
-            directory,
-            METADATA_PARTITION,
-            LogConfig(
-                segment_bytes=settings.segment_bytes,
-                segment_ms=settings.segment_ms,
-                # What a snapshot holds may go, and nothing else.
-                retention_ms=-1,
-                retention_bytes=-1,
-            ),
-            # The log is small, and all of the cluster stands on it: it is checked from end to end at every start.
-            clean_shutdown=False,
-            now_ms=now_ms,
-            topic_id=METADATA_TOPIC_ID,
-        )
+        """Cuts a torn tail. Raises KafkaError if records are damaged or lost that were on disk."""
+        flushed = FlushedOffset(disk, directory)
+        flushed_offset = flushed.read()
+        if flushed_offset is None:
+            flushed_offset = offset_after_damage(disk, directory)
         snapshots = list_snapshots(disk, directory)
         latest = snapshots[-1] if snapshots else SnapshotId(0, NO_LEADER_EPOCH)
+        try:
+            log = _open_log(disk, directory, settings, now_ms, flushed_offset)
+        except DamagedLogError as error:
+            if latest.end_offset < flushed_offset:
+                raise KafkaError(
+                    error.code,
+                    f"{error.where}. Restore the directory of the metadata log from a backup. To give up the metadata "
+                    f"from this offset on instead, cut the file to {error.position} bytes, and remove {flushed.path} "
+                    "and all later segments",
+                ) from error
+            # The snapshot has all of it, if it can be read.
+            path = f"{directory}/{latest.file_name}"
+            decode_snapshot(disk.read_bytes(path), path)
+            log = _open_log(disk, directory, settings, now_ms, 0)
+        if max(log.log_end_offset, latest.end_offset) < flushed_offset:
+            log.close(clean=False)
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the metadata log in {directory} ends at offset {log.log_end_offset}, but was on disk up to offset "
+                f"{flushed_offset}: its end is lost. Restore the directory from a backup, or remove {flushed.path} to "
+                "go on without the lost records",
+            )
         if latest.end_offset > log.log_end_offset:
             logger.warning(
                 "the metadata log in %s ends at offset %d, its snapshot at %d: it goes on from the snapshot",
@@ -67,7 +95,7 @@ class MetadataLog:
                 f"the metadata log in {directory} starts at offset {log.log_start_offset}, and no snapshot reaches "
                 "it: restore the newest .checkpoint file",
             )
-        return cls(disk, directory, log, snapshots)
+        return cls(disk, directory, log, snapshots, flushed)
 
     @property
     def log_end_offset(self) -> int:
@@ -84,15 +112,28 @@ class MetadataLog:
         return in_snapshot if latest is None else max(latest, in_snapshot)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
-        """All batches with records at `offset` or later."""
-        end_offset = self._log.log_end_offset
+        """All batches with records at `offset` or later. Raises KafkaError for a hole: raft leaves none."""
+        end_offset, epoch = self._log.log_end_offset, NO_LEADER_EPOCH
         while offset < end_offset:
             found = self._log.read(offset, READ_BYTES, end_offset=end_offset, at_least_one=True)
             batches = read_batches(found.region.read())
             if not batches:
-                return
-            yield from batches
-            offset = batches[-1].header.next_offset
+                raise self._damaged(f"has no records from offset {offset} to {end_offset}")
+            for batch in batches:
+                if batch.header.base_offset > offset:
+                    raise self._damaged(f"has no records from offset {offset} to {batch.header.base_offset}")
+                if batch.header.partition_leader_epoch < epoch:
+                    raise self._damaged(f"goes back to an epoch before {epoch} at offset {offset}")
+                epoch = batch.header.partition_leader_epoch
+                yield batch
+                offset = batch.header.next_offset
+
+    def _damaged(self, what: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"the metadata log in {self.directory} {what}: a segment is missing or damaged. Restore the directory from "
+            "a backup",
+        )
 
     def append(self, entries: Sequence[Entry], now_ms: int) -> int:
         """Returns the bytes that were written, which are durable only once flushed.
@@ -108,6 +149,11 @@ class MetadataLog:
 
     def prepare_flush(self) -> FlushWork | None:
         return self._log.prepare_flush()
+
+    def sync(self, work: FlushWork) -> None:
+        """Safe beside reads, in any thread. Raises OSError."""
+        work.sync()
+        self._flushed.write(work.offset)
 
     def flushed(self, work: FlushWork) -> None:
         self._log.completed(work)
@@ -149,6 +195,33 @@ class MetadataLog:
 
     def close(self, *, clean: bool) -> None:
         self._log.close(clean=clean)
+        if clean:
+            self._flushed.write(self._log.log_end_offset)
+            self._flushed.close()
+
+
+def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int, flushed_offset: int) -> Log:
+    config = LogConfig(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        # What a snapshot holds may go, and nothing else.
+        retention_ms=-1,
+        retention_bytes=-1,
+    )
+    try:
+        return Log.open(
+            disk,
+            directory,
+            METADATA_PARTITION,
+            config,
+            # The log is small, and all of the cluster stands on it: it is checked from end to end at every start.
+            clean_shutdown=False,
+            now_ms=now_ms,
+            flushed_offset=flushed_offset,
+            topic_id=METADATA_TOPIC_ID,
+        )
+    except CorruptCheckpointError as error:
+        raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
 
 
 def _encode_entry(entry: Entry, now_ms: int) -> bytes:

@@ -16,10 +16,15 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX, decode_record, encode_record
 from ottla.protocol.metadata_records.records import MetadataRecord
 from ottla.records.control import build_control_batch, read_control_record
+from ottla.records.header import HEADER_SIZE, MAGIC, crc_matches, read_header
 from ottla.records.records import Record, build_batch, read_batches
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 RECORDS_PER_BATCH = 2000
+_WHAT_TO_DO = (
+    "Restore it from a backup. If the log still begins at offset 0 or at an older snapshot, moving the file out of the "
+    "directory is enough"
+)
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -77,7 +82,10 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
             for record in batch.records
         ]
     except KafkaError as error:
-        raise KafkaError(error.code, f"the snapshot {path} cannot be read: {error.message}") from error
+        raise KafkaError(
+            error.code,
+            f"the metadata snapshot {path} is damaged at position {_damaged_at(data)}: {error.message}. {_WHAT_TO_DO}",
+        ) from error
     if (
         not controls
         or not isinstance(controls[0], SnapshotHeaderRecord)
@@ -85,7 +93,8 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
     ):
         raise KafkaError(
             ErrorCode.corrupt_message,
-            f"the snapshot {path} does not begin with a header and end with a footer: it is not whole",
+            f"the metadata snapshot {path} does not begin with a header and end with a footer: it is not whole. "
+            f"{_WHAT_TO_DO}",
         )
     return (
         decode_record(record.value or b"")
@@ -93,3 +102,15 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
         if not batch.header.is_control
         for record in batch.records
     )
+
+
+def _damaged_at(data: bytes) -> int:
+    """Where the first batch begins that is torn or fails its checksum."""
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        header = read_header(data, position)
+        is_whole = header.magic == MAGIC and HEADER_SIZE <= header.size <= len(data) - position
+        if not is_whole or not crc_matches(data, position, header):
+            break
+        position += header.size
+    return position

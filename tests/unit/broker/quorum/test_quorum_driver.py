@@ -13,6 +13,7 @@ from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 
 from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
 from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.flushed_offset import RECOVERY_POINT, FlushedOffset
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId
 from ottla.core.controller.commands import (
@@ -27,9 +28,11 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
 from ottla.protocol.metadata_records.codec import encode_record
 from ottla.protocol.metadata_records.records import BeginTransactionRecord, OpaqueRecord, TopicRecord
 from ottla.records.control import build_control_batch
+from ottla.records.header import read_header
 from ottla.sim.disk import SimDisk
 from ottla.sim.env import ProcessKilled, World, simulate
 
@@ -428,5 +431,148 @@ def test_the_leader_change_of_an_epoch_is_its_first_entry() -> None:
         assert first.header.is_control
         assert first.header.partition_leader_epoch == quorum.describe_quorum().leader_epoch == 2
         await quorum.close()
+
+    in_simulation(check)
+
+
+def log_path(node: Node) -> str:
+    (name,) = [name for name in node.disk.list_dir(METADATA_DIR) if name.endswith(".log")]
+    return f"{METADATA_DIR}/{name}"
+
+
+@pytest.mark.parametrize("has_recovery_point", [True, False], ids=["ottla", "kafka"])
+def test_one_flipped_bit_in_the_log_stops_the_start_or_changes_nothing(has_recovery_point: bool) -> None:
+    """No checksum covers offset and epoch of a batch, so of those a change may go unnoticed, but loses nothing."""
+
+    async def check(node: Node) -> None:
+        names = {"a", "b", "c"}
+        for name in sorted(names):
+            await node.create(name, partitions=2)
+        await node.quorum.close()
+        if not has_recovery_point:
+            node.disk.remove(f"{METADATA_DIR}/{RECOVERY_POINT}")
+        path = log_path(node)
+        good = node.disk.read_bytes(path)
+        refused = 0
+        last_batch = find_last_batch(good)
+        for position in range(0, len(good) if has_recovery_point else last_batch, 5):
+            damaged = bytearray(good)
+            damaged[position] ^= 1 << position % 8
+            file = node.disk.open(path)
+            file.write_at(0, [bytes(damaged)])
+            file.truncate(len(good))
+            for _ in range(2):  # a second start, as that of a service manager, does not make it any better
+                node.disk.kill()
+                message = ""
+                try:
+                    node = await node.restarted()
+                except KafkaError as error:
+                    message = error.message
+                    node = Node(node.world, node.disk.reopen(), node.settings)
+                if not message:
+                    assert node.quorum.image.topics.keys() == names
+                    await node.quorum.close()
+                    good = node.disk.read_bytes(path)
+                    break
+                assert METADATA_DIR in message
+                assert "Restore" in message
+                assert node.disk.read_bytes(path) == bytes(damaged)
+                refused += 1
+        assert refused > len(good) // 5
+
+    in_simulation(check)
+
+
+def find_last_batch(data: bytes) -> int:
+    position = last = 0
+    while position < len(data):
+        last, position = position, position + read_header(data, position).size
+    return last
+
+
+def test_the_end_of_the_log_that_is_lost_stops_the_start() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a")
+        await node.quorum.close()
+        path = log_path(node)
+        node.disk.open(path).truncate(find_last_batch(node.disk.read_bytes(path)))
+        node.disk.kill()
+        for _ in range(2):
+            with pytest.raises(KafkaError, match=r"ends at offset \d+, but was on disk up to offset \d+"):
+                await node.restarted()
+        disk = node.disk.reopen()
+        disk.remove(f"{METADATA_DIR}/{RECOVERY_POINT}")
+        node = Node(node.world, disk, node.settings)
+        await node.start()  # as the message says
+
+    in_simulation(check)
+
+
+def test_a_segment_missing_in_the_midst_of_the_log_stops_the_start() -> None:
+    async def check(node: Node) -> None:
+        for index in range(12):
+            await node.create(f"t{index}", partitions=4)
+        await node.quorum.close()
+        logs = [name for name in node.disk.list_dir(METADATA_DIR) if name.endswith(".log")]
+        assert len(logs) > 3
+        node.disk.remove(f"{METADATA_DIR}/{logs[1]}")
+        node.disk.kill()
+        with pytest.raises(KafkaError, match=METADATA_DIR):
+            await node.restarted()
+        left = [name for name in node.disk.reopen().list_dir(METADATA_DIR) if name.endswith(".log")]
+        assert left == [logs[0], *logs[2:]]
+
+    in_simulation(check, settings=QuorumSettings(segment_bytes=1000))
+
+
+def test_a_damaged_snapshot_stops_the_start_and_is_named() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", partitions=3)
+        path = f"{METADATA_DIR}/{await node.wait_for_snapshot()}"
+        await node.quorum.close()
+        data = bytearray(node.disk.read_bytes(path))
+        data[200] ^= 1
+        node.disk.open(path).write_at(0, [bytes(data)])
+        node.disk.kill()
+        for _ in range(2):
+            with pytest.raises(KafkaError, match=rf"{path} is damaged at position \d+: .*Restore it"):
+                await node.restarted()
+
+    in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
+
+
+def test_a_log_that_is_gone_is_not_begun_anew_where_there_are_partitions() -> None:
+    async def check(node: Node) -> None:
+        await node.quorum.close()
+        node.disk.remove_tree(METADATA_DIR)
+        quorum = Quorum(
+            node.process.env,
+            LOG_DIR,
+            node_id=1,
+            controller=CONTROLLER,
+            settings=node.settings,
+            on_failure=node.failures.append,
+            partitions=[TopicPartition("a", 0)],
+        )
+        with pytest.raises(KafkaError, match=f"{METADATA_DIR} is missing or empty, .* a-0 among them"):
+            await quorum.start()
+        assert not node.disk.exists(METADATA_DIR)
+
+    in_simulation(check)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 60, b"garbage"])
+def test_a_recovery_point_that_cannot_be_read_is_written_anew(damage: bytes) -> None:
+    async def check(node: Node) -> None:
+        await node.create("a")
+        await node.quorum.close()
+        path = f"{METADATA_DIR}/{RECOVERY_POINT}"
+        node.disk.open(path).truncate(0)
+        node.disk.open(path).write_at(0, [damage])
+        node = await node.stopped_and_restarted()
+        assert "a" in node.quorum.image.topics
+        end_offset = node.quorum.describe_quorum().log_end_offset
+        await node.quorum.close()
+        assert FlushedOffset(node.disk, METADATA_DIR).read() == end_offset
 
     in_simulation(check)

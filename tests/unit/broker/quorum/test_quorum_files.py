@@ -88,14 +88,14 @@ def test_a_snapshot_without_its_footer_is_refused() -> None:
     data = encoded(TOPICS[:3])
     footer = read_batches(data)[-1].header.size
     with pytest.raises(
-        KafkaError, match="the snapshot file does not begin with a header and end with a footer"
+        KafkaError, match="the metadata snapshot file does not begin with a header and end with a footer"
     ):
         decode_snapshot(data[:-footer], "file")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 60, 100, -1])
 def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
-    with pytest.raises(KafkaError, match="the snapshot file"):
+    with pytest.raises(KafkaError, match="the metadata snapshot file"):
         decode_snapshot(encoded(TOPICS[:3])[:cut], "file")
 
 
