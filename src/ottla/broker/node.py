@@ -22,6 +22,7 @@ from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.partition_host import PartitionHost
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.server import Server, ServerLimits
 from ottla.broker.waiting_room import WaitingRoom
@@ -54,6 +55,13 @@ from ottla.model.ids import uuid_to_string
 from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
+from ottla.storage.meta_properties import (
+    MetaProperties,
+    check_identity,
+    missing_identity,
+    read_meta_properties,
+    write_meta_properties,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
@@ -93,7 +101,7 @@ class Broker:
     # -- start and stop
 
     async def start(self) -> None:
-        """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, OSError."""
+        """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, KafkaError, OSError."""
         config, env = self.config, self.env
         self._refuse_what_is_not_built()
         self.failed = asyncio.get_running_loop().create_future()
@@ -116,6 +124,20 @@ class Broker:
         self.cluster_id = self.log_dirs.identify(
             self.config.node_id, self.new_uuid, known or uuid_to_string(self.new_uuid())
         )
+        if self.config.metadata_log_dir.rstrip("/") not in {*self.log_dirs.paths, *self.log_dirs.offline}:
+            self._identify_metadata_dir(self.config.metadata_log_dir)
+
+    def _identify_metadata_dir(self, path: str) -> None:
+        """One of its own: as the data directories, it belongs to one node of one cluster."""
+        disk, node_id = self.env.disk, self.config.node_id
+        meta = read_meta_properties(disk, path)
+        if meta is not None:
+            check_identity(path, meta, node_id, self.cluster_id, self.log_dirs.paths[0])
+        elif disk.exists(f"{path}/{METADATA_PARTITION}"):
+            raise missing_identity(path)
+        else:
+            disk.make_dirs(path)
+            write_meta_properties(disk, path, MetaProperties(self.cluster_id, node_id, self.new_uuid()))
 
     def _new_quorum(self) -> Quorum:
         config = self.config
@@ -130,6 +152,7 @@ class Broker:
             ),
             settings=QuorumSettings.from_config(config),
             on_failure=self._metadata_failed,
+            partitions=self.log_dirs.partitions,
         )
 
     def _refuse_what_is_not_built(self) -> None:
@@ -170,14 +193,9 @@ class Broker:
         self.waiting_room = WaitingRoom()
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
+        self.partitions.set_strays_aside(self.quorum.image)
         self._image_changed(MetadataImage(), self.quorum.image)
         self.quorum.subscribe(self._image_changed)
-        for stray in self.log_dirs.partitions:
-            if stray not in self.log_dirs.logs:
-                logger.warning(
-                    "%s has a folder in %s, but no such partition is in the metadata: it is left alone",
-                    stray, self.log_dirs.directory_of(stray),
-                )  # fmt: skip
         self._housekeeping = Housekeeping(self.env, config, self.log_dirs, self.partitions)
         self.log_cleaner = LogCleaner(self.env, config, self.log_dirs, self.partitions)
 

@@ -16,7 +16,7 @@ from ottla.core.partition.leader import PartitionLeader
 from ottla.env import Env
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import TopicPartition, uuid_to_string
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -95,6 +95,23 @@ class PartitionHost:
             if resource.type == ResourceType.TOPIC:
                 self.reconfigure(resource.name)
 
+    def set_strays_aside(self, image: MetadataImage) -> None:
+        """Before anything is opened: folders of partitions that are not in the metadata are renamed and kept.
+
+        Their topic may have been deleted while this node was down. Or the metadata is not what it should be, and then
+        they are all that is left: only a person can tell (KAFKA-14616).
+        """
+        node_id = self._config.node_id
+        strays = []
+        for topic_partition in self._log_dirs.partitions:
+            topic = image.topics.get(topic_partition.topic)
+            partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+            if partition is None or node_id not in partition.replicas:
+                strays.append(topic_partition)
+        if strays:
+            logger.error("%d folders have partitions that the metadata does not have here", len(strays))
+            self._log_dirs.set_aside(strays, self._new_uuid)
+
     def reconfigure(self, topic: str) -> None:
         """The topic's configs, or defaults of the broker, have changed."""
         settings = self._settings(topic)
@@ -148,11 +165,12 @@ class PartitionHost:
         log = self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new)
         if log.topic_id == topic_id:
             return log
-        # The topic was deleted and another made with its name while its folder could not be removed.
-        logger.warning(
-            "%s has a folder of a deleted topic (id %s): removing it", topic_partition, log.topic_id
-        )
-        self._log_dirs.delete(topic_partition, self._new_uuid(), now_ms)
+        # The topic was deleted and another made with its name while its directory was offline; or a file is damaged.
+        logger.error(
+            "the folder of %s has the topic id %s in its partition.metadata, but the topic's id is %s",
+            topic_partition, _id_text(log.topic_id), uuid_to_string(topic_id),
+        )  # fmt: skip
+        self._log_dirs.set_aside([topic_partition], self._new_uuid)
         return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(
@@ -204,3 +222,7 @@ class PartitionHost:
                         "Fix the disk and restart the broker",
                     )
                 )
+
+
+def _id_text(topic_id: UUID | None) -> str:
+    return "none" if topic_id is None else uuid_to_string(topic_id)

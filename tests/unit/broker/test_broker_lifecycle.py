@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import uuid
 from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
+from ottla.storage.checkpoints import encode_partition_metadata
 from ottla.storage.meta_properties import RefusedDirectoryError
 
 T = TypeVar("T")
@@ -118,11 +120,69 @@ async def test_a_topic_made_anew_does_not_show_the_records_of_the_old_one(bench:
     bench.disk.make_dirs(folder)
     for name, data in old.items():
         bench.disk.write_atomically(f"{folder}/{name}", data)
+    for _ in range(2):
+        await bench.start()
+        await bench.stop()
+    (stray,) = [name for name in bench.disk.list_dir("/data") if name.endswith("-stray")]
     await bench.start()
     topic_id = await bench.create("journal")
     assert await bench.read(topic_id) == []
     assert (await bench.produce("journal", b"new")).base_offset == 0
     await bench.stop()
+    kept = {name: bench.disk.read_bytes(f"/data/{stray}/{name}") for name in old}
+    assert kept == old
+
+
+@on_broker(started=False)
+async def test_a_folder_with_another_topic_id_is_set_aside(bench: Bench) -> None:
+    await bench.start()
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"old")
+    await bench.stop()
+    path = "/data/journal-0/partition.metadata"
+    bench.disk.write_atomically(path, encode_partition_metadata(uuid.UUID(int=5)))
+    await bench.start()
+    assert await bench.read(topic_id) == []
+    assert (await bench.produce("journal", b"new")).base_offset == 0
+    await bench.stop()
+    (stray,) = [name for name in bench.disk.list_dir("/data") if name.endswith("-stray")]
+    (log,) = [name for name in bench.disk.list_dir(f"/data/{stray}") if name.endswith(".log")]
+    assert b"old" in bench.disk.read_bytes(f"/data/{stray}/{log}")
+
+
+@on_broker(started=False, directories=("/one", "/two"))
+async def test_a_directory_that_fails_when_its_strays_are_set_aside_is_offline_and_the_other_serves(
+    bench: Bench,
+) -> None:
+    await bench.start()
+    await bench.create("journal", 2)
+    await bench.stop()
+    bench.disk.make_dirs("/two/unknown-0")
+    bench.disk.fail("/two/unknown-0", operations=frozenset({"rename"}))
+    await bench.start()
+    assert [*bench.broker.log_dirs.offline] == ["/two"]
+    assert len(bench.broker.log_dirs.logs) == 1
+    await bench.stop()
+    assert bench.disk.exists("/two/unknown-0")
+
+
+def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) -> None:
+    def broker(data: str) -> Broker:
+        static = broker_in(tmp_path / data).config.static
+        return Broker(BrokerConfig({**static, "metadata.log.dir": str(tmp_path / "metadata")}))
+
+    async def start_and_stop(data: str) -> None:
+        async with broker(data):
+            pass
+
+    for _ in range(2):
+        run(start_and_stop("a"))
+    assert "cluster.id=" in (tmp_path / "metadata" / "meta.properties").read_text()
+    with pytest.raises(RefusedDirectoryError, match=f"{tmp_path / 'metadata'} belongs to cluster"):
+        run(start_and_stop("b"))
+    (tmp_path / "metadata" / "meta.properties").unlink()
+    with pytest.raises(RefusedDirectoryError, match=r"metadata/meta\.properties is missing"):
+        run(start_and_stop("a"))
 
 
 def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: Path) -> None:
