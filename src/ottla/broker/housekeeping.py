@@ -12,6 +12,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_host import PartitionHost
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
+from ottla.model.errors import KafkaError
 from ottla.storage.log_dirs import LogDirs
 
 logger = logging.getLogger("ottla.housekeeping")
@@ -127,6 +128,11 @@ class Housekeeping:
                 removed = hosted.delete_old_segments(now_ms)
             except Exception:  # a bug in one log must not keep the others from their retention
                 logger.exception("retention of %s failed", hosted.topic_partition)
+                continue
+            except KafkaError as error:
+                logger.error(
+                    "%s: retention cannot read its segments: %s", hosted.topic_partition, error.message
+                )
                 continue
             if removed:
                 logger.info(

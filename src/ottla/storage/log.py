@@ -345,7 +345,7 @@ class Log:
         if config.retention_ms >= 0:
             oldest_ms = now_ms - config.retention_ms
             removed += self._delete_while(
-                lambda segment: segment.largest_timestamp < oldest_ms, now_ms, high_watermark
+                lambda segment: segment.is_older_than(oldest_ms), now_ms, high_watermark
             )
         return removed
 

@@ -139,6 +139,19 @@ class Segment:
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path)
 
+    def is_older_than(self, oldest_ms: int) -> bool:
+        """For retention by time. The last batches must agree: a damaged time index must not delete a segment."""
+        if self.largest_timestamp >= oldest_ms:
+            return False
+        for _, header in iter_headers(self.file, self.offset_index.last_position, self.size):
+            if header.max_timestamp >= oldest_ms:
+                logger.warning(
+                    "rebuilding the indexes of %s: there are later records than its time index has", self.path
+                )
+                self.rebuild_indexes()
+                return False
+        return True
+
     # Writing
 
     def should_roll(

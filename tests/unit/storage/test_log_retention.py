@@ -1,6 +1,7 @@
 import uuid
 from dataclasses import replace
 
+import pytest
 from log_builder import NOW_MS, PARTITION, SMALL, batch, fill, offsets_of, open_log, read_all
 
 from ottla.storage.log_config import LogConfig
@@ -140,3 +141,19 @@ def test_a_deleted_log_is_renamed_as_kafka_does_and_removed_when_due(tmp_path):
     deletion.perform(log._disk)
     assert list(tmp_path.iterdir()) == []
     assert PARTITION.topic == "orders"
+
+
+@pytest.mark.parametrize("timestamp", [0, NOW_MS - 3 * HOUR_MS])
+def test_a_damaged_time_index_deletes_no_young_segment(tmp_path, caplog, timestamp):
+    config = replace(SMALL, retention_ms=HOUR_MS)
+    log = open_log(tmp_path / "orders-0", config)
+    fill(log, 60)
+    log.close(clean=True)
+    indexes = sorted((tmp_path / "orders-0").glob("*.timeindex"))
+    for path in indexes:
+        path.write_bytes(timestamp.to_bytes(8) + (1).to_bytes(4))
+    log = open_log(tmp_path / "orders-0", config, clean_shutdown=True, recovery_point=120)
+    assert log.delete_old_segments(NOW_MS, 120) == []
+    assert log.log_start_offset == 0
+    assert f"rebuilding the indexes of {indexes[0].with_suffix('.log')}" in caplog.text
+    assert len(log.delete_old_segments(NOW_MS + 2 * HOUR_MS, 120)) > 1
