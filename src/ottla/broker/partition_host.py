@@ -16,7 +16,8 @@ from ottla.core.partition.leader import PartitionLeader
 from ottla.env import Env
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import TopicPartition, uuid_to_string
+from ottla.model.ids import TopicPartition
+from ottla.storage.damaged_log import OtherTopicError
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -162,16 +163,15 @@ class PartitionHost:
         is_new = (
             not self._is_loading
         )  # one that is made in this run cannot lie in a directory that is offline
-        log = self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new)
-        if log.topic_id == topic_id:
-            return log
-        # The topic was deleted and another made with its name while its directory was offline; or a file is damaged.
-        logger.error(
-            "the folder of %s has the topic id %s in its partition.metadata, but the topic's id is %s",
-            topic_partition, _id_text(log.topic_id), uuid_to_string(topic_id),
-        )  # fmt: skip
-        self._log_dirs.set_aside([topic_partition], self._new_uuid)
-        return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
+        try:
+            return self._log_dirs.open(
+                topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new
+            )
+        except OtherTopicError as error:
+            # The topic was deleted and another made with its name while its log was offline; or a file is damaged.
+            logger.error("%s", error.message)
+            self._log_dirs.set_aside([topic_partition], self._new_uuid)
+            return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(
         self, log: "Log", partition: PartitionImage, settings: TopicSettings, high_watermark: int
@@ -222,7 +222,3 @@ class PartitionHost:
                         "Fix the disk and restart the broker",
                     )
                 )
-
-
-def _id_text(topic_id: UUID | None) -> str:
-    return "none" if topic_id is None else uuid_to_string(topic_id)

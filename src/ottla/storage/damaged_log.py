@@ -1,10 +1,25 @@
-"""The error for a log that is damaged where it was on disk already: no torn tail, so nothing may be cut off."""
+"""The errors for logs that must not be opened: nothing in them is touched, a person has to decide."""
+
+import uuid
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import uuid_to_string
+from ottla.storage.file_names import PARTITION_METADATA
+
+
+class OtherTopicError(KafkaError):
+    """A folder whose partition.metadata has the id of another topic than the one with its name."""
+
+    def __init__(self, directory: str, recorded: uuid.UUID, topic_id: uuid.UUID) -> None:
+        super().__init__(
+            ErrorCode.inconsistent_topic_id,
+            f"{directory}/{PARTITION_METADATA} has the topic id {uuid_to_string(recorded)}, but the topic with this "
+            f"name has the id {uuid_to_string(topic_id)}",
+        )
 
 
 class DamagedLogError(KafkaError):
-    """A batch that cannot be read at `position` of the file at `path`, below `flushed_offset`."""
+    """A batch that cannot be read at `position` of the file at `path`, below `flushed_offset`: no torn tail."""
 
     def __init__(self, path: str, position: int, offset: int, flushed_offset: int) -> None:
         self.path = path

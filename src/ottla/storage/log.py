@@ -13,6 +13,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
+from ottla.storage.damaged_log import OtherTopicError
 from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import (
     DELETE_DIR_SUFFIX,
@@ -86,12 +87,14 @@ class Log:
 
         After a clean shutdown no log data is read. The offsets are what the checkpoints of the folder above say.
         Raises DamagedLogError for damage below what was flushed, which is the recovery point if it is not given,
-        CorruptCheckpointError for a partition.metadata that cannot be read, and OSError.
+        OtherTopicError if the records are of another topic, CorruptCheckpointError if that cannot be read, and OSError.
         """
         is_new = not disk.exists(directory)
         if is_new:
             disk.make_dirs(directory)
         recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
+        if recorded is not None and topic_id is not None and recorded != topic_id:
+            raise OtherTopicError(directory, recorded, topic_id)
         loaded = LogLoader(
             disk,
             directory,

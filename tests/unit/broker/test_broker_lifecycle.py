@@ -150,6 +150,29 @@ async def test_a_folder_with_another_topic_id_is_set_aside(bench: Bench) -> None
     assert b"old" in bench.disk.read_bytes(f"/data/{stray}/{log}")
 
 
+@on_broker(started=False)
+async def test_a_damaged_log_is_offline_until_its_topic_is_deleted_and_made_anew(bench: Bench) -> None:
+    await bench.start()
+    await bench.create("journal")
+    await bench.produce("journal", b"old")
+    await bench.stop()
+    path = f"/data/journal-0/{0:020d}.log"
+    damaged = bench.disk.read_bytes(path)[:-1] + b"?"
+    bench.disk.write_atomically(path, damaged)
+    bench.disk.remove("/data/.kafka_cleanshutdown")
+    await bench.start()
+    assert (await bench.produce("journal", b"new")).error_code is ErrorCode.kafka_storage_error
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    assert bench.disk.read_bytes(path) == damaged
+    topic_id = await bench.create("journal")
+    assert (await bench.produce("journal", b"new")).base_offset == 0
+    assert await bench.read(topic_id) == [b"new"]
+    (stray,) = [name for name in bench.disk.list_dir("/data") if name.endswith("-stray")]
+    assert bench.disk.read_bytes(f"/data/{stray}/{0:020d}.log") == damaged
+    await bench.stop()
+
+
 @on_broker(started=False, directories=("/one", "/two"))
 async def test_a_directory_that_fails_when_its_strays_are_set_aside_is_offline_and_the_other_serves(
     bench: Bench,
