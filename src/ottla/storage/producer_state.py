@@ -113,24 +113,31 @@ def repair_txn_indexes(segments: Segments, snapshots: ProducerSnapshots, end_off
     A marker may end a transaction that began in an earlier segment, so each segment is replayed on the producers as
     they were at its base offset. It has to be done before anybody reads: the walk is too long for a fetch.
     """
+    ends = [*segments.base_offsets[1:], end_offset]
+    lost = [(segment, end) for segment, end in zip(segments, ends, strict=True) if _is_lost(segment, end)]
+    if not lost:
+        return
     producers, reached = ProducerStateTable(), -1
-    for segment in segments:
-        next_base = segments.next_base(segment)
-        segment_end = end_offset if next_base is None else next_base
-        try:
-            segment.txn_index.check(segment_end)
-            continue
-        except FileNotFoundError:
-            if segment.size:
-                logger.info("rebuilding the transaction index of %s: it is missing", segment.path)
-        except CorruptIndexError as error:
-            logger.warning("rebuilding the transaction index of %s: %s", segment.path, error)
-        if segment.size and reached != segment.base_offset:
+    for segment, segment_end in lost:
+        if reached != segment.base_offset:
             load_producers(producers, snapshots, segments, segment.base_offset)
         found: list[AbortedTxn] = []
         _replay_segment(producers, segment, segment.base_offset, segment_end, found.append)
         segment.txn_index.rebuild(found)
         reached = segment_end
+
+
+def _is_lost(segment: Segment, end_offset: int) -> bool:
+    try:
+        segment.txn_index.check(end_offset)
+    except FileNotFoundError:
+        if segment.size:
+            logger.info("rebuilding the transaction index of %s: it is missing", segment.path)
+        return True
+    except CorruptIndexError as error:
+        logger.warning("rebuilding the transaction index of %s: %s", segment.path, error)
+        return True
+    return False
 
 
 def _replay_segment(
