@@ -126,13 +126,13 @@ class Housekeeping:
                 continue
             try:
                 removed = hosted.delete_old_segments(now_ms)
-            except Exception:  # a bug in one log must not keep the others from their retention
-                logger.exception("retention of %s failed", hosted.topic_partition)
-                continue
             except KafkaError as error:
                 logger.error(
                     "%s: retention cannot read its segments: %s", hosted.topic_partition, error.message
                 )
+                continue
+            except Exception:  # a bug in one log must not keep the others from their retention
+                logger.exception("retention of %s failed", hosted.topic_partition)
                 continue
             if removed:
                 logger.info(
