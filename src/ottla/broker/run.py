@@ -7,8 +7,8 @@ import signal
 import sys
 
 from ottla.broker.log_lines import configure_logging
-from ottla.broker.loop_watch import LoopWatch
 from ottla.broker.node import Broker
+from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
 from ottla.model.errors import KafkaError
 from ottla.storage.meta_properties import RefusedDirectoryError

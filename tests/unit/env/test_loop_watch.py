@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.unit.broker.bench import until
 
-from ottla.broker.loop_watch import LoopWatch
+from ottla.env.loop_watch import LoopWatch
 from ottla.model.config.definition import ConfigType, parse_value
 
 

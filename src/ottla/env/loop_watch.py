@@ -19,7 +19,7 @@ _BUSY_TICK_S = 0.01
 _BUSY_FROM_S = 0.002
 _FRAMES_SHOWN = 4
 _PACKAGE = "ottla."
-_SHELL = ("ottla.broker.run", "ottla.broker.loop_watch", "ottla.cli")  # at the bottom of every stack
+_SHELL = ("ottla.broker.run", "ottla.env.loop_watch", "ottla.cli")  # at the bottom of every stack
 
 
 class LoopWatch:
