@@ -3,10 +3,15 @@
 import errno
 from random import Random
 
+import numpy as np
+
 from ottla.model.ids import TopicPartition
 from ottla.records.header import BatchHeader, planned_parts, read_header
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import WRITES, SimDisk
+from ottla.storage.batch_scan import iter_headers
+from ottla.storage.cleaner.cleaned_segment import CleanedSegment
+from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 
@@ -30,6 +35,7 @@ class LogModel:
         self.disk = SimDisk(Random(seed + 1), lambda: self.now_ms)
         self.records: list[Record] = []  # of every record appended, by its offset
         self.headers: list[BatchHeader] = []
+        self.compacted: set[int] = set()  # offsets of records that may be gone
         self.flushed = 0  # what must survive a power loss
         self.start = 0
         self.checkpoint = 0  # the recovery point that the checkpoint file would hold
@@ -53,8 +59,16 @@ class LogModel:
         for _ in range(steps):
             self.now_ms += self.random.randrange(1_000)
             step = self.random.choices(
-                (self.append, self.flush, self.roll, self.advance_start, self.fault, self.restart),
-                weights=(60, 10, 4, 2, 2, 6),
+                (
+                    self.append,
+                    self.flush,
+                    self.roll,
+                    self.advance_start,
+                    self.compact,
+                    self.fault,
+                    self.restart,
+                ),
+                weights=(60, 10, 4, 2, 4, 2, 6),
             )[0]
             self.story.append(f"{step.__name__} at {self.log.log_end_offset}")
             try:
@@ -132,6 +146,36 @@ class LogModel:
             for deletion in self.log.due_deletions(self.now_ms + 1):
                 deletion.perform(self.disk)
 
+    def compact(self) -> None:
+        """Neighbours of what is flushed and sealed become one segment, which has some of their batches."""
+        bases = self.log.segments.base_offsets
+        sealed = [
+            segment
+            for segment, end in zip(self.log.segments, bases[1:], strict=False)
+            if end <= self.log.recovery_point
+        ]
+        if not sealed:
+            return
+        first = self.random.randrange(len(sealed))
+        replaced = sealed[first : first + self.random.choice((1, 1, 2))]
+        # The last batch of a producer stays, also where a later one may be lost.
+        flushed = (header for header in self.headers if header.last_offset < self.log.recovery_point)
+        last = {header.producer_id: header.base_offset for header in flushed}.values()
+        cleaned = CleanedSegment(self.disk, DIRECTORY, replaced[0].base_offset, CONFIG)
+        for segment in replaced:
+            for position, header in iter_headers(segment.file, 0, segment.size):
+                if header.base_offset in last or self.random.random() < 0.5:
+                    data = segment.file.read_at(position, header.size)
+                    fields = (header.size, header.last_offset, header.max_timestamp)
+                    cleaned.append(*(np.array([field]) for field in fields), [data])
+                else:
+                    self.compacted.update(range(header.base_offset, header.next_offset))
+        cleaned.finish()
+        swap = SegmentSwap(self.disk, self.log, replaced[0].base_offset, replaced, cleaned.size)
+        swap.announce()
+        swap.replace(self.now_ms)
+        swap.settle()
+
     def fault(self) -> None:
         self.disk.heal()
         error = self.random.choice((errno.ENOSPC, errno.EIO))
@@ -175,6 +219,7 @@ class LogModel:
         end = self.log.log_end_offset
         assert at_least <= end <= len(self.records), f"{at_least} <= {end} <= {len(self.records)}"
         del self.records[end:]
+        self.compacted = {offset for offset in self.compacted if offset < end}
         self.headers = [header for header in self.headers if header.last_offset < end]
         self.compare()
         # As after any start of a broker: what recovery kept is made durable before it is relied upon.
@@ -194,11 +239,15 @@ class LogModel:
                 record for batch in read_batches(slice_.region.read()) for record in batch.records
                 if record.offset >= offset
             ]  # fmt: skip
-            offset = found[-1].offset + 1
-        assert found == self.records[log.log_start_offset :]
+            data = slice_.region.read()
+            # Compaction may have left nothing before the end of the segment.
+            offset = read_batches(data)[-1].header.next_offset if data else slice_.end_offset
+        there = {record.offset for record in found}
+        expected = self.records[log.log_start_offset :]
+        assert found == [record for record in expected if record.offset not in self.compacted - there]
         self.compare_producers()
-        self.compare_epochs()
-        self.compare_times()
+        self.compare_epochs(there)
+        self.compare_times(found)
 
     def compare_producers(self) -> None:
         last = {header.producer_id: header for header in self.headers if header.producer_id >= 0}
@@ -209,14 +258,13 @@ class LogModel:
                 assert known[producer_id].last_offset == header.last_offset
         assert known.keys() <= last.keys()
 
-    def compare_epochs(self) -> None:
+    def compare_epochs(self, there: set[int]) -> None:
         for header in self.headers:
-            if header.last_offset >= self.log.log_start_offset:
+            if header.last_offset >= self.log.log_start_offset and header.last_offset in there:
                 offset = max(header.base_offset, self.log.log_start_offset)
                 assert self.log.epochs.epoch_at(offset) == header.partition_leader_epoch
 
-    def compare_times(self) -> None:
-        records = self.records[self.log.log_start_offset :]
+    def compare_times(self, records: list[Record]) -> None:
         for record in self.random.sample(records, min(3, len(records))):
             wanted = next(other for other in records if other.timestamp >= record.timestamp)
             found = self.log.offset_for_timestamp(record.timestamp)

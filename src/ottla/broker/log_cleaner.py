@@ -124,7 +124,9 @@ class LogCleaner:
             if len(log.segments) < 2:
                 continue
             try:
-                dirt = cleanable_log(log, hosted.leader.last_stable_offset, now_ms)
+                # Only what is flushed, see Log.replace_segments.
+                limit = min(hosted.leader.last_stable_offset, log.recovery_point)
+                dirt = cleanable_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 self._give_up(hosted.topic_partition, str(error))
                 continue

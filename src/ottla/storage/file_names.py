@@ -15,6 +15,8 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDE
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"  # compaction was writing it
 SWAP_SUFFIX = ".swap"  # compaction had finished it
+# An empty file beside a segment (only Ottla's): the segment before it ends where it begins, and was not flushed then.
+UNFLUSHED_SUFFIX = ".unflushed"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -37,6 +39,12 @@ def parse_segment_file(name: str) -> tuple[int, str] | None:
     """(offset, suffix) of a segment's file or a producer snapshot; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
+
+
+def parse_unflushed_file(name: str) -> int | None:
+    """The base offset in the name of an `.unflushed` file; None for any other name."""
+    stem = name.removesuffix(UNFLUSHED_SUFFIX)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:

@@ -22,12 +22,13 @@ class FlushWork:
 
     def sync(self) -> None:
         """Safe in any thread, beside appends and reads. Raises OSError."""
-        for file in self.files:
-            file.sync()
+        # In the order of offsets, so that no segment is on disk before the ones that it follows.
         for path in self.paths:
             # Retention may have removed it meanwhile: then there is nothing to keep.
             with contextlib.suppress(FileNotFoundError):
                 self.disk.open(path).sync()
+        for file in self.files:
+            file.sync()
         with contextlib.suppress(FileNotFoundError):  # the whole log may have been deleted
             if self.epochs is not None:
                 self.disk.write_atomically(self.epoch_checkpoint, encode_epoch_checkpoint(self.epochs))

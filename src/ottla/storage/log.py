@@ -3,6 +3,7 @@
 Every failure of the disk is an OSError that leaves the log as it was before the call.
 """
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from ottla.storage.file_names import (
     DELETE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    UNFLUSHED_SUFFIX,
     marked_dir_name,
+    segment_file,
 )
 from ottla.storage.flush import FlushWork
 from ottla.storage.log_config import LogConfig
@@ -65,6 +68,7 @@ class Log:
         self._checkpointed_epochs = loaded.checkpointed_epochs
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
+        self._unflushed_marks = list(loaded.unflushed_marks)  # base offsets, ascending
         self._generation = 0  # counts truncations and rolls
         self._closed_cleanly = False
 
@@ -181,6 +185,8 @@ class Log:
         if not active.size and active.base_offset == base_offset:
             return
         active.seal()
+        if base_offset == self.log_end_offset > self.recovery_point:
+            self._mark_unflushed(base_offset)
         if active.size:
             # Its indexes have just got their end: the segment is to be synced again, whatever was before.
             self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
@@ -193,6 +199,22 @@ class Log:
         # Readers at the end of the log go on in the new segment.
         self.segments.remember(self.log_end_offset, segment, 0)
         self._note_names_changed()
+
+    def _mark_unflushed(self, base_offset: int) -> None:
+        """Says by a name, before the segment gets its own, that what comes before it may be lost with the power.
+
+        File systems keep the order of the names in a folder, but not that of the bytes in two files. With the mark
+        recovery tells a lost end, after which nothing may be kept, from a hole that compaction has left.
+        """
+        self._disk.open(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX), create=True).close()
+        if base_offset not in self._unflushed_marks:  # the roll may have failed once
+            self._unflushed_marks.append(base_offset)
+
+    def _remove_marks(self, outdated: Callable[[int], bool]) -> None:
+        for base_offset in [base_offset for base_offset in self._unflushed_marks if outdated(base_offset)]:
+            self._unflushed_marks.remove(base_offset)
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX))
 
     def _note_names_changed(self) -> None:
         if self.directory not in self._unsynced_directories:
@@ -300,6 +322,7 @@ class Log:
         if work.generation != self._generation:
             return
         self.recovery_point = max(self.recovery_point, work.offset)
+        self._remove_marks(lambda base_offset: base_offset <= self.recovery_point)
         self._unsynced_paths = [path for path in self._unsynced_paths if path not in work.paths]
         self._unsynced_directories = [
             path for path in self._unsynced_directories if path not in work.directories
@@ -380,6 +403,8 @@ class Log:
 
     def _delete_segments(self, deleted: Sequence[Segment], now_ms: int) -> None:
         self.segments.remove(deleted)
+        followers = set(self.segments.base_offsets[1:])
+        self._remove_marks(lambda base_offset: base_offset not in followers)
         paths = [path for segment in deleted for path in segment.mark_deleted()]
         paths += self._snapshots.mark_deleted(segment.base_offset for segment in deleted)
         due_ms = now_ms + self.config.file_delete_delay_ms
@@ -402,7 +427,10 @@ class Log:
     # Compaction
 
     def replace_segments(self, replaced: Sequence[Segment], segment: Segment, now_ms: int) -> None:
-        """Neighbours give way to one cleaned `segment`, whose files are to get their names right after this."""
+        """Neighbours give way to one cleaned `segment`, whose files are to get their names right after this.
+
+        They are flushed: the hole that this may leave before the next segment must not be taken for a lost end.
+        """
         paths = [path for old in replaced for path in old.mark_deleted()]
         paths += self._snapshots.mark_deleted(old.base_offset for old in replaced[1:])
         self.segments.replace(replaced, segment)
@@ -431,6 +459,11 @@ class Log:
         self.epochs.truncate_from_end(offset)
         if len(self.producers):
             load_producers(self.producers, self._snapshots, self.segments, offset)
+        self.log_end_offset = self.segments.active.read_next_offset()
+        if self.log_end_offset < offset:
+            # The batch began before it: only the name of a segment tells the next start where the log goes on.
+            self.roll(now_ms, offset)
+            self.log_end_offset = offset
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:

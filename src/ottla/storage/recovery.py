@@ -19,7 +19,9 @@ from ottla.storage.file_names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    UNFLUSHED_SUFFIX,
     parse_segment_file,
+    parse_unflushed_file,
     segment_file,
 )
 from ottla.storage.log_config import LogConfig
@@ -45,6 +47,7 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     recovery_point: int
     checkpointed_epochs: list[tuple[int, int]]
+    unflushed_marks: tuple[int, ...] = ()  # base offsets of segments with an `.unflushed` file
 
 
 class LogLoader:
@@ -74,6 +77,7 @@ class LogLoader:
         self._flushed_offset = recovery_point if flushed_offset is None else flushed_offset
         self._clean_shutdown = clean_shutdown
         self._now_ms = now_ms
+        self._unflushed_marks: set[int] = set()
         self._producers = ProducerStateTable()
         self._epochs = LeaderEpochCache()
 
@@ -88,18 +92,13 @@ class LogLoader:
             end_offset = self._end_offset_after_clean_shutdown(segments, snapshots)
         else:
             end_offset = self._recover(segments, snapshots)
-        if end_offset < self._log_start_offset and len(segments):
-            logger.warning(
-                "%s ends at offset %d, below the log start offset %d: removing its segments and starting there",
-                self._directory,
-                end_offset,
-                self._log_start_offset,
-            )
-            self._remove(segments, list(segments))
-        if not len(segments):
+        if len(segments):
+            self._distrust_log_start_beyond(end_offset)
+        else:
             end_offset = self._log_start_offset
             segments.add(Segment.create(self._disk, self._directory, end_offset, self._config, self._now_ms))
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
+        self._remove_outdated_marks(segments)
         self._finish_producers(segments, snapshots, end_offset)
         repair_txn_indexes(segments, snapshots, end_offset)
         self._epochs.truncate_from_end(end_offset)
@@ -114,6 +113,7 @@ class LogLoader:
             log_end_offset=end_offset,
             recovery_point=recovery_point,
             checkpointed_epochs=checkpointed_epochs,
+            unflushed_marks=tuple(sorted(self._unflushed_marks)),
         )
 
     def _segment_files(self) -> set[tuple[int, str]]:
@@ -122,6 +122,8 @@ class LogLoader:
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             self._finish_interrupted_work(names)
             names = self._disk.list_dir(self._directory)
+        marks = (parse_unflushed_file(name) for name in names)
+        self._unflushed_marks = {base_offset for base_offset in marks if base_offset is not None}
         return {parsed for name in names if (parsed := parse_segment_file(name)) is not None}
 
     def _finish_interrupted_work(self, names: list[str]) -> None:
@@ -231,21 +233,65 @@ class LogLoader:
         active = segments.active
         if self._recovery_point > active.base_offset and self._recovery_point in snapshots.offsets:
             return self._recovery_point
-        return max(active.read_next_offset(), self._recovery_point)
+        end_offset = active.read_next_offset()
+        if end_offset < self._recovery_point:
+            self._warn_of_recovery_point(end_offset, "the log goes on where its last batch ends")
+        return end_offset
+
+    def _distrust_log_start_beyond(self, end_offset: int) -> None:
+        """A log start offset that the segments do not reach is not this log's: it must not delete them.
+
+        A power loss does not lead here, as no log start offset is checkpointed before what lies below it is flushed.
+        Kafka removes the segments and goes on at the log start offset. Here the deleted records may be back, if the
+        checkpoint was right and files are missing; if it was wrong, no record is lost.
+        """
+        if end_offset >= self._log_start_offset:
+            return
+        logger.warning(
+            "%s/log-start-offset-checkpoint says that %s starts at offset %d, but it ends at offset %d: the entry is "
+            "ignored and all segments are kept. Check whether segment files are missing",
+            *self._directory.rsplit("/", 1),
+            self._log_start_offset,
+            end_offset,
+        )
+        self._log_start_offset = 0
+
+    def _warn_of_recovery_point(self, end_offset: int, consequence: str) -> None:
+        logger.warning(
+            "%s/recovery-point-offset-checkpoint says that %s is flushed up to offset %d, but it ends at offset %d: "
+            "the entry is ignored and %s. Check whether segment files are missing",
+            *self._directory.rsplit("/", 1),
+            self._recovery_point,
+            end_offset,
+            consequence,
+        )
 
     def _recover(self, segments: Segments, snapshots: ProducerSnapshots) -> int:
         if not len(segments):
             return self._log_start_offset
-        unflushed = segments.from_offset(self._recovery_point)
+        recovery_point = self._recovery_point
+        end_offset = self._recover_from(recovery_point, segments, snapshots)
+        if end_offset < recovery_point:
+            # It is not this log's, or files are missing: nothing says which segments are flushed.
+            self._recovery_point = recovery_point
+            self._warn_of_recovery_point(end_offset, "every segment is checked")
+            self._recovery_point = 0
+            end_offset = self._recover_from(0, segments, snapshots)
+        return end_offset
+
+    def _recover_from(self, recovery_point: int, segments: Segments, snapshots: ProducerSnapshots) -> int:
+        unflushed = segments.from_offset(recovery_point)
         end_offset = unflushed[0].base_offset
         load_producers(self._producers, snapshots, segments, end_offset)
         # The checkpoint may be older than a truncation; from here on the batches say it anew.
         self._epochs.truncate_from_end(end_offset)
         for index, segment in enumerate(unflushed):
-            if index and segment.base_offset > end_offset and "compact" not in self._config.cleanup_policy:
+            is_marked = segment.base_offset in self._unflushed_marks
+            if index and segment.base_offset > end_offset and is_marked:
                 if end_offset < self._flushed_offset:
                     raise DamagedLogError(segment.path, 0, end_offset, self._flushed_offset)
-                # Power was lost before an earlier segment was on disk, and its end is missing without a trace.
+                # The power was lost before the segment ahead of it was on disk. Any other hole is legal: compaction
+                # leaves them, and they stay when cleanup.policy changes.
                 logger.warning(
                     "removing %d segments of %s from offset %d on: the log before them ends at offset %d",
                     len(unflushed) - index,
@@ -288,6 +334,13 @@ class LogLoader:
         snapshots.remove_strays(segments.base_offsets)
         if self._clean_shutdown:
             load_producers(self._producers, snapshots, segments, end_offset)
+
+    def _remove_outdated_marks(self, segments: Segments) -> None:
+        """All but those of segments that follow another and begin beyond the recovery point."""
+        followers = {base for base in segments.base_offsets[1:] if base > self._recovery_point}
+        for base_offset in sorted(self._unflushed_marks - followers):
+            self._disk.remove(segment_file(self._directory, base_offset, UNFLUSHED_SUFFIX))
+        self._unflushed_marks &= followers
 
     def _remove(self, segments: Segments, removed: list[Segment]) -> None:
         segments.remove(removed)

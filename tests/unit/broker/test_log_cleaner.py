@@ -15,7 +15,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.processes import SimProcesses
 from ottla.storage.checkpoints import read_offset_checkpoint
-from ottla.storage.log_dir import CLEANER_OFFSETS
+from ottla.storage.log_dir import CLEANER_OFFSETS, RECOVERY_POINTS
 
 COMPACTED: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
 CHANGES = TopicPartition("changes", 0)
@@ -124,6 +124,8 @@ async def test_the_dirtiest_log_is_cleaned_first(bench: Bench) -> None:
     await until(lambda: was_cleaned(bench, TopicPartition("tidy", 0)))
     await fill(bench, 6, keys=10, topic="tidy")
     await fill(bench, 10, topic="dirty")
+    for topic in ("tidy", "dirty"):
+        hosted(bench, TopicPartition(topic, 0)).log.flush()  # only what is flushed is compacted
     cleaner = bench.broker.log_cleaner
     found = [(str(at.topic_partition), dirt.dirty_ratio) for at, dirt in cleaner.cleanable_logs(0)]
     assert [name for name, _ in found] == ["dirty-0", "tidy-0"]
@@ -207,6 +209,25 @@ async def test_a_damaged_log_is_left_alone_with_the_reason_and_the_others_are_cl
     await until(lambda: was_cleaned(bench, TopicPartition("sound", 0)))
     assert (await bench.produce("changes", b"still served")).error_code is ErrorCode.none
     assert [name for name in bench.disk.list_dir("/data/changes-0") if name.endswith(".cleaned")] == []
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_a_log_that_is_not_compacted_any_more_keeps_its_end_without_a_recovery_point(
+    bench: Bench,
+) -> None:
+    topic_id = await bench.create("changes", **COMPACTED)
+    await fill(bench, 15)
+    await until(lambda: was_cleaned(bench))
+    await bench.configure(ResourceType.TOPIC, "changes", cleanup_policy="delete")
+    before = await offsets(bench, topic_id)
+    assert len(before) < 15
+    await bench.kill()
+    for base in (2, 4, 6, 8, 10):  # Kafka's cleaner leaves no empty batch at the end of a segment
+        bench.disk.open(f"/data/changes-0/{base:020d}.log").truncate(0)
+    bench.disk.write_atomically(f"/data/{RECOVERY_POINTS}", b"0\n0\n")
+    await bench.start()
+    assert hosted(bench).log.log_end_offset == 15
+    assert await offsets(bench, topic_id) == before
 
 
 @on_broker(log_cleaner_backoff_ms="1000")

@@ -49,7 +49,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.log = self.open(clean=False)
 
-    def open(self, *, clean: bool, recovery_point: int = 0) -> Log:
+    def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int | None = None) -> Log:
         return Log.open(
             self.disk,
             DIRECTORY,
@@ -57,7 +57,7 @@ class LogMachine(RuleBasedStateMachine):
             self.config,
             clean_shutdown=clean,
             now_ms=NOW_MS,
-            log_start_offset=self.start_offset,
+            log_start_offset=self.start_offset if log_start_offset is None else log_start_offset,
             recovery_point=recovery_point,
         )
 
@@ -149,9 +149,6 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.kill()
         self.disk = self.disk.reopen()
         self.log = self.open(clean=False, recovery_point=self.log.recovery_point)
-        # Where a truncation cut into a batch, only a clean stop knows that the log ended after the last batch.
-        self.end_offset = max(self.start_offset, self.batches[-1][0].next_offset if self.batches else 0)
-        self.end_offset = max(self.end_offset, self.log.segments.active.base_offset)
 
     @rule()
     def power_loss(self) -> None:
@@ -159,7 +156,9 @@ class LogMachine(RuleBasedStateMachine):
         flushed = [data for header, data in self.visible() if header.last_offset < recovery_point]
         self.disk.crash()
         self.disk = self.disk.reopen()
-        self.log = self.open(clean=False, recovery_point=recovery_point)
+        # A log start offset is checkpointed only as far as the log is flushed.
+        start_offset = min(self.start_offset, recovery_point)
+        self.log = self.open(clean=False, recovery_point=recovery_point, log_start_offset=start_offset)
         found = self.stored()
         assert [data for _, data in found[: len(flushed)]] == flushed
         assert {data for _, data in found} <= self.ever

@@ -5,6 +5,7 @@ import pytest
 from log_builder import NOW_MS, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
 
 from ottla.model.errors import KafkaError
+from ottla.records.header import read_header
 from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.log_config import LogConfig
 
@@ -163,14 +164,78 @@ def test_the_end_of_a_segment_that_is_missing_without_a_trace_ends_the_log(tmp_p
     assert "the log before them ends at offset" in caplog.text
 
 
-def test_holes_between_segments_of_a_compacted_topic_are_no_damage(tmp_path):
-    config = LogConfig(cleanup_policy=frozenset({"compact"}), max_index_bytes=240)
+@pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete"])
+def test_holes_between_segments_are_no_damage_whatever_the_policy_is_now(tmp_path, policy):
+    config = LogConfig(cleanup_policy=frozenset(policy.split(",")), max_index_bytes=240)
     log = open_log(tmp_path / "orders-0", config)
     log.append([batch(0)], NOW_MS)
     log.roll(NOW_MS, 50)
     log.append([batch(50)], NOW_MS)
     log.close(clean=False)
     assert offsets_of(read_all(open_log(tmp_path / "orders-0", config))) == [0, 50]
+
+
+def test_a_log_that_was_compacted_once_keeps_its_end_without_a_recovery_point(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    log.flush()
+    bases = log.segments.base_offsets
+    log.close(clean=False)
+    for base in bases[1:-1]:  # as if compaction had kept the first batch of each segment
+        path = tmp_path / "orders-0" / f"{base:020d}.log"
+        data = path.read_bytes()
+        path.write_bytes(data[: read_header(data).size])
+    recovered = open_log(tmp_path / "orders-0")
+    assert recovered.log_end_offset == 120
+    assert recovered.segments.base_offsets == bases
+
+
+def marks(folder):
+    return [int(path.name[:20]) for path in sorted(folder.glob("*.unflushed"))]
+
+
+def test_a_segment_is_marked_until_what_comes_before_it_is_flushed(tmp_path):
+    folder = tmp_path / "orders-0"
+    log = open_log(folder)
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    assert marks(folder) == bases[1:]
+    work = log.prepare_flush(bases[2])
+    work.sync()
+    log.completed(work)
+    assert marks(folder) == bases[3:]
+    log.close(clean=False)
+    log = open_log(folder)
+    assert marks(folder) == bases[1:][2:]
+    log.flush()
+    assert marks(folder) == []
+    log.roll(NOW_MS)
+    assert marks(folder) == [], "all before it is flushed"
+
+
+def test_marks_go_with_their_segments(tmp_path):
+    folder = tmp_path / "orders-0"
+    log = open_log(folder)
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    log.delete_records_before(bases[2])
+    log.delete_old_segments(NOW_MS, 120)
+    assert marks(folder) == bases[3:], "nothing comes before the first segment"
+    log.truncate_to(bases[-1], NOW_MS)
+    log.truncate_to(bases[-2], NOW_MS)
+    assert marks(folder) == bases[3:-1]
+    log.truncate_fully_and_start_at(500, NOW_MS)
+    assert marks(folder) == []
+
+
+def test_a_log_that_was_cut_within_a_batch_goes_on_there_after_a_kill(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 4, count=5)
+    log.truncate_to(13, NOW_MS)
+    log.close(clean=False)
+    log = open_log(tmp_path / "orders-0")
+    assert log.log_end_offset == 13
+    assert offsets_of(read_all(log)) == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -222,14 +287,55 @@ def test_the_end_is_found_without_a_recovery_point_too(tmp_path):
     assert open_log(tmp_path / "orders-0", clean_shutdown=True).log_end_offset == 120
 
 
-def test_a_log_start_offset_above_the_end_starts_an_empty_log_there(tmp_path):
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_a_log_start_offset_above_the_end_is_ignored_and_deletes_nothing(tmp_path, caplog, clean_shutdown):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 10)
+    log.close(clean=True)
+    log = open_log(
+        tmp_path / "orders-0", log_start_offset=500, clean_shutdown=clean_shutdown, recovery_point=20
+    )
+    assert (log.log_start_offset, log.log_end_offset) == (0, 20)
+    assert offsets_of(read_all(log)) == list(range(20))
+    assert (
+        f"{tmp_path}/log-start-offset-checkpoint says that orders-0 starts at offset 500, but it ends at offset 20"
+        in caplog.text
+    )
+
+
+def test_a_log_start_offset_at_the_end_is_kept(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     log.close(clean=False)
-    log = open_log(tmp_path / "orders-0", log_start_offset=500)
-    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
-    log.append([batch(500)], NOW_MS)
-    assert offsets_of(read_all(log)) == [500]
+    log = open_log(tmp_path / "orders-0", log_start_offset=20)
+    assert (log.log_start_offset, log.log_end_offset) == (20, 20)
+
+
+def test_a_recovery_point_above_the_end_is_ignored_and_every_segment_is_checked(tmp_path, caplog):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    bases = log.segments.base_offsets
+    log.close(clean=False)
+    damaged = tmp_path / "orders-0" / f"{bases[1]:020d}.log"
+    data = bytearray(damaged.read_bytes())
+    data[200] ^= 1
+    damaged.write_bytes(data)
+    log = open_log(tmp_path / "orders-0", recovery_point=500)
+    assert bases[1] < log.log_end_offset < bases[2]
+    assert log.recovery_point == 0
+    assert (
+        f"{tmp_path}/recovery-point-offset-checkpoint says that orders-0 is flushed up to offset 500"
+        in caplog.text
+    )
+
+
+def test_after_a_clean_stop_a_recovery_point_above_the_end_does_not_move_the_end(tmp_path, caplog):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 60)
+    log.close(clean=True)
+    log = open_log(tmp_path / "orders-0", recovery_point=500, clean_shutdown=True)
+    assert log.log_end_offset == 120
+    assert "but it ends at offset 120: the entry is ignored" in caplog.text
 
 
 def test_files_that_wait_for_deletion_are_removed_at_the_next_start(tmp_path):
