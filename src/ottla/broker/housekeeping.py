@@ -68,6 +68,7 @@ class Housekeeping:
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
                 hosted.log.producers.expire(now_ms, expiration_ms)
+        await self._partitions.sync_deletions()  # those of replicas that have moved
         await self._write_checkpoints(now_ms)
 
     def _is_due(self, interval: str, now_ms: int) -> bool:
@@ -81,6 +82,7 @@ class Housekeeping:
         if self._is_due("log.flush.offset.checkpoint.interval.ms", now_ms):
             checkpoints += self._log_dirs.recovery_point_checkpoints()
         if self._is_due("log.flush.start.offset.checkpoint.interval.ms", now_ms):
+            await self._flush_what_is_deleted()
             checkpoints += self._log_dirs.log_start_offset_checkpoints()
         if self._is_due("replica.high.watermark.checkpoint.interval.ms", now_ms):
             checkpoints += self._log_dirs.high_watermark_checkpoints(
@@ -111,6 +113,13 @@ class Housekeeping:
                 await flush(self._env, hosted, up_to)
             except Exception:  # nor from their flush
                 logger.exception("the flush of %s failed", hosted.topic_partition)
+
+    async def _flush_what_is_deleted(self) -> None:
+        """A log start offset is checkpointed only up to what is flushed: DeleteRecords may have gone beyond."""
+        for hosted in list(self._partitions):
+            is_usable = hosted.failure is None and not hosted.is_closed
+            if is_usable and hosted.log.log_start_offset > hosted.log.recovery_point:
+                await flush(self._env, hosted)
 
     async def _delete_what_is_due(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):

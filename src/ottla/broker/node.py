@@ -9,7 +9,7 @@ There is no global state: several brokers live in one process, each with its own
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from types import TracebackType
@@ -114,7 +114,7 @@ class Broker:
             self.quorum = self._new_quorum()
             undo.push_async_callback(self.quorum.close)
             await self._start_metadata()
-            self._start_partitions()
+            await self._start_partitions()
             await self._start_server()
             undo.pop_all()
         logger.info("broker %d of cluster %s serves on %s:%d", config.node_id, self.cluster_id, *self.address)
@@ -188,13 +188,15 @@ class Broker:
         await self.quorum.submit(UnfenceBroker(config.node_id, self._broker_epoch))
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
 
-    def _start_partitions(self) -> None:
+    async def _start_partitions(self) -> None:
         config = self.config
         self.waiting_room = WaitingRoom()
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
         self.partitions.set_strays_aside(self.quorum.image)
         self._image_changed(MetadataImage(), self.quorum.image)
+        # Deletions that the last run did not complete, before a client can create a topic of the same name.
+        await self.partitions.sync_deletions()
         self.quorum.subscribe(self._image_changed)
         self._housekeeping = Housekeeping(self.env, config, self.log_dirs, self.partitions)
         self.log_cleaner = LogCleaner(self.env, config, self.log_dirs, self.partitions)
@@ -372,7 +374,7 @@ class Broker:
         problems = (validate(resource.type, name, value) for name, value in configs.items())
         return next((problem for problem in problems if problem is not None), None)
 
-    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> Awaitable[None] | None:
         changes = changes_since(old, new)
         types = {resource.type for resource in changes.configs}
         if ResourceType.BROKER in types:
@@ -387,6 +389,7 @@ class Broker:
             )
         self.partitions.apply(changes, new)
         self._tell_coordinators(changes, types, new)
+        return self.partitions.sync_deletions() if changes.deleted else None
 
     def _tell_coordinators(
         self, changes: MetadataChanges, config_types: set[int], image: MetadataImage

@@ -1,5 +1,6 @@
 """The partitions that this broker hosts, kept as the metadata image says: opened, led, reconfigured, deleted."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.log_dir import DeletionSync
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -112,6 +114,18 @@ class PartitionHost:
         if strays:
             logger.error("%d folders have partitions that the metadata does not have here", len(strays))
             self._log_dirs.set_aside(strays, self._new_uuid)
+
+    async def sync_deletions(self) -> None:
+        """Makes deletions durable in workers, all of one data directory at once; before it, none is acknowledged."""
+        await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
+
+    async def _sync_deletions(self, sync: DeletionSync) -> None:
+        try:
+            await self._env.workers.run(sync.sync)
+            sync.completed()
+        except OSError as error:
+            self._log_dirs.checkpoint_failed(sync, error)
+            self.fail_offline()
 
     def reconfigure(self, topic: str) -> None:
         """The topic's configs, or defaults of the broker, have changed."""

@@ -24,7 +24,7 @@ from ottla.storage.file_names import (
     marked_dir_name,
     segment_file,
 )
-from ottla.storage.flush import FlushWork
+from ottla.storage.flush import FlushWork, FolderGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import load_producers, replay_batch
 from ottla.storage.recovery import LoadedLog, LogLoader
@@ -69,6 +69,7 @@ class Log:
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
         self._unflushed_marks = list(loaded.unflushed_marks)  # base offsets, ascending
+        self._guard = FolderGuard()
         self._generation = 0  # counts truncations and rolls
         self._closed_cleanly = False
 
@@ -315,11 +316,12 @@ class Log:
             epoch_checkpoint=f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}",
             epochs=epochs if changed else None,
             directories=tuple(self._unsynced_directories),
+            guard=self._guard,
         )
 
     def completed(self, work: FlushWork) -> None:
         """After `work.sync()`: moves the recovery point."""
-        if work.generation != self._generation:
+        if work.generation != self._generation or self._guard.is_deleted:
             return
         self.recovery_point = max(self.recovery_point, work.offset)
         self._remove_marks(lambda base_offset: base_offset <= self.recovery_point)
@@ -490,14 +492,23 @@ class Log:
     # Ending
 
     def delete_log(self, unique_id: uuid.UUID, now_ms: int) -> Deletion:
-        """Renames the folder, so that a crash cannot bring the log back; the caller removes it when it is due."""
+        """Renames the folder, so that a crash cannot bring the log back; the caller removes it when it is due.
+
+        The caller also syncs the folder above, so that a power loss cannot bring it back either.
+        """
         self.close(clean=False)
-        parent = _parent(self.directory)
-        target = f"{parent}/{marked_dir_name(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
+        self._guard.is_deleted = True
+        target = (
+            f"{_parent(self.directory)}/{marked_dir_name(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
+        )
         self._disk.rename(self.directory, target)
-        self._disk.sync_dir(parent)
         self.deletions = []
         return Deletion(now_ms + self.config.file_delete_delay_ms, target, is_directory=True)
+
+    def wait_for_epoch_write(self) -> None:
+        """After `delete_log`, in a worker: until no flush writes into a folder of this log's name any more."""
+        with self._guard.lock:
+            pass
 
     def prepare_close(self) -> FlushWork | None:
         """Brings the files into the state that a clean start finds, and says what of it is still to be synced.

@@ -21,11 +21,13 @@ from ottla.storage.file_names import (
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import (
+    CHECKPOINTS,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     Checkpoint,
+    DeletionSync,
     LogDir,
 )
 from ottla.storage.meta_properties import (
@@ -87,7 +89,10 @@ class LogDirs:
     def _settle_future_directories(self, log_dir: LogDir) -> None:
         """A move that a stop interrupted: finished where only the renaming was left, else undone."""
         if self.offline:
-            return  # what it was to replace may be there: the next start decides
+            # What it was to replace may be there: the next start decides.
+            found = (parse_future_dir(name) for name in log_dir.future_directories)
+            log_dir.unfinished_moves = {partition for partition in found if partition is not None}
+            return
         for name in log_dir.future_directories:
             partition, directory = parse_future_dir(name), f"{log_dir.path}/{name}"
             try:
@@ -142,7 +147,7 @@ class LogDirs:
             partition: offset
             for log_dir in self._dirs
             for partition, offset in log_dir.high_watermarks.items()
-            if partition in self._places
+            if partition in log_dir.partitions
         }
 
     @property
@@ -194,6 +199,7 @@ class LogDirs:
         if partition in self.logs:
             return self.logs[partition]
         log_dir = self._places.get(partition)
+        has_folder = log_dir is not None
         if log_dir is None:
             if self.offline and not is_new:
                 raise KafkaError(
@@ -203,6 +209,8 @@ class LogDirs:
                 )
             log_dir = self._directory_for_new(in_directory)
         try:
+            if not has_folder:
+                self._forget_namesake(log_dir, partition)
             log = Log.open(
                 self._disk,
                 f"{log_dir.path}/{partition}",
@@ -238,12 +246,12 @@ class LogDirs:
         return None if log_dir is None else log_dir.path
 
     def delete(self, partition: TopicPartition, unique_id: uuid.UUID, now_ms: int) -> None:
-        """Removes an open log; its files go after file.delete.delay.ms."""
+        """Removes an open log; its files go after file.delete.delay.ms. Durable after the `deletion_syncs` of it."""
         log = self.logs.pop(partition)
         log_dir = self._places.pop(partition)
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-            log_dir.checkpointed(name).pop(partition, None)
         log_dir.partitions.discard(partition)
+        log_dir.renamed_logs.append(log)
+        log_dir.deletions += 1
         try:
             self._deletions.append(log.delete_log(unique_id, now_ms))
         except OSError as error:
@@ -265,13 +273,6 @@ class LogDirs:
     def _set_aside_in(
         self, log_dir: LogDir, partitions: Sequence[TopicPartition], new_id: Callable[[], uuid.UUID]
     ) -> None:
-        # First the checkpoints: what they say must not meet a new partition of the same name.
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-            known = log_dir.checkpointed(name)
-            if not known.keys().isdisjoint(partitions):
-                for partition in partitions:
-                    known.pop(partition, None)
-                log_dir.write_checkpoint(name, known)
         for partition in partitions:
             log = self.logs.pop(partition, None)
             if log is not None:
@@ -285,7 +286,45 @@ class LogDirs:
                 "To have them back, stop the broker, restore the metadata or partition.metadata, and rename it to %s",
                 partition, target, partition,
             )  # fmt: skip
-        self._disk.sync_dir(log_dir.path)
+        # What the checkpoints say of them must not meet a new partition of the same name.
+        log_dir.deletions += 1
+        sync = self._deletion_sync(log_dir)
+        sync.sync()
+        sync.completed()
+
+    def deletion_syncs(self) -> list[DeletionSync]:
+        """What makes all deletions so far durable, one for each directory that has any: to be done in workers.
+
+        As Kafka's LogManager.asyncDelete, which rewrites the checkpoints once for all the logs of a request.
+        """
+        return [
+            self._deletion_sync(log_dir)
+            for log_dir in self._dirs
+            if log_dir.deletions > log_dir.deletions_synced
+        ]
+
+    def _deletion_sync(self, log_dir: LogDir) -> DeletionSync:
+        checkpoints = [
+            log_dir.plan_checkpoint(name, self._offsets_now(log_dir, name, {}))
+            for name in CHECKPOINTS
+            if log_dir.outlived_entries(name)
+        ]
+        return DeletionSync(log_dir, checkpoints, tuple(log_dir.renamed_logs), log_dir.deletions)
+
+    def _forget_namesake(self, target: LogDir, partition: TopicPartition) -> None:
+        """Before `partition` gets a folder: the deletion of one of its name may not be durable yet. Raises OSError.
+
+        Blocks then; a broker runs the `deletion_syncs` before it decides on a creation, so it seldom comes to that.
+        """
+        # The copy that an unfinished move has left is older than this partition.
+        target.unfinished_moves.discard(partition)
+        for log_dir in list(self._dirs):
+            # A power loss that brought back the old folder in any directory would leave the partition in two places.
+            is_renamed = any(log.topic_partition == partition for log in log_dir.renamed_logs)
+            if is_renamed or (log_dir is target and target.has_entries_of(partition)):
+                sync = self._deletion_sync(log_dir)
+                sync.sync()
+                sync.completed()
 
     # Moves
 
@@ -304,11 +343,19 @@ class LogDirs:
         target = next(log_dir for log_dir in self._dirs if log_dir.path == move.path)
         move.complete(topic_id, now_ms)
         # Before the folder has its name: a crash must not bring back what DeleteRecords removed.
-        target.log_start_offsets[partition] = log.log_start_offset
-        target.recovery_points[partition] = log.log_end_offset
-        target.write_checkpoint(LOG_START_OFFSETS, target.log_start_offsets)
-        target.write_checkpoint(RECOVERY_POINTS, target.recovery_points)
+        # If the move fails, these entries have no partition.
+        target.deletions += 1
+        for name, offset in (
+            (LOG_START_OFFSETS, log.log_start_offset),
+            (RECOVERY_POINTS, log.log_end_offset),
+        ):
+            target.write_checkpoint(name, self._offsets_now(target, name, {}) | {partition: offset})
+        source = self._places[partition]
         self.delete(partition, unique_id, now_ms)
+        try:
+            source.sync_names()  # else a power loss could leave the log in both directories
+        except OSError as error:
+            raise self._failed_in(source, partition, error) from error
         target.partitions.add(partition)
         self._places[partition] = target
         del self.moves[partition]
@@ -372,54 +419,49 @@ class LogDirs:
 
     def recovery_point_checkpoints(self) -> list[Checkpoint]:
         """What the checkpoints are to say now, where that is not what they say: to be written in a worker."""
-        return self._checkpoints(
-            RECOVERY_POINTS, {tp: log.recovery_checkpoint for tp, log in self.logs.items()}
-        )
+        return self._checkpoints(RECOVERY_POINTS)
 
     def log_start_offset_checkpoints(self) -> list[Checkpoint]:
-        return self._checkpoints(
-            LOG_START_OFFSETS, {tp: log.log_start_offset for tp, log in self.logs.items()}
-        )
+        return self._checkpoints(LOG_START_OFFSETS)
 
     def high_watermark_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Checkpoint]:
         return self._checkpoints(HIGH_WATERMARKS, high_watermarks)
 
     def cleaner_offset_checkpoints(self) -> list[Checkpoint]:
+        return self._checkpoints(CLEANER_OFFSETS)
+
+    def _checkpoints(
+        self, name: str, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> list[Checkpoint]:
         found = []
         for log_dir in self._dirs:
-            known = log_dir.cleaner_offsets
-            present = {}
-            for partition in log_dir.partitions:
-                log = self.logs.get(partition)
-                offset = known.get(partition) if log is None else log.clean_up_to
-                if offset is not None:
-                    present[partition] = offset
-            if present != known:
-                found.append(log_dir.plan_checkpoint(CLEANER_OFFSETS, present))
+            offsets = self._offsets_now(log_dir, name, high_watermarks or {})
+            if offsets != log_dir.checkpointed(name):
+                found.append(log_dir.plan_checkpoint(name, offsets))
         return found
 
-    def _checkpoints(self, name: str, offsets: Mapping[TopicPartition, int]) -> list[Checkpoint]:
-        found = []
-        for log_dir in self._dirs:
+    def _offsets_now(
+        self, log_dir: LogDir, name: str, high_watermarks: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """What the checkpoint of this name is to say now."""
+        known, found = log_dir.checkpointed(name), {}
+        for partition in log_dir.partitions | log_dir.unfinished_moves:
+            log = self.logs.get(partition)
             # Partitions that nobody has opened in this run keep what the last one wrote.
-            known = log_dir.checkpointed(name)
-            present = {
-                partition: offsets.get(partition, known.get(partition, 0)) for partition in log_dir.partitions
-            }
-            if name == LOG_START_OFFSETS:
-                # As Kafka: only where the names of the files do not say it.
-                present = {
-                    tp: offset for tp, offset in present.items() if self._is_within_segment(tp, offset)
-                }
-            if present != known:
-                found.append(log_dir.plan_checkpoint(name, present))
+            offset = known.get(partition)
+            if name == HIGH_WATERMARKS:
+                offset = high_watermarks.get(partition, offset or 0)
+            elif log is not None and partition in log_dir.partitions:
+                offset = _CHECKPOINTED[name](log)
+            if offset is not None:
+                found[partition] = offset
         return found
 
-    def checkpoint_failed(self, checkpoint: Checkpoint, error: OSError) -> None:
-        """After an OSError in `Checkpoint.write`: takes the directory offline."""
-        if checkpoint.log_dir.path not in self.offline:
-            logger.error("the data directory %s goes offline: %s", checkpoint.log_dir.path, error)
-            self._take_offline(checkpoint.log_dir, error)
+    def checkpoint_failed(self, work: Checkpoint | DeletionSync, error: OSError) -> None:
+        """After an OSError in `Checkpoint.write` or `DeletionSync.sync`: takes the directory offline."""
+        if work.log_dir.path not in self.offline:
+            logger.error("the data directory %s goes offline: %s", work.log_dir.path, error)
+            self._take_offline(work.log_dir, error)
 
     def _write(self, checkpoints: Iterable[Checkpoint]) -> None:
         for checkpoint in checkpoints:
@@ -428,10 +470,6 @@ class LogDirs:
                 checkpoint.written()
             except OSError as error:
                 self.checkpoint_failed(checkpoint, error)
-
-    def _is_within_segment(self, partition: TopicPartition, log_start_offset: int) -> bool:
-        log = self.logs.get(partition)
-        return log is None or log_start_offset > log.segments.base_offsets[0]
 
     def close(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """An orderly stop: flushes and closes every log, writes the checkpoints, and last the marker of it."""
@@ -458,3 +496,19 @@ class LogDirs:
         self.logs.clear()
         for log_dir in self._dirs:
             log_dir.release()
+
+
+def _log_start_checkpoint(log: Log) -> int | None:
+    """As Kafka: only where the names of the files do not say it.
+
+    Never beyond what is flushed: else a power loss could leave a log that ends before its start.
+    """
+    offset = min(log.log_start_offset, log.recovery_point)
+    return offset if offset > log.segments.base_offsets[0] else None
+
+
+_CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINTS: lambda log: log.recovery_checkpoint,
+    LOG_START_OFFSETS: _log_start_checkpoint,
+    CLEANER_OFFSETS: lambda log: log.clean_up_to,
+}

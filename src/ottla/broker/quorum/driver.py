@@ -1,12 +1,13 @@
 """The quorum as the broker uses it: commands go in, and are answered once their records are committed.
 
 One task takes all commands that wait, decides them one after the other, writes their records as a batch each, and
-flushes once for all of them. Commands that come meanwhile are the next round.
+flushes once for all of them. Commands that come meanwhile are the next round; so is what follows a deletion of topics,
+because a topic of the same name may only be made once the broker is done with the old one.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.quorum.bootstrap import bootstrap_records
@@ -14,7 +15,7 @@ from ottla.broker.quorum.metadata_log import METADATA_PARTITION, MetadataLog
 from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot
-from ottla.core.controller.commands import Command, Decision, ResponseT
+from ottla.core.controller.commands import Command, Decision, DeleteTopics, ResponseT
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
@@ -31,7 +32,8 @@ logger = logging.getLogger("ottla.quorum")
 # A start replays what came after the last snapshot: beyond this many records it is worth one at once.
 REPLAYED_RECORDS_MAX = 5_000
 
-Subscriber = Callable[[MetadataImage, MetadataImage], None]
+# What it returns, if anything, is awaited before the commands that made the image are answered.
+Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
 
 
 class _Pending(NamedTuple):
@@ -122,7 +124,7 @@ class Quorum:
         if is_empty:
             self._propose(bootstrap_records(self._env.disk, self._log_dir, now_ms))
         await self._persist()
-        self._publish()
+        await self._publish()
         self._maybe_snapshot()
         self._task = asyncio.create_task(self._run(), name="quorum")
 
@@ -223,7 +225,7 @@ class Quorum:
             self._on_failure(error)
 
     async def _commit_round(self) -> None:
-        pending, self._pending = self._pending, []
+        pending = self._take_round()
         now_ms = self._env.clock.now_ms()
         try:
             results = [self._decide(command, now_ms) for command, _ in pending]
@@ -233,11 +235,23 @@ class Quorum:
             for _, answer in pending:
                 _resolve(answer, failure)
             raise
-        self._publish()
+        await self._publish()
         # Refusals wait too: they may follow from what another command of the round has changed.
         for (_, answer), result in zip(pending, results, strict=True):
             _resolve(answer, result)
         self._maybe_snapshot()
+
+    def _take_round(self) -> list[_Pending]:
+        """All that waits, up to the first deletions of topics and no further."""
+        commands = self._pending
+        end = 0
+        while end < len(commands):
+            end += 1
+            is_deletion = isinstance(commands[end - 1].command, DeleteTopics)
+            if is_deletion and end < len(commands) and not isinstance(commands[end].command, DeleteTopics):
+                break
+        self._pending = commands[end:]
+        return commands[:end]
 
     def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
         try:
@@ -277,14 +291,24 @@ class Quorum:
             self._log.flushed(work)
         self._raft.advance(ready)
 
-    def _publish(self) -> None:
+    async def _publish(self) -> None:
+        """Every subscriber sees the image in one turn of the event loop; what they have left to do is awaited after."""
         old, new = self.image, self._machine.image
         if old is new:
             return
         self.image = new
+        following = []
         for callback in self._subscribers:
             try:
-                callback(old, new)
+                left = callback(old, new)
+            except Exception:
+                logger.exception("a subscriber failed on the metadata at offset %d", new.offset)
+            else:
+                if left is not None:
+                    following.append(left)
+        for left in following:
+            try:
+                await left
             except Exception:
                 logger.exception("a subscriber failed on the metadata at offset %d", new.offset)
 

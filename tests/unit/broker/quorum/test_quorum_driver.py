@@ -20,8 +20,10 @@ from ottla.core.controller.commands import (
     AllocateProducerIds,
     Command,
     CreateTopics,
+    DeleteTopics,
     NewTopic,
     RegisterBroker,
+    TopicToDelete,
     UnfenceBroker,
 )
 from ottla.core.controller.image import MetadataImage
@@ -98,6 +100,10 @@ class Node:
 def topic(name: str, partitions: int = 1) -> Command[Any]:
     new = NewTopic(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), partitions, 1)
     return CreateTopics((new,))
+
+
+def delete(name: str) -> Command[Any]:
+    return DeleteTopics((TopicToDelete(name, None),))
 
 
 def in_simulation(
@@ -197,6 +203,43 @@ def test_subscribers_see_every_image_in_order_before_the_answer() -> None:
         await node.create("b")
         assert [sorted(new.topics) for _, new in seen] == [["a"], ["a", "b"]]
         assert seen[1][0] is seen[0][1]
+
+    in_simulation(check)
+
+
+def test_what_a_subscriber_has_left_to_do_is_done_before_the_answer() -> None:
+    async def check(node: Node) -> None:
+        done: list[str] = []
+
+        async def finish(name: str) -> None:
+            await asyncio.sleep(1)
+            done.append(name)
+
+        node.quorum.subscribe(lambda old, new: finish(sorted(new.topics)[-1]))
+        await node.create("a")
+        assert done == ["a"]
+
+    in_simulation(check)
+
+
+def test_commands_after_a_deletion_are_decided_once_the_subscribers_are_done_with_it() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", "b")
+        story: list[str] = []
+
+        async def finish() -> None:
+            await asyncio.sleep(1)
+            story.append("done")
+
+        def note(old: MetadataImage, new: MetadataImage) -> Awaitable[None] | None:
+            story.append("+".join(sorted(new.topics)))
+            return finish() if old.topics.keys() - new.topics.keys() else None
+
+        node.quorum.subscribe(note)
+        commands = [topic("c"), delete("a"), delete("b"), topic("a"), topic("b"), delete("c"), topic("c")]
+        results = await asyncio.gather(*(node.quorum.submit(command) for command in commands))
+        assert {result[0].error.code for result in results} == {ErrorCode.none}
+        assert story == ["c", "done", "a+b", "done", "a+b+c"]
 
     in_simulation(check)
 

@@ -1,0 +1,123 @@
+"""A topic that is deleted and created again under its name: what the broker does until that may be acknowledged."""
+
+import asyncio
+import errno
+from datetime import timedelta
+from uuid import UUID
+
+from kio.schema.delete_records.v2.request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from tests.unit.broker.bench import Bench, on_broker, until
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.log_dir import CHECKPOINTS, LOG_START_OFFSETS
+
+JOURNAL = TopicPartition("journal", 0)
+SOON = {"log_flush_start_offset_checkpoint_interval_ms": "1000"}
+
+
+async def delete_records(bench: Bench, offset: int) -> None:
+    wanted = DeleteRecordsTopic(
+        name="journal", partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),)
+    )
+    response = await bench.ask(DeleteRecordsRequest(topics=(wanted,), timeout=timedelta(seconds=1)))
+    assert response.topics[0].partitions[0].error_code is ErrorCode.none
+
+
+async def delete_topic(bench: Bench) -> None:
+    wanted = (DeleteTopicState(name="journal", topic_id=None),)
+    response = await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    assert response.responses[0].error_code is ErrorCode.none
+
+
+def named_in(bench: Bench) -> list[str]:
+    """The checkpoint files that name the partition."""
+    return [name for name in CHECKPOINTS if JOURNAL in read_offset_checkpoint(bench.disk, f"/data/{name}")]
+
+
+async def use(bench: Bench) -> None:
+    """Ten records, eight of them deleted, and the checkpoints say so."""
+    await bench.create("journal")
+    for _ in range(10):
+        await bench.produce("journal", b"old")
+    await delete_records(bench, 8)
+    await bench.stop()
+    await bench.start()
+    assert len(named_in(bench)) == 3
+
+
+async def check(bench: Bench, topic_id: UUID) -> None:
+    for _ in range(9):
+        assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none
+    await bench.kill()
+    await bench.start()
+    log = bench.broker.log_dirs.logs[JOURNAL]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 9)
+    assert len(await bench.read(topic_id)) == 9
+
+
+@on_broker()
+async def test_a_deletion_is_answered_when_no_checkpoint_names_the_topic(bench: Bench) -> None:
+    await use(bench)
+    await delete_topic(bench)
+    assert not named_in(bench)
+    await check(bench, await bench.create("journal"))
+
+
+@on_broker()
+async def test_a_deletion_and_a_creation_that_come_together_are_kept_apart(bench: Bench) -> None:
+    await use(bench)
+    syncs: list[str] = []
+    bench.broker.quorum.subscribe(lambda old, new: syncs.append("+".join(new.topics)))
+    _, topic_id = await asyncio.gather(delete_topic(bench), bench.create("journal"))
+    assert syncs == ["", "journal"]
+    assert not named_in(bench)
+    await check(bench, topic_id)
+
+
+@on_broker()
+async def test_a_start_forgets_what_a_crash_left_of_a_deletion(bench: Bench) -> None:
+    await use(bench)
+    deleting = asyncio.create_task(delete_topic(bench))
+    await until(lambda: not bench.disk.exists("/data/journal-0"))
+    assert len(named_in(bench)) == 3
+    await bench.kill()
+    deleting.cancel()
+    await bench.start()
+    assert not named_in(bench)
+    await check(bench, await bench.create("journal"))
+
+
+@on_broker(directories=("/data", "/two"), metadata_log_dir="/two")
+async def test_a_disk_that_fails_in_a_deletion_takes_its_directory_offline(bench: Bench) -> None:
+    await bench.create("journal")
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == "/data"
+    bench.disk.fail("/data", errno.EIO, operations=frozenset({"sync_dir"}))
+    await delete_topic(bench)
+    assert set(bench.broker.log_dirs.offline) == {"/data"}
+    bench.disk.heal()
+    await bench.create("journal")
+    assert bench.broker.log_dirs.directory_of(JOURNAL) == "/two"
+
+
+@on_broker(**SOON)
+async def test_a_log_start_beyond_what_is_flushed_is_flushed_and_then_checkpointed(bench: Bench) -> None:
+    await bench.create("journal")
+    for _ in range(10):
+        await bench.produce("journal", b"old")
+    log = bench.broker.log_dirs.logs[JOURNAL]
+    assert log.recovery_point == 0
+    await delete_records(bench, 8)
+    path = f"/data/{LOG_START_OFFSETS}"
+    await until(lambda: read_offset_checkpoint(bench.disk, path) == {JOURNAL: 8}, every_s=0.1)
+    assert log.recovery_point == 10
+    await bench.lose_power()
+    await bench.start()
+    log = bench.broker.log_dirs.logs[JOURNAL]
+    assert (log.log_start_offset, log.log_end_offset) == (8, 10)

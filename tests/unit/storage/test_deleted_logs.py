@@ -1,0 +1,381 @@
+"""A partition that is deleted and created again under the same name: nothing on disk outlives the old one."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
+
+from ottla.model.ids import TopicPartition
+from ottla.sim.disk import SimDisk
+from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.log_dir import (
+    CHECKPOINTS,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    Checkpoint,
+)
+from ottla.storage.log_dirs import LogDirs
+
+ORDERS = TopicPartition("orders", 0)
+OTHER = TopicPartition("other", 0)
+OLD_ID, NEW_ID, OTHER_ID = (uuid.UUID(int=number) for number in (1, 2, 3))
+OLD_START, OLD_END = 50, 60
+# One segment: nothing but a checkpoint says where the log starts.
+CONFIG = replace(SMALL, segment_bytes=1_000_000)
+unique = (uuid.UUID(int=number) for number in count(100))
+
+
+def write(*checkpoints: list[Checkpoint]) -> None:
+    for checkpoint in [checkpoint for found in checkpoints for checkpoint in found]:
+        checkpoint.write()
+        checkpoint.written()
+
+
+def all_checkpoints(dirs: LogDirs) -> list[Checkpoint]:
+    return [
+        *dirs.recovery_point_checkpoints(),
+        *dirs.log_start_offset_checkpoints(),
+        *dirs.high_watermark_checkpoints({partition: log.log_end_offset for partition, log in dirs.logs.items()}),
+        *dirs.cleaner_offset_checkpoints(),
+    ]  # fmt: skip
+
+
+def used_partition(dirs: LogDirs) -> None:
+    """60 records, the first 50 of them deleted and the first 40 compacted, and every checkpoint says so."""
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID)
+    fill(log, OLD_END // 2, leader_epoch=7)
+    log.delete_records_before(OLD_START)
+    log.clean_up_to = 40
+    log.flush()
+    write(all_checkpoints(dirs))
+
+
+def delete(dirs: LogDirs) -> None:
+    dirs.delete(ORDERS, next(unique), NOW_MS)
+
+
+def sync_deletions(dirs: LogDirs) -> None:
+    for sync in dirs.deletion_syncs():
+        sync.sync()
+        sync.completed()
+
+
+def create_again(dirs: LogDirs, batches: int = 40) -> None:
+    """80 records: the old log start offset and recovery point would both be within the new log."""
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID, is_new=True)
+    fill(log, batches)
+    log.flush()
+
+
+def in_files(disk: SimDisk, partition: TopicPartition = ORDERS, path: str = "/data") -> set[str]:
+    """The checkpoint files that name the partition."""
+    return {name for name in CHECKPOINTS if partition in read_offset_checkpoint(disk, f"{path}/{name}")}
+
+
+def check_after(crash: Callable[[], None], disk: SimDisk, batches: int = 40) -> None:
+    crash()
+    dirs = LogDirs(disk.reopen(), ["/data"])
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
+    assert log.topic_id == NEW_ID
+    assert offsets_of(read_all(log)) == list(range(2 * batches))
+    assert (log.log_start_offset, log.clean_up_to) == (0, None)
+    assert log.epochs.entries() == [(0, 0)]
+    dirs.release()
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return sim_disk()
+
+
+@pytest.fixture
+def dirs(disk: SimDisk) -> LogDirs:
+    found = LogDirs(disk, ["/data"])
+    used_partition(found)
+    assert in_files(disk) == set(CHECKPOINTS)
+    return found
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+@pytest.mark.parametrize("is_power_loss", [True, False])
+def test_the_new_log_is_whole_after_a_crash(dirs, disk, is_synced, is_power_loss):
+    delete(dirs)
+    if is_synced:
+        sync_deletions(dirs)
+    create_again(dirs)
+    assert not in_files(disk), "before the first record could be acknowledged"
+    check_after(disk.crash if is_power_loss else disk.kill, disk)
+
+
+def test_no_checkpoint_names_a_deleted_partition_once_its_deletion_is_synced(dirs, disk):
+    delete(dirs)
+    sync_deletions(dirs)
+    assert not in_files(disk)
+    assert not dirs.deletion_syncs()
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_power_loss_at_any_operation_of_the_way_leaves_the_old_log_or_the_new_one(is_synced):
+    """What the next start finds under the new topic's id has every record that was flushed, from offset 0 on."""
+    for operations in count():
+        disk = sim_disk(operations)
+        dirs = LogDirs(disk, ["/data"])
+        used_partition(dirs)
+        disk.crash_after(operations)
+        is_acknowledged = False
+        try:
+            delete(dirs)
+            if is_synced:
+                sync_deletions(dirs)
+            create_again(dirs)
+            is_acknowledged = True
+        except Exception:
+            assert not disk.is_alive
+        is_done = disk.is_alive
+        disk.crash()
+        found = LogDirs(disk.reopen(), ["/data"])
+        log = found.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
+        if log.topic_id == OLD_ID:
+            assert not is_acknowledged
+            assert log.log_end_offset == OLD_END
+        else:
+            assert log.log_start_offset == 0, f"the power went at operation {operations}"
+            expected = list(range(80)) if is_acknowledged else list(range(log.log_end_offset))
+            assert offsets_of(read_all(log)) == expected
+        if is_done:
+            return
+
+
+@pytest.mark.parametrize("when", ["before the sync", "after the sync", "after the creation"])
+def test_a_checkpoint_planned_before_the_deletion_does_not_bring_the_entry_back(dirs, disk, when):
+    fill(dirs.logs[ORDERS], 1)
+    dirs.logs[ORDERS].flush()
+    dirs.logs[ORDERS].clean_up_to = 42
+    dirs.logs[ORDERS].delete_records_before(OLD_START + 2)
+    planned = all_checkpoints(dirs)
+    assert len(planned) == len(CHECKPOINTS)
+    delete(dirs)
+    if when == "before the sync":
+        write(planned)
+    sync_deletions(dirs)
+    if when == "after the sync":
+        write(planned)
+    create_again(dirs)
+    if when == "after the creation":
+        write(planned)
+    assert not in_files(disk)
+    check_after(disk.kill, disk)
+
+
+def test_a_checkpoint_that_is_being_written_counts_as_written(disk):
+    """It is the first that names the partition, and a worker writes it only after the deletion was synced."""
+    dirs = LogDirs(disk, ["/data"])
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID)
+    fill(log, OLD_END // 2)
+    log.flush()
+    log.delete_records_before(OLD_START)
+    planned = all_checkpoints(dirs)
+    delete(dirs)
+    sync_deletions(dirs)
+    create_again(dirs)
+    write(planned)
+    assert not in_files(disk)
+    check_after(disk.kill, disk)
+
+
+def test_what_is_noted_late_does_not_change_what_the_next_log_starts_with(dirs, disk):
+    fill(dirs.logs[ORDERS], 1)
+    dirs.logs[ORDERS].flush()
+    (planned,) = dirs.recovery_point_checkpoints()
+    planned.write()
+    delete(dirs)
+    sync_deletions(dirs)
+    planned.written()
+    create_again(dirs)
+    assert dirs.logs[ORDERS].log_start_offset == 0
+    check_after(disk.kill, disk)
+
+
+def test_a_deletion_does_not_take_back_what_the_checkpoints_say_of_others(dirs, disk):
+    log = dirs.open(OTHER, CONFIG, NOW_MS, topic_id=OTHER_ID)
+    fill(log, 10)
+    log.flush()
+    log.delete_records_before(7)
+    under_way = all_checkpoints(dirs)
+    delete(dirs)
+    write(under_way)
+    sync_deletions(dirs)
+    assert read_offset_checkpoint(disk, f"/data/{LOG_START_OFFSETS}") == {OTHER: 7}
+    assert read_offset_checkpoint(disk, f"/data/{RECOVERY_POINTS}") == {OTHER: 19}
+
+
+def test_a_hundred_deletions_rewrite_each_checkpoint_once(disk):
+    dirs = LogDirs(disk, ["/data"])
+    partitions = [TopicPartition("orders", index) for index in range(100)]
+    for partition in partitions:
+        log = dirs.open(partition, CONFIG, NOW_MS, topic_id=OLD_ID)
+        fill(log, 3)
+        log.delete_records_before(2)
+        log.clean_up_to = 1
+        log.flush()
+    write(all_checkpoints(dirs))
+    syncs = disk.stats.operations["sync_dir"]
+    for partition in partitions:
+        dirs.delete(partition, next(unique), NOW_MS)
+    (sync,) = dirs.deletion_syncs()
+    sync.sync()
+    sync.completed()
+    assert disk.stats.operations["sync_dir"] - syncs == len(CHECKPOINTS)
+
+
+def test_entries_without_a_folder_go_with_the_first_sync_after_a_start(dirs, disk):
+    """The crash came between the renaming of the folder and the checkpoints."""
+    delete(dirs)
+    disk.kill()
+    disk = disk.reopen()
+    dirs = LogDirs(disk, ["/data"])
+    assert in_files(disk) == set(CHECKPOINTS)
+    assert dirs.high_watermarks == {}
+    sync_deletions(dirs)
+    assert not in_files(disk)
+    create_again(dirs)
+    check_after(disk.kill, disk)
+
+
+def test_a_flush_of_the_deleted_log_leaves_the_epochs_of_the_new_one_alone(dirs, disk):
+    old = dirs.logs[ORDERS]
+    fill(old, 1, leader_epoch=9)
+    late = old.prepare_flush()
+    assert late is not None
+    assert late.epochs
+    delete(dirs)
+    sync_deletions(dirs)
+    create_again(dirs)
+    dirs.logs[ORDERS].roll(NOW_MS)
+    late.sync()
+    old.completed(late)
+    check_after(disk.kill, disk)
+
+
+# Two directories
+
+
+def two_dirs(disk: SimDisk) -> LogDirs:
+    dirs = LogDirs(disk, ["/data", "/data/two"])
+    used_partition(dirs)
+    assert dirs.directory_of(ORDERS) == "/data"
+    return dirs
+
+
+def move(dirs: LogDirs, path: str) -> None:
+    started = dirs.start_move(ORDERS, path, next(unique))
+    dirs.finish_move(started, OLD_ID, next(unique), NOW_MS)
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+@pytest.mark.parametrize("path", ["/data", "/data/two"])
+def test_neither_end_of_a_move_keeps_what_the_next_partition_could_meet(disk, path, is_synced):
+    dirs = two_dirs(disk)
+    move(dirs, "/data/two")
+    write(all_checkpoints(dirs))
+    delete(dirs)
+    if is_synced:
+        sync_deletions(dirs)
+        assert not in_files(disk)
+        assert not in_files(disk, path="/data/two")
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID, is_new=True, in_directory=path)
+    fill(log, 40)
+    log.flush()
+    assert not in_files(disk, path=path)
+    disk.crash()
+    dirs = LogDirs(disk.reopen(), ["/data", "/data/two"])
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
+    assert offsets_of(read_all(log)) == list(range(80))
+
+
+def test_a_partition_lies_in_one_directory_after_a_power_loss_at_any_operation_of_a_move():
+    for operations in count():
+        disk = sim_disk(operations)
+        dirs = two_dirs(disk)
+        disk.crash_after(operations)
+        try:
+            move(dirs, "/data/two")
+        except Exception:
+            assert not disk.is_alive
+        is_done = disk.is_alive
+        disk.crash()
+        dirs = LogDirs(disk.reopen(), ["/data", "/data/two"])
+        log = dirs.open(ORDERS, CONFIG, NOW_MS)
+        assert (log.log_start_offset, log.log_end_offset) == (OLD_START, OLD_END)
+        if is_done:
+            return
+
+
+def test_a_deleted_folder_does_not_come_back_beside_the_new_one_in_another_directory():
+    for seed in range(20):
+        disk = sim_disk(seed)
+        dirs = two_dirs(disk)
+        delete(dirs)
+        log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID, is_new=True, in_directory="/data/two")
+        log.flush()
+        disk.crash()
+        assert LogDirs(disk.reopen(), ["/data", "/data/two"]).directory_of(ORDERS) == "/data/two"
+
+
+def test_entries_of_a_move_that_cannot_be_finished_yet_are_kept(disk):
+    """The power went before the future folder got its name, and the other directory is offline at the next start."""
+    dirs = two_dirs(disk)
+    started = dirs.start_move(ORDERS, "/data/two", next(unique))
+    future = started.future_directory
+    dirs.finish_move(started, OLD_ID, next(unique), NOW_MS)
+    disk.kill()
+    disk = disk.reopen()
+    disk.rename("/data/two/orders-0", future)
+    disk.fail("/data/.lock")
+    dirs = LogDirs(disk, ["/data", "/data/two"])
+    assert set(dirs.offline) == {"/data"}
+    sync_deletions(dirs)
+    write(all_checkpoints(dirs))
+    assert in_files(disk, path="/data/two") >= {LOG_START_OFFSETS, RECOVERY_POINTS}
+    disk.kill()
+    dirs = LogDirs(disk.reopen(), ["/data", "/data/two"])
+    assert dirs.open(ORDERS, CONFIG, NOW_MS).log_start_offset == OLD_START
+
+
+def test_high_watermarks_come_from_the_directory_that_has_the_partition(disk):
+    dirs = two_dirs(disk)
+    move(dirs, "/data/two")
+    write(dirs.high_watermark_checkpoints({ORDERS: 55}))
+    disk.kill()
+    disk = disk.reopen()
+    disk.write_atomically(f"/data/{HIGH_WATERMARKS}", b"0\n1\norders 0 12\n")
+    assert LogDirs(disk, ["/data/two", "/data"]).high_watermarks == {ORDERS: 55}
+
+
+# What the checkpoint of log start offsets may say
+
+
+def test_a_log_start_offset_is_checkpointed_as_far_as_the_log_is_flushed(disk):
+    dirs = LogDirs(disk, ["/data"])
+    log = dirs.open(ORDERS, CONFIG, NOW_MS)
+    fill(log, 10)
+    log.flush()
+    fill(log, 10)
+    log.delete_records_before(30)
+    write(dirs.log_start_offset_checkpoints())
+    assert read_offset_checkpoint(disk, f"/data/{LOG_START_OFFSETS}") == {ORDERS: 20}
+    disk.crash()
+    log = LogDirs(disk.reopen(), ["/data"]).open(ORDERS, CONFIG, NOW_MS)
+    assert log.log_start_offset == 20
+    assert log.log_end_offset >= 20
+
+
+def test_cleaner_offsets_are_written_where_there_are_any(dirs, disk):
+    dirs.logs[ORDERS].clean_up_to = None
+    write(dirs.cleaner_offset_checkpoints())
+    assert CLEANER_OFFSETS not in in_files(disk)
