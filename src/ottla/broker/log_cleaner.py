@@ -29,6 +29,7 @@ from ottla.storage.cleaner.job import (
 )
 from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.file_names import CLEANED_SUFFIX
+from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.segment import Segment
 from ottla.storage.txn_index import AbortedTxn
@@ -75,6 +76,7 @@ class LogCleaner:
         self.last_runs: dict[TopicPartition, CleaningRun] = {}
         self.in_progress: dict[TopicPartition, asyncio.Task[None]] = {}
         self.max_dirty_ratio = 0.0
+        self._judged: dict[TopicPartition, Log] = {}  # which log `uncleanable` and `last_runs` are about
         self.last_round_ms = env.clock.now_ms()
         self._env = env
         self._config = config
@@ -128,7 +130,7 @@ class LogCleaner:
                 limit = min(hosted.leader.last_stable_offset, log.recovery_point)
                 dirt = cleanable_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
-                self._give_up(hosted.topic_partition, str(error))
+                self._give_up(hosted, str(error))
                 continue
             found.append((hosted, dirt))
         return sorted(found, key=lambda pair: -pair[1].dirty_ratio)
@@ -165,13 +167,18 @@ class LogCleaner:
             return False
         return given_up is not None
 
-    def _give_up(self, partition: TopicPartition, reason: str) -> None:
-        if partition not in self.uncleanable:
+    def _give_up(self, hosted: HostedPartition, reason: str) -> None:
+        partition = hosted.topic_partition
+        if partition not in self.uncleanable and not hosted.is_closed:
+            self._judged[partition] = hosted.log
             logger.error("%s cannot be compacted and is left as it is: %s", partition, reason)
             self.uncleanable[partition] = Uncleanable(reason, self._dedupe_bytes)
 
     def _forget_what_is_gone(self) -> None:
-        present = self._log_dirs.logs
+        """Also where another topic has the name now."""
+        logs = self._log_dirs.logs
+        self._judged = {tp: log for tp, log in self._judged.items() if logs.get(tp) is log}
+        present = self._judged
         self.uncleanable = {tp: reason for tp, reason in self.uncleanable.items() if tp in present}
         self.last_runs = {tp: run for tp, run in self.last_runs.items() if tp in present}
 
@@ -194,7 +201,7 @@ class LogCleaner:
             logger.info("the compaction of %s is given up: %s", partition, error)
             await self._remove_cleaned_files(directory)
         except KafkaError as error:
-            self._give_up(partition, error.message or str(error))
+            self._give_up(hosted, error.message or str(error))
             await self._remove_cleaned_files(directory)
         except Exception as error:
             # A full disk, a killed worker: with the next round it may be over.
@@ -285,6 +292,9 @@ class LogCleaner:
 
     def _note_run(self, cleaning: _Cleaning, result: CleaningResult) -> None:
         now_ms, partition = self._env.clock.now_ms(), cleaning.hosted.topic_partition
+        if cleaning.hosted.is_closed:
+            return
+        self._judged[partition] = cleaning.hosted.log
         run = CleaningRun(
             now_ms,
             now_ms - cleaning.started_ms,

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
 
 from ottla.broker.hosted_partition import HostedPartition
@@ -39,6 +41,12 @@ async def fill(bench: Bench, batches: int, keys: int = 2, topic: str = CHANGES.t
     """Two batches make a segment."""
     for number in range(batches):
         await put(bench, b"k%d" % (number % keys), bytes(400_000), topic)
+
+
+async def delete_topic(bench: Bench, topic: str) -> None:
+    wanted = (DeleteTopicState(name=topic, topic_id=None),)
+    response = await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
+    assert response.responses[0].error_code is ErrorCode.none
 
 
 async def offsets(bench: Bench, topic_id: UUID) -> list[int]:
@@ -209,6 +217,22 @@ async def test_a_damaged_log_is_left_alone_with_the_reason_and_the_others_are_cl
     await until(lambda: was_cleaned(bench, TopicPartition("sound", 0)))
     assert (await bench.produce("changes", b"still served")).error_code is ErrorCode.none
     assert [name for name in bench.disk.list_dir("/data/changes-0") if name.endswith(".cleaned")] == []
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_a_topic_of_the_same_name_as_a_damaged_one_is_cleaned(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 4)
+    bench.disk.open("/data/changes-0/00000000000000000000.log").write_at(1000, [b"damage"])
+    await fill(bench, 6)
+    cleaner = bench.broker.log_cleaner
+    await until(lambda: CHANGES in cleaner.uncleanable)
+    await delete_topic(bench, "changes")
+    await bench.create("changes", **COMPACTED)
+    assert bench.broker.log_dirs.logs[CHANGES].log_end_offset == 0
+    await fill(bench, 10)
+    await until(lambda: was_cleaned(bench))
+    assert CHANGES not in cleaner.uncleanable
 
 
 @on_broker(log_cleaner_backoff_ms="1000")
