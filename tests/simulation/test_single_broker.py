@@ -26,6 +26,11 @@ def test_transactions_are_whole_or_not_at_all_and_copies_exact_whatever_fails(se
     run_workload("transactions", seed)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_topic_keeps_its_records_whatever_was_deleted_under_its_name_before(seed: int) -> None:
+    run_workload("topics", seed)
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_gives_the_same_run_of_the_whole_broker_under_two_hash_seeds(workload: str) -> None:
     outputs = [

@@ -9,9 +9,10 @@ from ottla.sim.env import World, simulate
 from ottla.sim.group_workload import groups
 from ottla.sim.node import PROFILE
 from ottla.sim.single_broker import single_broker
+from ottla.sim.topic_workload import topics
 from ottla.sim.transaction_workload import transactions
 
-WORKLOADS = {"produce": single_broker, "groups": groups, "transactions": transactions}
+WORKLOADS = {"produce": single_broker, "groups": groups, "transactions": transactions, "topics": topics}
 
 
 class _ToTrace(logging.Handler):
