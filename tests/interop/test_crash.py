@@ -6,9 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.interop.brokers import RunningBroker
-from tests.interop.librdkafka import create_topic, flush, produce_values, read_records, wait_until
+from tests.interop.librdkafka import (
+    TIMEOUT_S,
+    admin_of,
+    consumer_at,
+    create_topic,
+    flush,
+    produce_values,
+    read_records,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
@@ -174,3 +183,47 @@ def test_a_clean_stop_and_start_keeps_topics_configs_and_records(
     (delivered,) = produce_values(broker.bootstrap, topic_name, [b"after"])
     assert delivered.offset() == 1
     assert [r.value() for r in read_records(broker.bootstrap, topic_name, 2)] == [b"before", b"after"]
+
+
+def watermarks(broker: RunningBroker, topic: str) -> tuple[int, int]:
+    with consumer_at(broker.bootstrap, []) as consumer:
+        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+        return found
+
+
+def delete_and_create_again(broker: RunningBroker, topic: str) -> None:
+    """Until the new topic is there: on Kafka the deletion goes on after it is answered."""
+    admin = admin_of(broker.bootstrap)
+    admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def is_created() -> bool:
+        try:
+            create_topic(broker.bootstrap, topic)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    wait_until(is_created, f"{topic} is created again")
+
+
+def test_a_topic_created_again_keeps_its_records_where_the_old_one_had_deleted_its_own(
+    own_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, topic_name)
+    produce_values(broker.bootstrap, topic_name, [b"old"] * 600)
+    admin = admin_of(broker.bootstrap)
+    deleted = admin.delete_records([TopicPartition(topic_name, 0, 500)], request_timeout=TIMEOUT_S)
+    assert next(iter(deleted.values())).result(TIMEOUT_S).low_watermark == 500
+    broker.stop()  # writes every checkpoint
+    broker.start()
+    assert watermarks(broker, topic_name) == (500, 600)
+    delete_and_create_again(broker, topic_name)
+    values = [str(n).encode() for n in range(100)]
+    produce_values(broker.bootstrap, topic_name, values)
+    broker.kill()
+    broker.start()
+    assert watermarks(broker, topic_name) == (0, 100)
+    assert [record.value() for record in read_records(broker.bootstrap, topic_name, 100)] == values
