@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ottla.broker.pending import Pending
+from ottla.broker.request_memory import RequestMemory
 from ottla.env.network import Part, Stream
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, FrameAssembler
@@ -41,6 +42,7 @@ class ClientConnection:
         dispatch: Dispatch,
         now_ms: Callable[[], int],
         on_closed: Callable[["ClientConnection"], None],
+        memory: RequestMemory | None = None,
     ) -> None:
         self.stream = stream
         self.last_active_ms = now_ms()
@@ -57,10 +59,16 @@ class ClientConnection:
         self._processing = False
         self._is_paused = False
         self._awaited: Pending[Answer] | None = None
+        self._memory = memory
+        self._served_bytes = 0  # of the request at work
 
     @property
     def is_idle(self) -> bool:
-        return not (self._busy or self._blocked or self._frames)
+        return not (self._busy or self._blocked or self._is_paused)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._assembler.unfinished_bytes
 
     def buffer(self) -> memoryview:
         return self._assembler.buffer()
@@ -76,6 +84,8 @@ class ClientConnection:
             self._process()
         else:
             self.last_active_ms = self._now_ms()
+            if self._memory is not None:
+                self._update_reading()
 
     def drained(self) -> None:
         self._blocked = False
@@ -86,6 +96,8 @@ class ClientConnection:
         self._frames.clear()
         if self._awaited is not None:
             self._awaited.abandon()
+        if self._memory is not None:
+            self._memory.forget(self)
         self._on_closed(self)
 
     def close(self) -> None:
@@ -104,11 +116,13 @@ class ClientConnection:
         self._processing = True
         try:
             while self._frames and not self._busy and not self._blocked:
-                answer = self._dispatch(self, self._frames.popleft())
+                frame = self._frames.popleft()
+                answer = self._dispatch(self, frame)
                 if answer is None:
                     continue
                 if isinstance(answer, Pending):
                     self._busy = True
+                    self._served_bytes = len(frame)
                     self._awaited = answer
                     answer.subscribe(self._on_answer)
                     continue
@@ -127,17 +141,32 @@ class ClientConnection:
         self.last_active_ms = self._now_ms()
         if self._frames and self._awaited is not None:
             self._awaited.press()  # another request waits behind it
-        if self.is_closed:
-            return
-        if self._frames:
+        if not self.is_closed:
+            self._update_reading()
+
+    def memory_is_free(self) -> None:
+        if not self.is_closed and not self._processing:
+            self._pause_or_resume()
+
+    def _update_reading(self) -> None:
+        if self._memory is not None:
+            self._memory.hold(self, self._held_bytes())
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        if self._frames or (self._memory is not None and not self._memory.may_read(self)):
             self._is_paused = True
             self.stream.pause_reading()
         elif self._is_paused:
             self._is_paused = False
             self.stream.resume_reading()
 
+    def _held_bytes(self) -> int:
+        return self._assembler.unfinished_bytes + self._served_bytes + sum(map(len, self._frames))
+
     def _on_answer(self, answer: Answer) -> None:
         self._busy = False
+        self._served_bytes = 0
         self._awaited = None
         if answer is not None:
             self._out.extend(answer)

@@ -38,7 +38,7 @@ class Housekeeping:
             "log.flush.start.offset.checkpoint.interval.ms": now_ms,
             "replica.high.watermark.checkpoint.interval.ms": now_ms,
             "log.retention.check.interval.ms": now_ms
-            + 30_000
+            + self._config.get_int("log.initial.task.delay.ms")
             - self._config.get_int("log.retention.check.interval.ms"),
             "producer.id.expiration.check.interval.ms": now_ms,
         }

@@ -24,7 +24,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.settings import QuorumSettings
-from ottla.broker.server import Server, ServerLimits
+from ottla.broker.server_settings import new_server, server_limits
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.client_telemetry import ClientTelemetry
 from ottla.core.controller.changes import MetadataChanges, changes_since
@@ -45,6 +45,9 @@ from ottla.model.config import (
     BrokerConfig,
     ConfigError,
     ResourceType,
+    not_built,
+    not_built_dynamically,
+    refusals,
     validate,
     validate_broker_configs,
     validate_group_configs,
@@ -103,7 +106,8 @@ class Broker:
     async def start(self) -> None:
         """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, KafkaError, OSError."""
         config, env = self.config, self.env
-        self._refuse_what_is_not_built()
+        if problems := not_built(config):
+            raise ConfigError(problems)
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
             if self._owns_env:
@@ -155,20 +159,6 @@ class Broker:
             partitions=self.log_dirs.partitions,
         )
 
-    def _refuse_what_is_not_built(self) -> None:
-        problems = [
-            f"listener {listener} asks for {listener.security_protocol}: this version serves PLAINTEXT only"
-            for listener in self.config.broker_listeners
-            if listener.security_protocol != "PLAINTEXT"
-        ]
-        voters = self.config.get_list("controller.quorum.voters")
-        if len(voters) > 1:
-            problems.append(
-                f"controller.quorum.voters names {len(voters)} voters: this version runs as a cluster of one node"
-            )
-        if problems:
-            raise ConfigError(problems)
-
     async def _start_metadata(self) -> None:
         config = self.config
         await self.quorum.start()
@@ -203,10 +193,10 @@ class Broker:
 
     async def _start_server(self) -> None:
         self._dispatcher = Dispatcher(self)
-        self._server = Server(self.env, self._dispatcher, self._limits())
+        self._server = new_server(self.env, self._dispatcher, self.config)
         try:
             addresses = [
-                await self._server.listen(listener.host, listener.port)
+                await self._server.listen(listener.host, listener.port, listener.name)
                 for listener in self.config.broker_listeners
             ]
         except BaseException:
@@ -344,22 +334,16 @@ class Broker:
             for e in advertised
         )
 
-    def _limits(self) -> ServerLimits:
-        config = self.config
-        overrides = (
-            item.rpartition(":") for item in config.get_str("max.connections.per.ip.overrides").split(",")
-        )
-        return ServerLimits(
-            socket_request_max_bytes=config.get_int("socket.request.max.bytes"),
-            connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
-            max_connections=config.get_int("max.connections"),
-            max_connections_per_ip=config.get_int("max.connections.per.ip"),
-            max_connections_per_ip_overrides={
-                host.strip(): int(limit) for host, _, limit in overrides if host
-            },
-        )
-
     def _validate_configs(
+        self, resource: ConfigResource, configs: Mapping[str, str], altered: Collection[str]
+    ) -> str | None:
+        """What is wrong with them. Raises KafkaError INVALID_CONFIG where they ask for what is not built."""
+        problem = self._config_problem(resource, configs, altered)
+        if problem is None and (reason := not_built_dynamically(resource.type, configs, altered)) is not None:
+            raise KafkaError(ErrorCode.invalid_config, reason)
+        return problem
+
+    def _config_problem(
         self, resource: ConfigResource, configs: Mapping[str, str], altered: Collection[str]
     ) -> str | None:
         match resource.type:
@@ -410,14 +394,17 @@ class Broker:
 
     def _apply_broker_configs(self, image: MetadataImage) -> None:
         own = image.config(ResourceType.BROKER, str(self.config.node_id))
+        default = image.config(ResourceType.BROKER, "")
         try:
-            changed = self.config.apply_dynamic(own, image.config(ResourceType.BROKER, ""))
+            changed = self.config.apply_dynamic(own, default)
         except ConfigError as error:
             logger.error("dynamic broker configs are not applied: %s", "; ".join(error.problems))
             return
+        for reason in refusals(ResourceType.BROKER, {**default, **own}):
+            logger.error("a dynamic broker config of the metadata has no effect: %s", reason)
         if changed:
             logger.info("broker configs changed: %s", ", ".join(sorted(changed)))
             self.partitions.reconfigure_all()
             if hasattr(self, "_server"):
-                self._server.limits = self._limits()
+                self._server.limits = server_limits(self.config)
                 self.log_cleaner.look_now()

@@ -10,6 +10,12 @@ from ottla.records.compression import CODEC_OF_TYPE
 from ottla.records.validate import RecordRules
 from ottla.storage.log_config import INT64_MAX, LogConfig
 
+_LEVEL_OF_TYPE = {
+    "gzip": "compression.gzip.level",
+    "lz4": "compression.lz4.level",
+    "zstd": "compression.zstd.level",
+}
+
 
 class TopicSettings(NamedTuple):
     log: LogConfig
@@ -21,9 +27,11 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
     configs: dict[str, Any] = topic_config(overrides, broker)
     policy = frozenset(configs["cleanup.policy"])
     log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
+    # Kafka's tests set the internal one, which may be smaller than any that a user may set.
+    segment_bytes = configs["internal.segment.bytes"] or configs["segment.bytes"]
     return TopicSettings(
         log=LogConfig(
-            segment_bytes=configs["segment.bytes"],
+            segment_bytes=segment_bytes,
             segment_ms=_segment_ms(configs, policy),
             segment_jitter_ms=configs["segment.jitter.ms"],
             index_interval_bytes=configs["index.interval.bytes"],
@@ -34,6 +42,7 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
             file_delete_delay_ms=configs["file.delete.delay.ms"],
             flush_messages=configs["flush.messages"],
             flush_ms=configs["flush.ms"],
+            preallocate=configs["preallocate"],
             min_cleanable_dirty_ratio=configs["min.cleanable.dirty.ratio"],
             min_compaction_lag_ms=configs["min.compaction.lag.ms"],
             max_compaction_lag_ms=configs["max.compaction.lag.ms"],
@@ -41,7 +50,7 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
         ),
         leader=LeaderSettings(
             max_message_bytes=configs["max.message.bytes"],
-            segment_bytes=configs["segment.bytes"],
+            segment_bytes=segment_bytes,
             log_append_time=log_append_time,
             timestamp_after_max_ms=configs["message.timestamp.after.max.ms"],
             min_insync_replicas=configs["min.insync.replicas"],
@@ -62,13 +71,13 @@ def _record_settings(
     configs: dict[str, Any], policy: frozenset[str], log_append_time: bool
 ) -> RecordSettings:
     before = configs["message.timestamp.before.max.ms"]
-    codec = CODEC_OF_TYPE[configs["compression.type"]]
+    compression = configs["compression.type"]
     return RecordSettings(
         rules=RecordRules(
             require_keys="compact" in policy,
             # The upper bound needs no look at the records: the leader checks it on the header.
             timestamp_before_max_ms=None if log_append_time or before == INT64_MAX else before,
         ),
-        codec=codec,
-        codec_level=configs.get(f"compression.{configs['compression.type']}.level"),
+        codec=CODEC_OF_TYPE[compression],
+        codec_level=configs[_LEVEL_OF_TYPE[compression]] if compression in _LEVEL_OF_TYPE else None,
     )

@@ -1,7 +1,7 @@
 """Streams of bytes between nodes. `real_network.py` has the real ones, `ottla.sim.network` the simulated."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.model.region import FileRegion
 
@@ -54,15 +54,38 @@ class Stream(Protocol):
         ...
 
 
+class SocketOptions(NamedTuple):
+    """Of a listener and the connections that it accepts. None: as the system has it."""
+
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+    backlog: int = 1024  # connections that wait to be accepted
+
+
+DEFAULT_OPTIONS = SocketOptions()
+
+
 class Listener(Protocol):
     @property
     def address(self) -> tuple[str, int]: ...
+
+    def pause(self) -> None:
+        """Accepts nothing until `resume`: who connects meanwhile waits."""
+        ...
+
+    def resume(self) -> None: ...
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        options: SocketOptions = DEFAULT_OPTIONS,
+    ) -> Listener:
         """Port 0 picks a free one. OSError where the address cannot be had."""
         ...
 

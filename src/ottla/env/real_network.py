@@ -5,15 +5,22 @@ Own socket handling instead of the loop's transports, because a transport cannot
 """
 
 import asyncio
+import errno
+import logging
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ottla.env.network import Listener, Part, Receiver, Stream
+from ottla.env.network import DEFAULT_OPTIONS, Listener, Part, Receiver, SocketOptions, Stream
 from ottla.model.region import FileRegion
 
+logger = logging.getLogger("ottla.network")
+
 _ACCEPT_BATCH = 64
+# What a system call answers that has run out of descriptors or memory: later it may work.
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_AGAIN_S = 0.5
 _MAX_BUFFERS = 512  # below the kernel's IOV_MAX
 # Below this a read and a copy cost less than a system call of its own (measured with 200 small partitions).
 _SENDFILE_MIN_BYTES = 32 * 1024
@@ -187,45 +194,99 @@ class SocketStream:
 
 class SocketListener:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, accept: Callable[[Stream], Receiver]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        accept: Callable[[Stream], Receiver],
+        options: SocketOptions,
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._accept = accept
-        loop.add_reader(sock.fileno(), self._on_readable)
+        self._send_buffer_bytes = options.send_buffer_bytes
+        self._paused = True
+        self._again: asyncio.TimerHandle | None = None
+        self.resume()
 
     @property
     def address(self) -> tuple[str, int]:
         host, port = self._sock.getsockname()[:2]
         return host, port
 
+    def pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._sock.fileno())
+
+    def resume(self) -> None:
+        if self._paused and self._again is None:
+            self._paused = False
+            self._loop.add_reader(self._sock.fileno(), self._on_readable)
+
     def close(self) -> None:
-        self._loop.remove_reader(self._sock.fileno())
+        if self._again is not None:
+            self._again.cancel()
+        self.pause()
         self._sock.close()
 
     def _on_readable(self) -> None:
         for _ in range(_ACCEPT_BATCH):
-            try:
-                sock, _address = self._sock.accept()
-            except (
-                OSError
-            ):  # none waiting, the client is gone again, or no descriptor is left: serve who is here
+            if self._paused:
                 return
             try:
+                sock, _address = self._sock.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._wait_for_resources(error)
+                return  # none waiting, or the client is gone again
+            try:
+                if self._send_buffer_bytes is not None:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
                 stream = SocketStream(self._loop, sock)
             except OSError:  # reset before we looked at it
                 sock.close()
                 continue
             stream.attach(self._accept(stream))
 
+    def _wait_for_resources(self, error: OSError) -> None:
+        """Serves those who are connected. The socket stays readable: asking again at once would never end."""
+        logger.error(
+            "no connection can be accepted: %s. Close some connections, or raise the limit of open files (ulimit -n)",
+            error.strerror,
+        )
+        self.pause()
+        self._again = self._loop.call_later(_ACCEPT_AGAIN_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._again = None
+        self.resume()
+
 
 class RealNetwork:
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        options: SocketOptions = DEFAULT_OPTIONS,
+    ) -> Listener:
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.create_server((host, port), family=family, backlog=1024)
-        sock.setblocking(False)
-        return SocketListener(loop, sock, accept)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family is socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if options.receive_buffer_bytes is not None:
+                # Accepted sockets have it from here: the window is agreed upon before they can be asked.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+            sock.bind((host, port))
+            sock.listen(options.backlog)
+            sock.setblocking(False)
+            return SocketListener(loop, sock, accept, options)
+        except BaseException:
+            sock.close()
+            raise
 
     async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> Stream:
         loop = asyncio.get_running_loop()

@@ -37,6 +37,11 @@ class FrameAssembler:
         self._filled = 0
         self._view: memoryview | None = None
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """What has arrived of a frame that is not whole yet."""
+        return len(self._head) if self._frame is None else self._filled
+
     def buffer(self) -> memoryview:
         if self._frame is None:
             return self._shared

@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
-from ottla.env.network import Part, Receiver, Stream
+from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, SocketOptions, Stream
 from ottla.model.region import FileRegion
 
 CONNECT_TIMEOUT_S = 30.0
@@ -110,7 +110,13 @@ class SimHost:
         self._alive = False
         self.network.crash(self.name, silent=silent)
 
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> "SimListener":
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        options: SocketOptions = DEFAULT_OPTIONS,
+    ) -> "SimListener":
         self._check_alive()
         if host not in (*_WILDCARDS, self.name):
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of the simulated host {self.name}")
@@ -134,7 +140,7 @@ class SimHost:
         server = SimStream(network, f"{host}:{port}/{here}", here, (host, port), listener.context)
         client.other, server.other = server, client
         network.note(f"network connect {here} -> {host}:{port}")
-        server.attach(listener.context.run(listener.accept, server))
+        listener.admit(server)
         client.attach(make(client))
         return client
 
@@ -152,12 +158,34 @@ class SimListener:
         self._network = network
         self._host = host
         self._port = port
+        self._paused = False
+        self._backlog: deque[SimStream] = deque()  # connected, and not accepted yet
 
     @property
     def address(self) -> tuple[str, int]:
         return self._host, self._port
 
+    def admit(self, stream: "SimStream") -> None:
+        self._backlog.append(stream)
+        self.context.run(self._accept_waiting)
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._backlog:
+            asyncio.get_running_loop().call_soon(self._accept_waiting, context=self.context)
+
+    def _accept_waiting(self) -> None:
+        while self._backlog and not self._paused:
+            stream = self._backlog.popleft()
+            if stream.is_open:
+                stream.attach(self.accept(stream))
+
     def close(self) -> None:
+        while self._backlog:
+            self._backlog.popleft().close()
         if self._network.listeners.get(self.address) is self:
             del self._network.listeners[self.address]
 
@@ -191,6 +219,8 @@ class SimStream:
 
     def attach(self, receiver: Receiver) -> None:
         self._receiver = receiver
+        if self._inbox:
+            self.wake()
 
     @property
     def peer(self) -> str:
@@ -285,12 +315,11 @@ class SimStream:
 
     def _deliver(self) -> None:
         receiver = self._receiver
-        while self._inbox and self.is_open and self._reading and not self._is_held_back():
+        while receiver and self._inbox and self.is_open and self._reading and not self._is_held_back():
             chunk = self._inbox[0]
             if chunk is None:
                 self._finish_soon(None)
                 return
-            assert receiver is not None, "bytes arrived before the connection was accepted"
             buffer = receiver.buffer()
             count = min(len(buffer), len(chunk))
             buffer[:count] = chunk[:count]

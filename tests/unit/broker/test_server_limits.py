@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from struct import pack
 from typing import Any
 
-from ottla.broker.connection import Answer, ClientConnection
+from ottla.broker.connection import Answer, ClientConnection, Dispatch
 from ottla.broker.pending import Pending
-from ottla.broker.server import Server, ServerLimits
+from ottla.broker.request_memory import RequestMemory
+from ottla.broker.server import ListenerLimits, Server, ServerLimits
 from ottla.env.network import Stream
 from ottla.protocol.framing import Frame
 from ottla.sim.env import World, simulate
@@ -42,11 +43,11 @@ class Clients:
         self.server = server
         self._world = world
 
-    async def connect(self, host: str = "client") -> Peer:
-        stream = await self._world.network.host(host).connect(HOST, PORT, Peer)
+    async def connect(self, host: str = "client", port: int = PORT, wait_s: float = 1) -> Peer:
+        stream = await self._world.network.host(host).connect(HOST, port, Peer)
         assert isinstance(stream, SimStream)
         peer: Any = stream._receiver
-        await asyncio.sleep(1)
+        await asyncio.sleep(wait_s)
         return peer  # type: ignore[no-any-return]
 
 
@@ -65,10 +66,16 @@ def limits(**changed: Any) -> ServerLimits:
     return ServerLimits(**(values | changed))
 
 
-def on_server(chosen: ServerLimits, main: Callable[[Clients], Awaitable[None]]) -> None:
+def on_server(
+    chosen: ServerLimits,
+    main: Callable[[Clients], Awaitable[None]],
+    *,
+    dispatch: Dispatch = echo,
+    memory: RequestMemory | None = None,
+) -> None:
     async def run(world: World) -> None:
         env = world.process(HOST, world.new_disk()).env
-        server = Server(env, echo, chosen)
+        server = Server(env, dispatch, chosen, memory=memory)
         assert await server.listen(HOST, PORT) == (HOST, PORT)
         await main(Clients(world, server))
         await server.close()
@@ -76,16 +83,71 @@ def on_server(chosen: ServerLimits, main: Callable[[Clients], Awaitable[None]]) 
     simulate(run, 1)
 
 
-def test_connections_over_max_connections_are_closed_until_another_ends() -> None:
+def test_connections_over_max_connections_wait_until_another_ends() -> None:
     async def main(clients: Clients) -> None:
         first, second = await clients.connect("a"), await clients.connect("b")
         third = await clients.connect("c")
-        assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, True)
+        third.stream.send([pack(">i", 1) + b"."])
+        await asyncio.sleep(5)
+        assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, False)
+        assert third.data == b""
+        assert len(clients.server.connections) == 2
         first.stream.close()
         await asyncio.sleep(1)
-        assert not (await clients.connect("c")).is_closed
+        assert third.data == b"."
+        assert len(clients.server.connections) == 2
 
     on_server(limits(max_connections=2), main)
+
+
+def test_a_connection_that_gave_up_waiting_is_not_accepted() -> None:
+    async def main(clients: Clients) -> None:
+        first, second = await clients.connect("a"), await clients.connect("b")
+        second.stream.close()
+        await asyncio.sleep(1)
+        first.stream.close()
+        await asyncio.sleep(1)
+        assert not clients.server.connections
+
+    on_server(limits(max_connections=1), main)
+
+
+def test_a_limit_of_one_listener_holds_for_that_one() -> None:
+    async def main(clients: Clients) -> None:
+        await clients.server.listen(HOST, 9093, "OUTSIDE")
+        for _ in range(2):
+            await clients.connect(port=9093)
+        assert len(clients.server.connections) == 1
+        await clients.connect()
+        assert len(clients.server.connections) == 2
+
+    on_server(limits(of_listeners={"OUTSIDE": ListenerLimits(max_connections=1)}), main)
+
+
+def test_more_connections_a_second_than_allowed_wait_and_none_is_lost() -> None:
+    async def main(clients: Clients) -> None:
+        # Ten at once are what two a second allow in a window of five seconds.
+        peers = [await clients.connect(wait_s=0) for _ in range(16)]
+        assert len(clients.server.connections) == 10
+        await asyncio.sleep(1.1)
+        assert len(clients.server.connections) == 12
+        await asyncio.sleep(2)
+        assert len(clients.server.connections) == 16
+        assert not any(peer.is_closed for peer in peers)
+
+    on_server(limits(max_connection_creation_rate=2, rate_window_s=5), main)
+
+
+def test_a_rate_that_is_raised_lets_those_who_wait_in() -> None:
+    async def main(clients: Clients) -> None:
+        await clients.connect()
+        await asyncio.sleep(60)
+        assert not clients.server.connections
+        clients.server.limits = limits(max_connection_creation_rate=5)
+        await asyncio.sleep(0.1)
+        assert len(clients.server.connections) == 1
+
+    on_server(limits(max_connection_creation_rate=0), main)
 
 
 def test_each_address_has_a_limit_of_its_own_and_an_override_goes_before_it() -> None:
@@ -105,7 +167,11 @@ def test_limits_that_change_hold_for_the_next_connection() -> None:
     async def main(clients: Clients) -> None:
         await clients.connect()
         clients.server.limits = limits(max_connections=1)
-        assert (await clients.connect()).is_closed
+        await clients.connect()
+        assert len(clients.server.connections) == 1
+        clients.server.limits = limits()
+        await asyncio.sleep(1)
+        assert len(clients.server.connections) == 2
 
     on_server(limits(), main)
 
@@ -122,6 +188,18 @@ def test_a_connection_that_says_nothing_for_too_long_is_closed_and_one_that_spea
         assert len(clients.server.connections) == 1
 
     on_server(limits(connections_max_idle_ms=1000), main)
+
+
+def test_a_negative_idle_time_closes_no_connection() -> None:
+    async def main(clients: Clients) -> None:
+        peer = await clients.connect()
+        await asyncio.sleep(1_000_000)
+        assert not peer.is_closed
+        clients.server.limits = limits(connections_max_idle_ms=1000)
+        await asyncio.sleep(40)
+        assert peer.is_closed
+
+    on_server(limits(connections_max_idle_ms=-1), main)
 
 
 def test_a_connection_whose_request_waits_is_not_idle() -> None:
@@ -148,3 +226,76 @@ def test_close_ends_every_connection_and_takes_no_new_one() -> None:
         raise AssertionError("a closed server took a connection")
 
     on_server(limits(), main)
+
+
+def part_of_request(size: int, sent: int) -> bytes:
+    return pack(">i", size) + bytes(sent)
+
+
+def test_when_the_memory_for_requests_is_used_up_connections_wait_and_all_are_served_in_the_end() -> None:
+    memory = RequestMemory(1000)
+
+    async def main(clients: Clients) -> None:
+        # Five requests that are not whole hold all of the memory together, and each wants more.
+        peers = [await clients.connect() for _ in range(5)]
+        for peer in peers:
+            peer.stream.send([part_of_request(900, 300)])
+        await asyncio.sleep(1)
+        assert memory.used_bytes >= 1000
+        for peer in peers:
+            peer.stream.send([bytes(600)])
+        await asyncio.sleep(30)
+        assert [len(peer.data) for peer in peers] == [900] * 5
+        assert not any(peer.is_closed for peer in peers)
+        assert memory.used_bytes == 0
+
+    on_server(limits(), main, memory=memory)
+
+
+def test_a_connection_that_waits_for_memory_is_neither_read_nor_idle() -> None:
+    memory = RequestMemory(1000)
+    pending: list[Pending[Answer]] = []
+
+    def hold(connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+        if len(frame) == 1:
+            return [frame]
+        pending.append(Pending())
+        return pending[-1]
+
+    async def main(clients: Clients) -> None:
+        first, second = await clients.connect(), await clients.connect()
+        first.stream.send([part_of_request(1000, 1000)])
+        await asyncio.sleep(1)
+        assert memory.used_bytes == 1000
+        second.stream.send([part_of_request(1, 1)])  # this much is read before the connection asks
+        await asyncio.sleep(1)
+        assert second.data == b"\0"
+        second.stream.send([part_of_request(1, 1)])
+        await asyncio.sleep(5)
+        assert second.data == b"\0"
+        assert not second.is_closed
+        pending[0].complete([b"done"])
+        await asyncio.sleep(1)
+        assert (first.data, second.data) == (b"done", b"\0\0")
+        assert memory.used_bytes == 0
+
+    on_server(limits(connections_max_idle_ms=3000), main, dispatch=hold, memory=memory)
+
+
+def test_a_connection_that_ends_gives_its_memory_back() -> None:
+    memory = RequestMemory(900)
+
+    async def main(clients: Clients) -> None:
+        first, second = await clients.connect(), await clients.connect()
+        first.stream.send([part_of_request(1000, 990)])
+        second.stream.send([part_of_request(900, 100)])
+        await asyncio.sleep(1)
+        second.stream.send([bytes(800)])
+        await asyncio.sleep(1)
+        assert second.data == b""
+        first.stream.close()
+        await asyncio.sleep(1)
+        assert len(second.data) == 900
+        assert memory.used_bytes == 0
+
+    on_server(limits(), main, memory=memory)

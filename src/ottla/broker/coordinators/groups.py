@@ -120,6 +120,7 @@ class GroupCoordinator:
         return ShardSettings(
             commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
             compression=config.get_int("offsets.topic.compression.codec"),
+            load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
         )
 
 

@@ -17,21 +17,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.coordinator")
 
-_READ_BYTES = 1 << 20
+# More at a time would hold up the requests of other shards.
+_READ_BYTES_MAX = 1 << 20
 
 
 async def load(
-    env: Env, hosted: HostedPartition, machine: CoordinatorMachine[Any, Any], codec: "RecordCodec[Any, Any]"
+    env: Env,
+    hosted: HostedPartition,
+    machine: CoordinatorMachine[Any, Any],
+    codec: "RecordCodec[Any, Any]",
+    read_bytes: int,
 ) -> None:
-    """Replays the whole log into `machine`, a piece at a time: requests of other shards go on between them.
+    """Replays the whole log into `machine`, `read_bytes` at a time: requests of other shards go on between them.
 
     Nobody writes to the log meanwhile. Raises KafkaError and OSError.
     """
     log = hosted.log
     offset, end_offset = log.log_start_offset, log.log_end_offset
     records = 0
+    read_bytes = min(read_bytes, _READ_BYTES_MAX)
     while offset < end_offset and not hosted.is_closed:
-        found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
+        found = log.read(offset, read_bytes, end_offset=end_offset, at_least_one=True)
         data = await env.workers.run(found.region.read)
         batches = read_batches(data)
         if not batches:

@@ -81,6 +81,7 @@ class ShardSettings(NamedTuple):
 
     commit_timeout_ms: int = 5000
     compression: int = 0
+    load_buffer_bytes: int = 5 << 20
 
 
 class CoordinatorShard(Generic[MachineT]):
@@ -128,7 +129,7 @@ class CoordinatorShard(Generic[MachineT]):
     async def _load(self) -> None:
         machine = self.machine
         try:
-            await load(self._env, self.hosted, machine, self._codec)
+            await load(self._env, self.hosted, machine, self._codec, self.settings.load_buffer_bytes)
         except (KafkaError, OSError) as error:
             if machine is self.machine and self.state is ShardState.LOADING:
                 logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error)

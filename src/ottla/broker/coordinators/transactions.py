@@ -136,7 +136,10 @@ class TransactionCoordinator:
             broker.env,
             broker.waiting_room,
             broker.spawn,
-            ShardSettings(commit_timeout_ms=broker.config.get_int("request.timeout.ms")),
+            ShardSettings(
+                commit_timeout_ms=broker.config.get_int("request.timeout.ms"),
+                load_buffer_bytes=broker.config.get_int("transaction.state.log.load.buffer.size"),
+            ),
             perform=perform,
         )
         return shard

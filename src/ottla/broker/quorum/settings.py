@@ -17,6 +17,7 @@ class QuorumSettings:
     retention_ms: int = 7 * DAY_MS
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
+    file_delete_delay_ms: int = 60_000
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> "QuorumSettings":
@@ -25,6 +26,12 @@ class QuorumSettings:
             snapshot_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
             retention_bytes=config.get_int("metadata.max.retention.bytes"),
             retention_ms=config.get_int("metadata.max.retention.ms"),
-            segment_bytes=config.get_int("metadata.log.segment.bytes"),
+            # The internal one is for tests: it may be smaller than any that a user may set.
+            segment_bytes=config.get_int(
+                "internal.metadata.log.segment.bytes"
+                if config.is_set("internal.metadata.log.segment.bytes")
+                else "metadata.log.segment.bytes"
+            ),
             segment_ms=config.get_int("metadata.log.segment.ms"),
+            file_delete_delay_ms=config.get_int("internal.metadata.delete.delay.millis"),
         )

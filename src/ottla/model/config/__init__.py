@@ -24,6 +24,8 @@ from ottla.model.config.describe import (
 )
 from ottla.model.config.documentation import documentation_of
 from ottla.model.config.listeners import Endpoint
+from ottla.model.config.marks import Mark, mark_of, refusals
+from ottla.model.config.not_built import not_built, not_built_dynamically
 from ottla.model.config.properties import parse_properties
 from ottla.model.config.topic import topic_config, topic_config_value
 from ottla.model.config.validate import (
@@ -43,6 +45,7 @@ __all__ = [
     "ConfigType",
     "ConfigValue",
     "Endpoint",
+    "Mark",
     "ResourceType",
     "Scope",
     "definition_of",
@@ -53,7 +56,11 @@ __all__ = [
     "describe_topic_configs",
     "documentation_of",
     "is_list",
+    "mark_of",
+    "not_built",
+    "not_built_dynamically",
     "parse_properties",
+    "refusals",
     "topic_config",
     "topic_config_value",
     "validate",

@@ -13,6 +13,7 @@ from ottla.model.config.definitions import (
     without_listener_prefix,
 )
 from ottla.model.config.listeners import Endpoint, parse_endpoints, parse_protocol_map
+from ottla.model.config.marks import mark_of, refusal
 from ottla.model.config.properties import parse_properties
 
 # Configs of plug-ins: their names are the plug-in's business.
@@ -195,6 +196,9 @@ def _allowed(definition: ConfigDef) -> str:
 def _unknown(name: str, value: str) -> str:
     if name in DYNAMIC_ONLY:
         return f"Configuration {name}={value} can only be set while the broker runs: ottla configs set"
+    mark = mark_of(ResourceType.BROKER, name)
+    if mark is not None:
+        return refusal(name, mark)
     from difflib import get_close_matches  # costs more to import than all definitions, and is rarely needed
 
     close = get_close_matches(name, BROKER_CONFIGS, n=3, cutoff=0.75)

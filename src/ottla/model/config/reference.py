@@ -10,6 +10,7 @@ from ottla.model.config.definitions import (
     TOPIC_CONFIGS,
 )
 from ottla.model.config.documentation import documentation_of
+from ottla.model.config.marks import mark_of
 from ottla.model.config.synonyms import TOPIC_SYNONYMS
 
 _INTRODUCTION = """\
@@ -22,6 +23,11 @@ This page is written by `ottla configs reference`.
   is not allowed is refused at start.
 - *Update* says what can be changed while a broker runs, by `ottla configs set`: nothing (read-only), this broker's
   value (per-broker), or also the value of all brokers (cluster-wide).
+- **Refused**: it promises what is not built. A broker does not start with it, and a change while it runs is answered
+  with INVALID_CONFIG, unless the value is the default.
+- **No effect**: it is accepted and reported, so that a file for Apache Kafka works, and nothing depends on it. The
+  reason follows.
+- `listeners` and `listener.security.protocol.map` are read at the start: a change while the broker runs is refused.
 - `node.id`, `process.roles` and `controller.listener.names`, which Kafka requires, have defaults here, so that a
   single node needs no file. `ottla serve` listens on 127.0.0.1:9092 and keeps its data in `./data` unless it is told
   otherwise.
@@ -48,9 +54,18 @@ def _table(resource_type: ResourceType, configs: Iterable[ConfigDef]) -> str:
             cells.append(", ".join(f"`{name}`" for name, _ in TOPIC_SYNONYMS.get(config.name, ())))
         elif resource_type is ResourceType.BROKER:
             cells.append(config.scope.value)
-        cells.append(documentation_of(resource_type, config.name) or "")
+        cells.append((documentation_of(resource_type, config.name) or "") + _mark(resource_type, config))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _mark(resource_type: ResourceType, config: ConfigDef) -> str:
+    mark = mark_of(resource_type, config.name)
+    if mark is None:
+        return ""
+    if mark.is_refused:
+        return f" **Refused** unless it has its default: {mark.reason}."
+    return f" **No effect:** {mark.reason}."
 
 
 def _default(config: ConfigDef) -> str:

@@ -30,7 +30,8 @@ metrics.recording.level
 metrics.sample.window.ms
     How long each of these samples is.
 quota.window.num
-    Over how many samples client quotas are measured.
+    Over how many samples a rate is measured: here that of max.connection.creation.rate, which may be exceeded for
+    as long as the average over all samples but the last keeps to it.
 quota.window.size.seconds
     How long each of these samples is.
 telemetry.max.bytes

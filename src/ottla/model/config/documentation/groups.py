@@ -12,13 +12,13 @@ group.consumer.regex.refresh.interval.ms
 group.coordinator.append.linger.ms
     How long the coordinator collects records before it writes them; -1 lets it choose by load.
 group.coordinator.background.threads
-    How many threads do the coordinator's background work in Kafka. Ottla accepts and reports it.
+    How many threads do the coordinator's background work in Kafka.
 group.coordinator.cached.buffer.max.bytes
     The largest write buffer that the coordinator keeps for reuse.
 group.coordinator.rebalance.protocols
     Which kinds of groups the coordinator serves.
 group.coordinator.threads
-    How many threads run the coordinator in Kafka. Ottla runs it on the event loop, and accepts and reports it.
+    How many threads run the coordinator in Kafka.
 group.initial.rebalance.delay.ms
     How long the first rebalance of an empty classic group waits for more members.
 group.max.session.timeout.ms
@@ -36,7 +36,7 @@ group.share.max.share.sessions
 group.share.max.size
     How many members a share group may have.
 group.share.persister.class.name
-    The Java class that keeps the state of share groups in Kafka. Ottla accepts and reports it.
+    The Java class that keeps the state of share groups in Kafka.
 group.streams.max.size
     How many members a streams group may have.
 group.streams.max.standby.replicas
@@ -46,7 +46,8 @@ offset.metadata.max.bytes
 offsets.commit.timeout.ms
     How long an offset commit waits for all in-sync replicas.
 offsets.load.buffer.size
-    How much is read at once when a partition of the committed offsets is loaded.
+    How much is read at once when a partition of the committed offsets is loaded; at most 1 MiB, so that
+    other requests go on.
 offsets.retention.check.interval.ms
     How often committed offsets that have expired are looked for.
 offsets.retention.minutes
@@ -82,9 +83,9 @@ share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes
     segment.bytes of that topic.
 share.coordinator.threads
-    How many threads run the share coordinator in Kafka. Ottla accepts and reports it.
+    How many threads run the share coordinator in Kafka.
 share.coordinator.write.timeout.ms
     How long a write of the share coordinator waits for all in-sync replicas.
 share.fetch.purgatory.purge.interval.requests
-    After how many completed requests the purgatory of ShareFetch is swept. Ottla accepts and reports it.
+    After how many completed requests the purgatory of ShareFetch is swept.
 """

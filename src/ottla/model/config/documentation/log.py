@@ -15,7 +15,8 @@ log.cleaner.io.buffer.load.factor
 log.cleaner.io.buffer.size
     The memory for reading and writing in compaction, over all cleaner threads.
 log.cleaner.io.max.bytes.per.second
-    The most that compaction reads and writes a second, so that it leaves the disk to others.
+    The most that compaction reads and writes a second, all its threads together, so that it leaves the disk to others.
+    A change holds for cleanings that are under way; 0 or less halts them until it is changed again.
 log.cleaner.threads
     How many logs are compacted at the same time.
 log.dir
@@ -23,7 +24,8 @@ log.dir
 log.dir.failure.timeout.ms
     How long the broker tries to tell the controller of a failed log directory before it stops itself.
 log.dirs
-    The directories of the log. A new partition goes where the fewest are.
+    The directories of the log. A new partition goes where the fewest are. A directory whose disk fails or is full goes
+    offline until a restart, with its partitions; the broker stops when it was the last one, or holds the metadata log.
 log.flush.offset.checkpoint.interval.ms
     How often the recovery point of each log is written down: what lies before it needs no scan after a crash.
 log.flush.scheduler.interval.ms

@@ -136,7 +136,7 @@ ssl.engine.factory.class
 ssl.key.password
     The password of the private key.
 ssl.keymanager.algorithm
-    The algorithm of Java's key manager. Ottla accepts and reports it.
+    The algorithm of Java's key manager.
 ssl.keystore.certificate.chain
     The certificate chain, in PEM, in the config itself.
 ssl.keystore.key
@@ -152,11 +152,11 @@ ssl.principal.mapping.rules
 ssl.protocol
     The version of TLS for new connections.
 ssl.provider
-    The security provider of Java's TLS. Ottla accepts and reports it.
+    The security provider of Java's TLS.
 ssl.secure.random.implementation
-    The random generator of Java's TLS. Ottla accepts and reports it.
+    The random generator of Java's TLS.
 ssl.trustmanager.algorithm
-    The algorithm of Java's trust manager. Ottla accepts and reports it.
+    The algorithm of Java's trust manager.
 ssl.truststore.certificates
     The certificates to trust, in PEM, in the config itself.
 ssl.truststore.location

@@ -54,7 +54,8 @@ min.compaction.lag.ms
 min.insync.replicas
     How many replicas, the leader among them, must be in sync for a write with acks=all; with fewer it is refused.
 preallocate
-    Whether a new segment's file is given its full size at once.
+    Whether a new segment's file is given its full size at once. It is cut to what it holds when the segment is rolled
+    and when the broker stops.
 remote.log.copy.disable
     With tiered storage, makes the remote part read-only: nothing more is uploaded.
 remote.log.delete.on.disable

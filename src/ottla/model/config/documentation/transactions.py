@@ -18,7 +18,8 @@ transaction.partition.verification.enable
 transaction.remove.expired.transaction.cleanup.interval.ms
     How often transactional ids that have expired are removed.
 transaction.state.log.load.buffer.size
-    How much is read at once when a partition of the transaction state is loaded.
+    How much is read at once when a partition of the transaction state is loaded; at most 1 MiB, so that
+    other requests go on.
 transaction.state.log.min.isr
     min.insync.replicas of the topic that holds the transactions' state.
 transaction.state.log.num.partitions

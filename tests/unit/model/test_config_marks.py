@@ -1,0 +1,213 @@
+"""Every config is used by the code, or marked: without effect and why, or refused because it is not built."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.model.config import (
+    BrokerConfig,
+    ConfigDef,
+    ResourceType,
+    mark_of,
+    not_built,
+    not_built_dynamically,
+)
+from ottla.model.config.definitions import (
+    BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+)
+from ottla.model.config.marks import marked_names
+from ottla.model.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+
+SOURCE = Path(__file__).parents[3] / "src" / "ottla"
+# Where a name is read for what it does. Checks of values alone, clients and the simulation do not count, nor does a
+# name with a value after it: that one is set, not read.
+USERS = ("broker", "cli", "core", "env", "storage")
+USING_MODULES = ("model/config/broker.py", "model/config/not_built.py")
+CONFIGS = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+}
+EVERY_CONFIG = [(kind, config) for kind, configs in CONFIGS.items() for config in configs.values()]
+
+
+def names_in_the_source() -> set[str]:
+    files = [path for folder in USERS for path in (SOURCE / folder).rglob("*.py")]
+    files += [SOURCE / module for module in USING_MODULES]
+    return {name for path in files for name in re.findall(r'"([a-z0-9.]+)"(?!:)', path.read_text())}
+
+
+IN_SOURCE = names_in_the_source()
+
+
+def is_used(kind: ResourceType, name: str) -> bool:
+    if name in IN_SOURCE:
+        return True
+    if kind is not ResourceType.BROKER:
+        return False
+    behind_topics = {
+        synonym for topic, synonyms in TOPIC_SYNONYMS.items() if topic in IN_SOURCE for synonym, _ in synonyms
+    }
+    behind_groups = {synonym for group, synonym in GROUP_SYNONYMS.items() if group in IN_SOURCE}
+    bounds_of_groups = {
+        f"group.consumer.{bound}.{group.removeprefix('consumer.')}"
+        for group in GROUP_SYNONYMS
+        if group in IN_SOURCE
+        for bound in ("min", "max")
+    }
+    return name in behind_topics | behind_groups | bounds_of_groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), EVERY_CONFIG, ids=[f"{k.name}-{c.name}" for k, c in EVERY_CONFIG]
+)
+def test_every_config_is_either_used_or_marked(kind: ResourceType, config: ConfigDef) -> None:
+    mark = mark_of(kind, config.name)
+    if mark is None:
+        assert is_used(kind, config.name), f"{config.name} does nothing: use it, or mark it in marks.py"
+    elif not mark.is_refused:
+        assert not is_used(kind, config.name), f"{config.name} is used: remove its mark in marks.py"
+    if mark is not None:
+        assert mark.reason
+        assert bool(mark.remedy) == mark.is_refused
+
+
+def test_every_mark_is_of_a_config() -> None:
+    of_plugins = {
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "rsm.config.",
+        "rlmm.config.",
+        "config.providers.",
+    }
+    for kind, configs in CONFIGS.items():
+        for name in marked_names(kind):
+            is_prefix_of_one = name.endswith(".") and any(config.startswith(name) for config in configs)
+            assert name in configs or is_prefix_of_one or name in of_plugins, name
+
+
+REFUSED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "alter.config.policy.class.name": "a.Policy",
+    "create.topic.policy.class.name": "a.Policy",
+    "client.quota.callback.class": "a.Callback",
+    "config.providers": "file",
+    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    "principal.builder.class": "a.Builder",
+    "security.providers": "a.Provider",
+    "security.inter.broker.protocol": "SSL",
+    "ssl.client.auth": "required",
+    "ssl.keystore.location": "/keys",
+    "listener.name.inside.ssl.keystore.location": "/keys",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.inside.plain.sasl.jaas.config": "hunter2",
+    "connections.max.reauth.ms": "1000",
+    "delegation.token.secret.key": "hunter2",
+    "remote.log.storage.system.enable": "true",
+    "rsm.config.bucket": "a",
+    "controller.quorum.auto.join.enable": "true",
+    "controller.quorum.voters": "1@a:1,2@b:1",
+    "controller.quorum.bootstrap.servers": "elsewhere:9093",
+    "process.roles": "broker",
+    "cordoned.log.dirs": "/tmp/kafka-logs",
+    "group.consumer.assignors": "uniform,a.Assignor",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_config_that_promises_what_is_not_built_is_refused_by_name_and_with_what_to_do(name: str) -> None:
+    (problem,) = not_built(BrokerConfig({name: REFUSED[name]}))
+    assert problem.startswith(name)
+    assert "not built" in problem or "not run" in problem
+    assert re.search(r"\. (Remove|Set|Name)[^.]*.*\.$", problem), problem
+    assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize("name", ["super.users", "allow.everyone.if.no.acl.found"])
+def test_configs_of_kafkas_authorizer_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is set, but authorization is not built"):
+        BrokerConfig({name: "User:admin"})
+
+
+def test_a_refused_config_may_have_its_default() -> None:
+    defaults = {
+        config.name: text
+        for config in BROKER_CONFIGS.values()
+        if (text := config.default_text()) is not None
+        and (mark := mark_of(ResourceType.BROKER, config.name)) is not None
+        and mark.is_refused
+    }
+    assert len(defaults) > 40
+    assert not_built(BrokerConfig({**defaults, "delegation.token.secret.key": ""})) == []
+
+
+def test_the_file_that_comes_with_kafka_is_accepted() -> None:
+    config = BrokerConfig.load(
+        """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        inter.broker.listener.name=PLAINTEXT
+        advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+        num.network.threads=3
+        num.io.threads=8
+        socket.send.buffer.bytes=102400
+        socket.receive.buffer.bytes=102400
+        socket.request.max.bytes=104857600
+        log.dirs=/tmp/kraft-combined-logs
+        num.partitions=1
+        num.recovery.threads.per.data.dir=1
+        offsets.topic.replication.factor=1
+        transaction.state.log.replication.factor=1
+        transaction.state.log.min.isr=1
+        log.retention.hours=168
+        log.segment.bytes=1073741824
+        log.retention.check.interval.ms=300000
+        """
+    )
+    assert not_built(config) == []
+
+
+def test_a_listener_that_asks_for_protection_is_refused() -> None:
+    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        (problem,) = not_built(BrokerConfig({"listeners": f"{protocol}://:9092"}))
+        assert f"listener {protocol}://:9092 asks for {protocol}, but TLS and SASL are not built" in problem
+
+
+def test_a_quorum_of_another_node_is_refused() -> None:
+    (problem,) = not_built(BrokerConfig({"controller.quorum.voters": "2@a:1"}))
+    assert "names node 2, and this is node 1" in problem
+    assert not_built(BrokerConfig({"controller.quorum.voters": "1@a:1"})) == []
+
+
+def test_a_dynamic_change_to_what_is_not_built_is_refused_and_a_stored_one_stays() -> None:
+    change = {"config.providers": "file", "log.retention.ms": "5"}
+    problem = not_built_dynamically(ResourceType.BROKER, change, change.keys())
+    assert problem is not None
+    assert "config providers are not built" in problem
+    assert not_built_dynamically(ResourceType.BROKER, change, ["log.retention.ms"]) is None
+    assert not_built_dynamically(ResourceType.BROKER, {}, ["config.providers"]) is None
+
+
+def test_listeners_are_not_changed_while_the_broker_runs() -> None:
+    for name in ("listeners", "listener.security.protocol.map"):
+        problem = not_built_dynamically(ResourceType.BROKER, {name: "PLAINTEXT://:9093"}, [name])
+        assert problem is not None
+        assert f"{name} cannot be changed while the broker runs" in problem
+        assert problem.endswith("and restart the broker.")
+
+
+def test_topic_configs_of_tiered_storage_are_refused() -> None:
+    for name in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
+        problem = not_built_dynamically(ResourceType.TOPIC, {name: "true"}, [name])
+        assert problem is not None
+        assert "tiered storage is not built" in problem
+        assert not_built_dynamically(ResourceType.TOPIC, {name: "false"}, [name]) is None
