@@ -13,6 +13,7 @@ from ottla.broker.partition_host import PartitionHost
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import KafkaError
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 from ottla.storage.log_dirs import LogDirs
 
 logger = logging.getLogger("ottla.housekeeping")
@@ -59,6 +60,7 @@ class Housekeeping:
                 logger.exception("housekeeping failed and goes on with its next round")
 
     async def tick(self, now_ms: int) -> None:
+        self._partitions.open_again()
         await self._flush_what_is_due(now_ms)
         if self._is_due("log.retention.check.interval.ms", now_ms):
             self.enforce_retention(now_ms)
@@ -151,14 +153,21 @@ class Housekeeping:
 
 
 async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
-    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline."""
+    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline.
+
+    While descriptors have run out it is tried again: nobody is told that records are on disk that are not.
+    """
     log = hosted.log
-    try:
-        work = log.prepare_flush(up_to)
-        if work is not None:
-            await env.workers.run(work.sync)
-            log.completed(work)
-    except OSError as error:
-        logger.error("%s", hosted.storage_failed(error).message)
-        return
+    while True:
+        try:
+            work = log.prepare_flush(up_to)
+            if work is not None:
+                await env.workers.run(work.sync)
+                log.completed(work)
+            break
+        except OSError as error:
+            logger.error("%s", hosted.storage_failed(error).message)
+            if is_disk_failure(error) or hosted.is_closed or hosted.failure is not None:
+                return
+            await asyncio.sleep(RETRY_S)
     hosted.flushed(env.clock.now_ms())

@@ -7,6 +7,7 @@ and the swap of each segment that comes back cleaned. A log that cannot be clean
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from ottla.storage.cleaner.job import (
     run_job,
 )
 from ottla.storage.cleaner.swap import SegmentSwap
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
 from ottla.storage.file_names import CLEANED_SUFFIX
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
@@ -130,7 +132,10 @@ class LogCleaner:
                 limit = min(hosted.leader.last_stable_offset, log.recovery_point)
                 dirt = cleanable_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
-                self._give_up(hosted, str(error))
+                if isinstance(error, OSError) and not is_disk_failure(error):
+                    logger.warning("%s", run_out_message(f"looking at {hosted.topic_partition}", error))
+                else:
+                    self._give_up(hosted, str(error))
                 continue
             found.append((hosted, dirt))
         return sorted(found, key=lambda pair: -pair[1].dirty_ratio)
@@ -263,18 +268,30 @@ class LogCleaner:
         replaced = [cleaning.segments[base_offset][0] for base_offset in group.replaced]
         swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
         try:
-            await env.workers.run(swap.announce)
             try:
+                await env.workers.run(swap.announce)
                 self._check_wanted(cleaning, group)
-            except _AbandonedError:
-                await env.workers.run(swap.withdraw)
+            except (_AbandonedError, OSError) as error:
+                if isinstance(error, _AbandonedError) or not is_disk_failure(error):
+                    await self._insist(swap.withdraw)
                 raise
             swap.replace(env.clock.now_ms())
-            await env.workers.run(swap.settle)
+            await self._insist(swap.settle)
         except OSError as error:
             if hosted.is_closed:
                 raise _AbandonedError("the topic was deleted") from error
             raise _AbandonedError(hosted.storage_failed(error).message) from error
+
+    async def _insist(self, work: Callable[[], None]) -> None:
+        """Names that are left halfway would be completed by a start, over what is in the log by then."""
+        while True:
+            try:
+                await self._env.workers.run(work)
+                return
+            except OSError as error:
+                if is_disk_failure(error):
+                    raise
+            await asyncio.sleep(RETRY_S)
 
     def _check_wanted(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
         hosted = cleaning.hosted

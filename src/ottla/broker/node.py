@@ -59,7 +59,9 @@ from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.meta_properties import (
+    LostDirectoryError,
     MetaProperties,
+    RefusedDirectoryError,
     check_identity,
     missing_identity,
     read_meta_properties,
@@ -114,11 +116,14 @@ class Broker:
                 undo.callback(env.workers.close)
             self.log_dirs = LogDirs(env.disk, config.log_dirs)
             undo.callback(self.log_dirs.release)
+            self._check_metadata_dir()
             self._identify()
             self.quorum = self._new_quorum()
             undo.push_async_callback(self.quorum.close)
             await self._start_metadata()
             await self._start_partitions()
+            if self.failed.done():
+                raise self.failed.result()
             await self._start_server()
             undo.pop_all()
         logger.info("broker %d of cluster %s serves on %s:%d", config.node_id, self.cluster_id, *self.address)
@@ -155,7 +160,7 @@ class Broker:
                 default_replication_factor=config.get_int("default.replication.factor"),
             ),
             settings=QuorumSettings.from_config(config),
-            on_failure=self._metadata_failed,
+            on_failure=self._fail,
             partitions=self.log_dirs.partitions,
         )
 
@@ -182,6 +187,8 @@ class Broker:
         config = self.config
         self.waiting_room = WaitingRoom()
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
+        self.partitions.on_opened_late = self._partitions_opened_late
+        self.log_dirs.on_offline = self._directory_offline
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
         self.partitions.set_strays_aside(self.quorum.image)
         self._image_changed(MetadataImage(), self.quorum.image)
@@ -208,6 +215,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Answers nothing more, writes everything down, and marks the directories as left in order."""
+        self.log_dirs.on_offline = lambda path: None
         await self._server.close()
         await self._dispatcher.close()
         self.waiting_room.close()
@@ -235,7 +243,31 @@ class Broker:
         except OSError as error:  # closing the log meets it again, and takes the directory offline
             logger.error("%s cannot be synced: %s", log.topic_partition, error)
 
-    def _metadata_failed(self, error: Exception) -> None:
+    def _check_metadata_dir(self) -> None:
+        """A directory that is offline may not be written to, not even its metadata log."""
+        path = self.config.metadata_log_dir.rstrip("/")
+        if path in self.log_dirs.offline:
+            raise RefusedDirectoryError(
+                f"the metadata log lies in {path}, which is offline ({self.log_dirs.offline[path]}): fix the disk, or "
+                "restore the metadata log to another directory and set metadata.log.dir"
+            )
+
+    def _directory_offline(self, path: str) -> None:
+        """The broker ends where none of its directories is left, or its metadata log is gone, as Kafka does."""
+        self.partitions.fail_offline()
+        log_dirs = self.log_dirs
+        if not log_dirs.paths:
+            reasons = "; ".join(f"{offline}: {reason}" for offline, reason in log_dirs.offline.items())
+            self._fail(LostDirectoryError(f"every data directory is offline ({reasons})"))
+        elif path == self.config.metadata_log_dir.rstrip("/"):
+            self._fail(
+                LostDirectoryError(
+                    f"the data directory of the metadata log is offline ({path}: {log_dirs.offline[path]})"
+                )
+            )
+
+    def _fail(self, error: Exception) -> None:
+        """The broker cannot go on: whoever runs it is to stop it."""
         if self.failed is not None and not self.failed.done():
             self.failed.set_result(error)
 
@@ -391,6 +423,12 @@ class Broker:
             self._transactions.image_changed(changes, image)
         elif TRANSACTION_STATE in image.topics:
             _ = self.transactions
+
+    def _partitions_opened_late(self) -> None:
+        """Coordinators take over what they could not when the image came."""
+        for coordinator in (self._groups, self._transactions):
+            if coordinator is not None:
+                coordinator.shards.follow(self.image)
 
     def _apply_broker_configs(self, image: MetadataImage) -> None:
         own = image.config(ResourceType.BROKER, str(self.config.node_id))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 from ottla.storage.log_dir import DeletionSync
 from ottla.storage.log_dirs import LogDirs
 
@@ -39,6 +40,8 @@ class PartitionHost:
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
         self._high_watermarks = log_dirs.high_watermarks  # as the last run left them
         self._moves = ReplicaMoves(env, config, log_dirs)
+        self.on_opened_late: Callable[[], None] = lambda: None
+        self._unopened: dict[tuple[UUID, int], bool] = {}  # whether it is of this run
         self._is_loading = True  # until the image that this run began with is applied
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -120,12 +123,17 @@ class PartitionHost:
         await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
 
     async def _sync_deletions(self, sync: DeletionSync) -> None:
-        try:
-            await self._env.workers.run(sync.sync)
-            sync.completed()
-        except OSError as error:
-            self._log_dirs.checkpoint_failed(sync, error)
-            self.fail_offline()
+        while True:
+            try:
+                await self._env.workers.run(sync.sync)
+                sync.completed()
+                return
+            except OSError as error:
+                self._log_dirs.checkpoint_failed(sync, error)
+                if is_disk_failure(error):
+                    self.fail_offline()
+                    return
+                await asyncio.sleep(RETRY_S)
 
     def reconfigure(self, topic: str) -> None:
         """The topic's configs, or defaults of the broker, have changed."""
@@ -140,10 +148,24 @@ class PartitionHost:
     def _settings(self, topic: str) -> TopicSettings:
         return topic_settings(self._image.config(ResourceType.TOPIC, topic), self._config)
 
-    def _host_partitions(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> None:
+    def open_again(self) -> None:
+        """Tries again to open the partitions that could not be opened because descriptors had run out."""
+        unopened, self._unopened = self._unopened, {}
+        for (topic_id, index), is_new in unopened.items():
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is not None and index in topic.partitions:
+                self._host_partitions(topic, {index: topic.partitions[index]}, is_new=is_new)
+        if len(self._unopened) < len(unopened):
+            self.on_opened_late()
+
+    def _host_partitions(
+        self, topic: TopicImage, partitions: Mapping[int, PartitionImage], *, is_new: bool | None = None
+    ) -> None:
         local = {index: part for index, part in partitions.items() if part.leader == self._config.node_id}
         if not local:
             return
+        # One that is made in this run cannot lie in a directory that is offline.
+        is_new = not self._is_loading if is_new is None else is_new
         settings = self._settings(topic.name)
         hosted_here = self._by_id.setdefault(topic.topic_id, {})
         self._by_name[topic.name] = hosted_here
@@ -152,9 +174,12 @@ class PartitionHost:
             hosted = hosted_here.get(index)
             if hosted is None:
                 try:
-                    log = self._open_log(topic_partition, topic.topic_id, settings)
+                    log = self._open_log(topic_partition, topic.topic_id, settings, is_new=is_new)
                 except KafkaError as error:
                     logger.error("%s cannot be opened: %s", topic_partition, error.message)
+                    cause = error.__cause__
+                    if isinstance(cause, OSError) and not is_disk_failure(cause):
+                        self._unopened[topic.topic_id, index] = is_new
                     continue
                 high_watermark = self._high_watermarks.pop(topic_partition, 0)
                 leader = self._new_leader(log, partition, settings, high_watermark)
@@ -172,11 +197,10 @@ class PartitionHost:
                 high_watermark = hosted.leader.high_watermark
                 hosted.lead(self._new_leader(hosted.log, partition, settings, high_watermark))
 
-    def _open_log(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> "Log":
+    def _open_log(
+        self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings, *, is_new: bool
+    ) -> "Log":
         now_ms = self._env.clock.now_ms()
-        is_new = (
-            not self._is_loading
-        )  # one that is made in this run cannot lie in a directory that is offline
         try:
             return self._log_dirs.open(
                 topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new

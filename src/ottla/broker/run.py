@@ -11,7 +11,7 @@ from ottla.broker.node import Broker
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
 from ottla.model.errors import KafkaError
-from ottla.storage.meta_properties import RefusedDirectoryError
+from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryError
 
 logger = logging.getLogger("ottla.broker")
 
@@ -38,7 +38,7 @@ async def _serve(config: BrokerConfig) -> int:
     broker = Broker(config)
     try:
         await broker.start()
-    except (ConfigError, RefusedDirectoryError, KafkaError, OSError) as error:
+    except (ConfigError, RefusedDirectoryError, LostDirectoryError, KafkaError, OSError) as error:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         reason = error.message if isinstance(error, KafkaError) else error
         print(f"ottla serve: the broker cannot start (listeners {where}): {reason}", file=sys.stderr)
@@ -59,6 +59,10 @@ async def _until_stopped(broker: Broker, stop: asyncio.Event) -> int:
     assert broker.failed is not None
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
+    if broker.failed.done():
+        reason = f"{broker.failed.result()}. Fix the disk and start the broker again"
+        logger.critical("the broker stops: %s", reason)
+        print(f"ottla serve: the broker stops: {reason}", file=sys.stderr, flush=True)
     await broker.stop()
     return FAILED if broker.failed.done() else 0
 

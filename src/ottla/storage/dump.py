@@ -104,6 +104,9 @@ def _dump_batches(disk: Disk, path: str, records: bool) -> Iterator[Entry]:
     position, end = 0, file.size()
     while position < end:
         head = file.read_at(position, HEADER_SIZE)
+        if not any(head):
+            yield {"kind": "unused", "position": position, "size": end - position, "reason": "preallocated"}
+            return
         header = read_header(head) if len(head) == HEADER_SIZE else None
         if header is None or header.magic != MAGIC or not HEADER_SIZE <= header.size <= end - position:
             yield {"kind": "damage", "position": position, "size": end - position, "reason": "no whole batch"}

@@ -158,6 +158,8 @@ class Log:
             self._check_fits_segment(size)
             self.roll(now_ms, base_offset)
             segment = segments.active
+        if headers[0].is_control:
+            segment.txn_index.entries()  # read before anything is written: the marker may add to them
         segment.append(headers, buffers, size)
         self.log_end_offset = end_offset
         segments.remember(end_offset, segment, segment.size)
@@ -194,7 +196,11 @@ class Log:
             self._generation += 1
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
         if base_offset not in self._snapshots.offsets:
-            self._snapshots.write(base_offset, self.producers.entries())
+            try:
+                self._snapshots.write(base_offset, self.producers.entries())
+            except OSError:
+                segment.discard()
+                raise
             self._unsynced_paths.append(self._snapshots.path(base_offset))
         self.segments.add(segment)
         # Readers at the end of the log go on in the new segment.

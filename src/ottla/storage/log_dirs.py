@@ -12,6 +12,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ottla.storage.deletion import Deletion
+from ottla.storage.disk_errors import is_disk_failure, run_out_message
 from ottla.storage.file_names import (
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
@@ -47,6 +48,9 @@ class LogDirs:
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, str] = {}  # path -> what happened
+        self.on_offline: Callable[[str], None] = lambda path: (
+            None
+        )  # told of every directory that goes offline
         self.moves: dict[TopicPartition, ReplicaMove] = {}  # replicas on their way to another directory
         self._disk = disk
         self._dirs: list[LogDir] = []
@@ -70,6 +74,8 @@ class LogDirs:
         try:
             taken = LogDir(self._disk, path)
         except OSError as error:
+            if not is_disk_failure(error):
+                raise
             logger.error("the data directory %s is offline: %s", path, error)
             self.offline[path] = str(error)
             return
@@ -110,6 +116,8 @@ class LogDirs:
                 self._disk.rename(directory, f"{log_dir.path}/{partition}")
                 self._disk.sync_dir(log_dir.path)
             except OSError as error:
+                if not is_disk_failure(error):
+                    raise
                 logger.error("the data directory %s is offline: %s", log_dir.path, error)
                 self._take_offline(log_dir, error)
                 return
@@ -205,12 +213,15 @@ class LogDirs:
                 raise KafkaError(
                     ErrorCode.kafka_storage_error,
                     f"{partition} is in no data directory that is online, and may be in {', '.join(self.offline)}, "
-                    "which is offline. Mend the disk and restart the broker",
+                    "which is offline. Fix the disk and restart the broker",
                 )
-            log_dir = self._directory_for_new(in_directory)
+            log_dir = self._directory_for_new(partition, in_directory)
         try:
             if not has_folder:
                 self._forget_namesake(log_dir, partition)
+                # Also if it cannot be opened now: the next try must not make a second folder in another directory.
+                log_dir.partitions.add(partition)
+                self._places[partition] = log_dir
             log = Log.open(
                 self._disk,
                 f"{log_dir.path}/{partition}",
@@ -223,23 +234,41 @@ class LogDirs:
                 topic_id=topic_id,
             )
         except OSError as error:
-            raise self._failed_in(log_dir, partition, error) from error
+            refusal = self._failed_in(log_dir, partition, error)
+            is_left_behind = log_dir.path not in self.offline or self._may_exist(
+                f"{log_dir.path}/{partition}"
+            )
+            if not has_folder and self._dirs and not is_left_behind:
+                return self.open(partition, config, now_ms, topic_id=topic_id, is_new=is_new)
+            raise refusal from error
         except CorruptCheckpointError as error:
             raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
         log.clean_up_to = log_dir.cleaner_offsets.get(partition)
-        log_dir.partitions.add(partition)
-        self._places[partition] = log_dir
         self.logs[partition] = log
         return log
 
-    def _directory_for_new(self, wanted: str | None) -> LogDir:
+    def _directory_for_new(self, partition: TopicPartition, wanted: str | None) -> LogDir:
+        """The one with the fewest partitions, of those that answer."""
         candidates = [log_dir for log_dir in self._dirs if wanted in (None, log_dir.path)]
-        if not candidates:
-            raise KafkaError(
-                ErrorCode.kafka_storage_error,
-                f"{wanted or 'every data directory'} is offline: a new partition has no place",
-            )
-        return min(candidates, key=lambda log_dir: len(log_dir.partitions))
+        for log_dir in sorted(candidates, key=lambda log_dir: len(log_dir.partitions)):
+            try:
+                self._disk.exists(f"{log_dir.path}/{partition}")
+                return log_dir
+            except OSError as error:
+                refusal = self._failed_in(log_dir, partition, error)
+                if is_disk_failure(error):
+                    continue
+                raise refusal from error
+        raise KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"{wanted or 'every data directory'} is offline: a new partition has no place",
+        )
+
+    def _may_exist(self, path: str) -> bool:
+        try:
+            return self._disk.exists(path)
+        except OSError:
+            return True
 
     def directory_of(self, partition: TopicPartition) -> str | None:
         log_dir = self._places.get(partition)
@@ -379,10 +408,15 @@ class LogDirs:
         self._deletions.append(Deletion(0, move.future_directory, is_directory=True))
 
     def failed(self, partition: TopicPartition, error: OSError) -> KafkaError:
-        """After an OSError in a log: takes its directory offline. Raise what it returns."""
+        """After an OSError in a log: takes its directory offline if the disk has failed. Raise what it returns."""
         return self._failed_in(self._places.get(partition), partition, error)
 
     def _failed_in(self, log_dir: LogDir | None, partition: TopicPartition, error: OSError) -> KafkaError:
+        if not is_disk_failure(error):
+            # Clients take it for retriable, and so do we.
+            return KafkaError(
+                ErrorCode.kafka_storage_error, run_out_message(f"an operation on {partition}", error)
+            )
         if log_dir is not None and log_dir.path not in self.offline:
             logger.error(
                 "the data directory %s goes offline with %d partitions: %s",
@@ -394,7 +428,7 @@ class LogDirs:
         place = log_dir.path if log_dir is not None else "its data directory"
         return KafkaError(
             ErrorCode.kafka_storage_error,
-            f"{partition} is not available: {place} is offline ({error}). Mend the disk and restart the broker",
+            f"{partition} is not available: {place} is offline ({error}). Fix the disk and restart the broker",
         )
 
     def _take_offline(self, log_dir: LogDir, error: OSError) -> None:
@@ -405,6 +439,7 @@ class LogDirs:
             self.logs.pop(partition, None)
             self._places.pop(partition, None)
         log_dir.release()
+        self.on_offline(log_dir.path)
 
     # Background work
 
@@ -458,31 +493,44 @@ class LogDirs:
         return found
 
     def checkpoint_failed(self, work: Checkpoint | DeletionSync, error: OSError) -> None:
-        """After an OSError in `Checkpoint.write` or `DeletionSync.sync`: takes the directory offline."""
-        if work.log_dir.path not in self.offline:
+        """After an OSError in `Checkpoint.write` or `DeletionSync.sync`: takes the directory offline.
+
+        Unless it is worth another try.
+        """
+        if not is_disk_failure(error):
+            logger.warning("%s", run_out_message(f"writing a checkpoint in {work.log_dir.path}", error))
+        elif work.log_dir.path not in self.offline:
             logger.error("the data directory %s goes offline: %s", work.log_dir.path, error)
             self._take_offline(work.log_dir, error)
 
-    def _write(self, checkpoints: Iterable[Checkpoint]) -> None:
+    def _write(self, checkpoints: Iterable[Checkpoint]) -> set[LogDir]:
+        """The directories in which that failed."""
+        failed = set()
         for checkpoint in checkpoints:
             try:
                 checkpoint.write()
                 checkpoint.written()
             except OSError as error:
                 self.checkpoint_failed(checkpoint, error)
+                failed.add(checkpoint.log_dir)
+        return failed
 
     def close(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """An orderly stop: flushes and closes every log, writes the checkpoints, and last the marker of it."""
+        unclean: set[LogDir | None] = set()
         for partition, log in list(self.logs.items()):
             try:
                 log.close(clean=True)
             except OSError as error:
-                self.failed(partition, error)
-        self._write(self.recovery_point_checkpoints())
-        self._write(self.log_start_offset_checkpoints())
-        self._write(self.high_watermark_checkpoints(high_watermarks))
+                unclean.add(self._places.get(partition))
+                logger.error(
+                    "%s is not closed in order: %s", partition, self.failed(partition, error).message
+                )
+        unclean |= self._write(self.recovery_point_checkpoints())
+        unclean |= self._write(self.log_start_offset_checkpoints())
+        unclean |= self._write(self.high_watermark_checkpoints(high_watermarks))
         for log_dir in self._dirs:
-            if log_dir.clean_shutdown or log_dir.partitions <= self.logs.keys():
+            if log_dir not in unclean and (log_dir.clean_shutdown or log_dir.partitions <= self.logs.keys()):
                 try:
                     log_dir.write_clean_shutdown(broker_epoch)
                 except OSError as error:

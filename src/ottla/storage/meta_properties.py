@@ -16,6 +16,10 @@ class RefusedDirectoryError(Exception):
     """A data directory that this broker must not use. The message names it and says what to do."""
 
 
+class LostDirectoryError(Exception):
+    """A directory without which the broker cannot go on is offline; the message says which and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
     cluster_id: str

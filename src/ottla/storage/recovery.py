@@ -304,14 +304,20 @@ class LogLoader:
             end_offset, cut = self._recover_segment(segment)
             if cut:
                 logger.warning(
-                    "cut %d bytes from the end of %s at position %d: the batch there is torn or damaged",
+                    "cut %d bytes from the end of %s at position %d: %s",
                     cut,
                     segment.path,
                     segment.size,
+                    "they were preallocated, or hold a torn batch"
+                    if self._config.preallocate
+                    else "the batch there is torn or damaged",
                 )
                 # The cut itself is not on disk yet: the next flush must come by this segment again.
                 self._recovery_point = min(self._recovery_point, segment.base_offset)
-                self._remove(segments, unflushed[index + 1 :])
+                following = unflushed[index + 1 :]
+                if following and following[0].base_offset == end_offset:
+                    continue  # the zeros of a preallocated file, whose cut was not on disk: nothing is missing
+                self._remove(segments, following)
                 break
         return end_offset
 

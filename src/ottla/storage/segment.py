@@ -65,6 +65,7 @@ class Segment:
         self._file: File | None = None
         self.is_modified = False  # since it was opened
         self._torn = False  # bytes of a failed write may lie behind `size`
+        self._is_preallocated = False  # zeros lie behind `size`
         self._indexes_checked = False
         self._offset_index = OffsetIndex(
             disk,
@@ -90,15 +91,33 @@ class Segment:
     ) -> "Segment":
         """An empty segment; files of the same name, left by a failure, are emptied."""
         segment = cls(disk, directory, base_offset, config, size=0, now_ms=now_ms)
-        segment._file = disk.open(segment.path, create=True)
-        segment._file.truncate(0)
-        segment._offset_index.create()
-        segment._time_index.create()
-        segment.txn_index.clear()
+        try:
+            segment._file = disk.open(segment.path, create=True)
+            segment._file.truncate(0)
+            segment._offset_index.create()
+            segment._time_index.create()
+            segment.txn_index.clear()
+            if config.preallocate:
+                segment._preallocate(config.segment_bytes)
+        except OSError:
+            segment.discard()
+            raise
         segment._indexes_checked = True
         segment.is_modified = True
         segment._max_timestamp = NO_TIMESTAMP
         return segment
+
+    def discard(self) -> None:
+        """Removes an empty segment that the log could not be given: a start would take it for the end of the log."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            with contextlib.suppress(OSError):
+                self._disk.remove(segment_file(self._directory, self.base_offset, suffix))
+
+    def _preallocate(self, size: int) -> None:
+        """The file has its full length from the start, and its true one again when it is sealed."""
+        self.file.truncate(size)
+        self._is_preallocated = True
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
@@ -197,8 +216,9 @@ class Segment:
 
     def seal(self) -> None:
         """No more appends: the time index gets its last entry, the indexes and the file their final size."""
-        if self._torn:
+        if self._torn or self._is_preallocated:
             self._cut_torn_bytes()
+        self.txn_index.save()
         if self._max_timestamp >= 0:
             self.time_index.append_last(self._max_timestamp, self._max_timestamp_offset)
         self._offset_index.trim()
@@ -227,7 +247,7 @@ class Segment:
 
     def _cut_torn_bytes(self) -> None:
         self.file.truncate(self.size)
-        self._torn = False
+        self._torn = self._is_preallocated = False
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How long the segment has been filling, in the time of its records where they have one."""

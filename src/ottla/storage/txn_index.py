@@ -5,6 +5,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.env.disk import Disk, File
+from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.mapped_index import CorruptIndexError
 
 _ENTRY = Struct(">hqqqq")
@@ -33,6 +34,7 @@ class TxnIndex:
         self._base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
+        self._unsaved = 0  # so many of the last entries are in memory only
 
     def clear(self) -> None:
         """An empty file, whatever was there."""
@@ -41,6 +43,7 @@ class TxnIndex:
             file.truncate(0)
             self.needs_sync = True
         self._entries = []
+        self._unsaved = 0
 
     def check(self, end_offset: int) -> None:
         """Raises FileNotFoundError, or CorruptIndexError if no segment that ends at `end_offset` can have it."""
@@ -67,6 +70,7 @@ class TxnIndex:
         """Replaces the file. Records that are flushed depend on it, so it is on disk after this."""
         self.close()
         self._entries = list(entries)
+        self._unsaved = 0
         if self._entries:
             data = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in self._entries)
             self._disk.write_atomically(self.path, data)
@@ -79,17 +83,32 @@ class TxnIndex:
         return self._entries
 
     def append(self, aborted: AbortedTxn) -> None:
+        """Its marker is in the log already: where no file can be opened now, `save` writes the entry later."""
+        self.entries().append(aborted)
+        self._unsaved += 1
+        try:
+            self.save()
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
+
+    def save(self) -> None:
+        """Writes the entries that are not in the file yet."""
+        if not self._unsaved:
+            return
         entries = self.entries()
+        first = len(entries) - self._unsaved
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-        self._file.write_at(len(entries) * _ENTRY.size, [_ENTRY.pack(_VERSION, *aborted)])
+        self._file.write_at(first * _ENTRY.size, [_ENTRY.pack(_VERSION, *entry) for entry in entries[first:]])
         self.needs_sync = True
-        entries.append(aborted)
+        self._unsaved = 0
 
     def truncate_to(self, offset: int) -> None:
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
+            self.save()
             self._disk.open(self.path).truncate(len(kept) * _ENTRY.size)
             self.needs_sync = True
             self._entries = kept

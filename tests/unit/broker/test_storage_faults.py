@@ -18,6 +18,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, un
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import WRITES
+from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryError
 
 TWO = ("/one", "/two")
 METADATA_APART = {"directories": (*TWO, "/meta"), "metadata_log_dir": "/meta", "log_dirs": ",".join(TWO)}
@@ -46,7 +47,7 @@ def test_a_directory_that_cannot_be_written_takes_its_partitions_along_and_no_ot
         answer = await bench.produce("journal", b"b", partition=sick)
         assert answer.error_code is ErrorCode.kafka_storage_error
         assert failing in answer.error_message
-        assert "Mend the disk and restart the broker" in answer.error_message
+        assert "Fix the disk and restart the broker" in answer.error_message
         assert (await bench.produce("journal", b"b", partition=sound)).base_offset == 1
         assert await bench.read(topic_id, partition=sound) == [b"a", b"b"]
         response = await bench.ask(fetch_request(topic_id, fetched(partition=sick)))
@@ -237,4 +238,185 @@ async def test_a_broker_that_stopped_over_its_metadata_starts_again_with_all_tha
     await bench.stop()
     await bench.start()
     assert await bench.read(topic_id, partition=sound) == [b"a"]
+    await bench.stop()
+
+
+@on_broker(directories=TWO, metadata_log_dir="/one")
+async def test_a_broker_without_any_directory_left_ends_with_the_reason(bench: Bench) -> None:
+    topic_id, sick, sound, failing = await spread_topic(bench)
+    failed = bench.broker.failed
+    assert failed is not None
+    bench.disk.fail(failing, errno.ENOSPC, operations=WRITES)
+    await bench.produce("journal", b"a", partition=sick)
+    assert not failed.done()
+    bench.disk.fail("/one", errno.ENOSPC, operations=WRITES)
+    await bench.produce("journal", b"a", partition=sound)
+    error = await asyncio.wait_for(failed, 1)
+    assert isinstance(error, LostDirectoryError)
+    assert "every data directory is offline (/two: " in str(error)
+    assert "/one: " in str(error)
+    bench.disk.heal()
+
+
+@on_broker(directories=TWO, metadata_log_dir="/one")
+async def test_a_broker_ends_when_the_directory_of_its_metadata_goes_offline(bench: Bench) -> None:
+    _, _, sound, _ = await spread_topic(bench)
+    failed = bench.broker.failed
+    assert failed is not None
+    bench.disk.fail("/one/journal-" + str(sound))
+    await bench.produce("journal", b"a", partition=sound)
+    error = await asyncio.wait_for(failed, 1)
+    assert "the data directory of the metadata log is offline (/one: " in str(error)
+    bench.disk.heal()
+
+
+@on_broker(started=False, directories=TWO, metadata_log_dir="/one")
+async def test_a_broker_does_not_start_without_the_directory_of_its_metadata(bench: Bench) -> None:
+    bench.disk.fail("/one")
+    with pytest.raises(RefusedDirectoryError, match="the metadata log lies in /one, which is offline"):
+        await bench.start()
+
+
+@pytest.mark.parametrize(
+    ("error", "operations"),
+    [(errno.EIO, None), (errno.ENOSPC, WRITES), (errno.EROFS, frozenset({"make_dirs"}))],
+)
+def test_a_topic_that_is_made_when_a_disk_fails_goes_to_the_other(
+    error: int, operations: frozenset[str] | None
+) -> None:
+    @on_broker(**METADATA_APART)  # type: ignore[arg-type]
+    async def run(bench: Bench) -> None:
+        bench.disk.fail("/one", error, operations=operations)
+        topic_id = await bench.create("later", 4)
+        for partition in range(4):
+            assert bench.broker.log_dirs.directory_of(TopicPartition("later", partition)) == "/two"
+            assert (await bench.produce("later", b"a", partition=partition)).error_code is ErrorCode.none
+        assert await bench.read(topic_id, partition=3) == [b"a"]
+        assert list(bench.broker.log_dirs.offline) == ["/one"]
+        bench.disk.heal()
+
+    run()
+
+
+NO_DESCRIPTORS = frozenset({"open", "map", "reserve", "sync_dir", "list_dir", "lock", "read"})
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: int) -> None:
+    @on_broker(started=False, log_segment_bytes="1048576", log_index_interval_bytes="100")
+    async def run(bench: Bench) -> None:
+        await bench.start()
+        topic_id = await bench.create("journal", 1)
+        big = bytes(700_000)
+        await bench.produce("journal", big)
+        bench.disk.fail("/data/journal-0", error, operations=NO_DESCRIPTORS)
+        for _ in range(2):  # neither does the roll work that the second batch asks for
+            refused = await bench.produce("journal", big)
+            assert refused.error_code is ErrorCode.kafka_storage_error
+            assert "The disk is not at fault: try again" in refused.error_message
+        assert not bench.broker.log_dirs.offline
+        bench.disk.heal()
+        # The next one fits into the segment that could not be rolled.
+        assert (await bench.produce("journal", b"small")).base_offset == 1
+        assert (await bench.produce("journal", big)).base_offset == 2
+        await bench.kill()
+        await bench.start()
+        assert (await bench.produce("journal", b"after")).base_offset == 3
+        assert await bench.read(topic_id, offset=1) == [b"small"]
+        assert await bench.read(topic_id, offset=3) == [b"after"]
+        await bench.stop()
+
+    run()
+
+
+def test_whenever_descriptors_run_out_what_was_acknowledged_stays() -> None:
+    @on_broker(
+        started=False,
+        log_segment_bytes="1048576",
+        log_index_interval_bytes="0",
+        log_index_size_max_bytes="64",
+    )
+    async def run(bench: Bench) -> None:
+        await bench.start()
+        topic_id = await bench.create("journal", 1)
+        expected: list[bytes] = []
+        for round_ in range(6):
+            for number in range(40):
+                value = b"%d-%d" % (round_, number)
+                operation = sorted(NO_DESCRIPTORS)[number % len(NO_DESCRIPTORS)]
+                bench.disk.fail(
+                    "/data/journal-0", errno.EMFILE, operations=frozenset({operation}), times=1 + number % 3
+                )
+                answer = await bench.produce("journal", value)
+                if answer.error_code is ErrorCode.none:
+                    assert answer.base_offset == len(expected)
+                    expected.append(value)
+                else:
+                    assert answer.error_code is ErrorCode.kafka_storage_error
+                if number % 5 == 0:
+                    bench.disk.heal()
+            bench.disk.heal()
+            assert not bench.broker.log_dirs.offline
+            await (bench.kill if round_ % 2 else bench.stop)()
+            await bench.start()
+            found: list[bytes | None] = []
+            while len(found) < len(expected):
+                found += await bench.read(topic_id, offset=len(found))
+            assert found == expected
+        assert len(expected) > 40
+        await bench.stop()
+
+    run()
+
+
+@on_broker(directories=TWO)
+async def test_a_topic_that_finds_no_descriptor_is_opened_as_soon_as_there_is_one(bench: Bench) -> None:
+    for path in TWO:
+        bench.disk.fail(f"{path}/later-0", errno.EMFILE, operations=NO_DESCRIPTORS)
+    topic_id = await bench.create("later", 1)
+    assert (await bench.produce("later", b"a")).error_code is ErrorCode.kafka_storage_error
+    await asyncio.sleep(5)
+    bench.disk.heal()
+    await asyncio.sleep(2)
+    assert (await bench.produce("later", b"a")).base_offset == 0
+    assert await bench.read(topic_id) == [b"a"]
+    folders = [path for path in TWO if "later-0" in bench.disk.list_dir(path)]
+    assert len(folders) == 1
+
+
+@on_broker(**METADATA_APART)  # type: ignore[arg-type]
+async def test_a_metadata_log_without_descriptors_waits_for_them(bench: Bench) -> None:
+    bench.disk.fail("/meta", errno.EMFILE, operations=frozenset({"sync"}))
+    creating = asyncio.create_task(bench.create("later"))
+    await asyncio.sleep(5)
+    assert not creating.done()
+    bench.disk.heal()
+    await asyncio.wait_for(creating, 5)
+    assert not bench.broker.failed.done()  # type: ignore[union-attr]
+    assert (await bench.produce("later", b"a")).error_code is ErrorCode.none
+
+
+@on_broker(**METADATA_APART)  # type: ignore[arg-type]
+async def test_a_flush_without_descriptors_acknowledges_nothing_before_it_is_done(bench: Bench) -> None:
+    await bench.create("journal", flush_messages="1")
+    await bench.produce("journal", b"a")
+    bench.disk.fail("/", errno.EMFILE, operations=frozenset({"sync", "sync_dir"}))
+    producing = asyncio.create_task(bench.produce("journal", b"b", acks=1))
+    await asyncio.sleep(3)
+    assert not producing.done()
+    bench.disk.heal()
+    assert (await asyncio.wait_for(producing, 1)).base_offset == 1
+
+
+@on_broker(started=False)
+async def test_a_stop_without_descriptors_is_no_clean_one(bench: Bench) -> None:
+    await bench.start()
+    topic_id = await bench.create("journal")
+    for value in (b"a", b"b"):
+        await bench.produce("journal", value)
+    bench.disk.fail("/data/journal-0", errno.EMFILE, operations=NO_DESCRIPTORS)
+    await bench.stop()
+    assert ".kafka_cleanshutdown" not in bench.disk.list_dir("/data")
+    await bench.start()
+    assert await bench.read(topic_id) == [b"a", b"b"]
     await bench.stop()

@@ -35,6 +35,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.header import BatchHeader
 from ottla.records.records import build_keyed_batch, build_packed_batch
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 
 logger = logging.getLogger("ottla.coordinator")
 
@@ -130,7 +131,20 @@ class CoordinatorShard(Generic[MachineT]):
         machine = self.machine
         try:
             await load(self._env, self.hosted, machine, self._codec, self.settings.load_buffer_bytes)
-        except (KafkaError, OSError) as error:
+        except OSError as error:
+            if machine is not self.machine or self.state is not ShardState.LOADING:
+                return
+            refusal = self.hosted.storage_failed(error)
+            logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, refusal.message)
+            if is_disk_failure(error):
+                self.close()
+                return
+            await asyncio.sleep(RETRY_S)
+            if machine is self.machine and self.state is ShardState.LOADING:
+                self.machine = self._new_machine()
+                self.start()
+            return
+        except KafkaError as error:
             if machine is self.machine and self.state is ShardState.LOADING:
                 logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error)
                 self.close()

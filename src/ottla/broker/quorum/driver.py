@@ -20,12 +20,13 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
 from ottla.core.controller.snapshot import image_records
-from ottla.core.raft.node import RaftNode
+from ottla.core.raft.node import RaftNode, Ready
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.protocol.metadata_records.codec import decode_record, encode_record
 from ottla.protocol.metadata_records.records import AbortTransactionRecord, MetadataRecord
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
 
 logger = logging.getLogger("ottla.quorum")
 
@@ -135,7 +136,11 @@ class Quorum:
             await self._task
             if self._snapshot_task is not None:
                 await self._snapshot_task
-            self._log.close(clean=not self._has_failed)
+            try:
+                self._log.close(clean=not self._has_failed)
+            except OSError as error:
+                # What is committed is on disk; the rest was never answered.
+                logger.error("the metadata log in %s is not closed in order: %s", self._log_dir, error)
 
     # Use
 
@@ -217,9 +222,11 @@ class Quorum:
                     await self._commit_round()
         except Exception as error:
             # Of the disk, or a record that cannot follow from the log: either way the image is not to be trusted.
+            is_of_the_disk = isinstance(error, OSError)
             logger.critical(
-                "the metadata log in %s failed, the node has to stop", self._log_dir, exc_info=True
-            )
+                "the metadata log in %s failed, the node has to stop: %s", self._log_dir, error,
+                exc_info=not is_of_the_disk,
+            )  # fmt: skip
             self._has_failed = True
             self._stop(_failure(self._log_dir, error))
             self._on_failure(error)
@@ -272,10 +279,24 @@ class Quorum:
             self._machine.replay(entry.base_offset + index, record, entry.epoch)
 
     async def _persist(self) -> None:
-        """What raft has ready, in the order that it asks for. Raises OSError."""
+        """What raft has ready, in the order that it asks for. Raises OSError where the disk fails."""
         ready = self._raft.ready()
         if ready is None:
             return
+        while True:
+            try:
+                await self._write(ready)
+                break
+            except OSError as error:
+                if is_disk_failure(error) or self._stopped is not None:
+                    raise
+                # Commands wait meanwhile; nothing of them is visible yet.
+                logger.warning("%s", run_out_message(f"writing the metadata log in {self._log_dir}", error))
+                await asyncio.sleep(RETRY_S)
+        self._raft.advance(ready)
+
+    async def _write(self, ready: Ready) -> None:
+        """May be repeated where it failed halfway."""
         if ready.hard_state is not None:
             state = ready.hard_state
             await self._env.workers.run(
@@ -289,7 +310,6 @@ class Quorum:
             flush = work
             await self._env.workers.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
-        self._raft.advance(ready)
 
     async def _publish(self) -> None:
         """Every subscriber sees the image in one turn of the event loop; what they have left to do is awaited after."""

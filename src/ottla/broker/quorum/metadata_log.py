@@ -138,10 +138,13 @@ class MetadataLog:
     def append(self, entries: Sequence[Entry], now_ms: int) -> int:
         """Returns the bytes that were written, which are durable only once flushed.
 
-        Raises OSError, and then some of the entries may be in the log: their proposer must not go on.
+        Raises OSError, and then some of the entries may be in the log: their proposer must not go on, but may repeat
+        the call with the same entries.
         """
         written = 0
         for entry in entries:
+            if entry.base_offset < self._log.log_end_offset:
+                continue
             data = _encode_entry(entry, now_ms)
             self._log.append([(read_header(data), (data,))], now_ms)
             written += len(data)
@@ -207,6 +210,7 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
         # What a snapshot holds may go, and nothing else.
         retention_ms=-1,
         retention_bytes=-1,
+        file_delete_delay_ms=settings.file_delete_delay_ms,
     )
     try:
         return Log.open(

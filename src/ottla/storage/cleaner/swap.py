@@ -53,7 +53,8 @@ class SegmentSwap:
     def withdraw(self) -> None:
         """In a worker: the log has changed, and is to stay as it is."""
         for path in self._paths:
-            self._disk.remove(path + SWAP_SUFFIX)
+            with contextlib.suppress(FileNotFoundError):  # not announced yet, or removed by an earlier try
+                self._disk.remove(path + SWAP_SUFFIX)
         self._disk.sync_dir(self._directory)
 
     def replace(self, now_ms: int) -> None:
