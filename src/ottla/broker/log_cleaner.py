@@ -100,7 +100,11 @@ class LogCleaner:
         self._env.processes.close()
 
     def look_now(self) -> None:
-        """Configs have changed: what was not due may be now."""
+        """Configs have changed: what was not due may be now, and what is at work may have another limit."""
+        if self.in_progress:
+            self._env.processes.throttle().set_limit(
+                self._config.get_float("log.cleaner.io.max.bytes.per.second")
+            )
         self._wake.set()
 
     async def _run(self) -> None:
@@ -218,8 +222,9 @@ class LogCleaner:
             self._wake.set()
 
     async def _run_job(self, cleaning: _Cleaning, job: CleaningJob) -> CleaningResult:
-        limit = self._config.get_float("log.cleaner.io.max.bytes.per.second")
-        work = partial(run_job, job, self._env.disk, limit)
+        throttle = self._env.processes.throttle()
+        throttle.set_limit(self._config.get_float("log.cleaner.io.max.bytes.per.second"))
+        work = partial(run_job, job, self._env.disk, throttle)
         result: CleaningResult | None = None
         async with aclosing(self._env.processes.stream(work)) as items:
             # To the end: a worker that is left before it said that it is done is killed, and the next starts anew.

@@ -191,6 +191,9 @@ class Broker:
         self.log_dirs.on_offline = self._directory_offline
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
         self.partitions.set_strays_aside(self.quorum.image)
+        if ResourceType.BROKER in {resource.type for resource in self.image.configs}:
+            self._apply_broker_configs(self.image)
+        await self.partitions.recover(self.image)
         self._image_changed(MetadataImage(), self.quorum.image)
         # Deletions that the last run did not complete, before a client can create a topic of the same name.
         await self.partitions.sync_deletions()

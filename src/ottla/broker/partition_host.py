@@ -135,6 +135,23 @@ class PartitionHost:
                     return
                 await asyncio.sleep(RETRY_S)
 
+    async def recover(self, image: MetadataImage) -> None:
+        """Checks the logs after an unclean stop, before `apply` opens them, in threads for each data directory."""
+        self._image = image
+        now_ms = self._env.clock.now_ms()
+        works: dict[str, list[Callable[[], None]]] = {}
+        for topic in image.topics.values():
+            settings = self._settings(topic.name)
+            for index, partition in topic.partitions.items():
+                if partition.leader == self._config.node_id:
+                    found = self._log_dirs.recovery(
+                        TopicPartition(topic.name, index), settings.log, now_ms, topic.topic_id
+                    )
+                    if found is not None:
+                        works.setdefault(found[0], []).append(found[1])
+        threads = self._config.get_int("num.recovery.threads.per.data.dir")
+        await asyncio.gather(*(self._env.workers.run_all(work, threads) for work in works.values()))
+
     def reconfigure(self, topic: str) -> None:
         """The topic's configs, or defaults of the broker, have changed."""
         settings = self._settings(topic)

@@ -12,7 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ottla.env.throttle import SharedThrottle
 
 T = TypeVar("T")
 
@@ -22,12 +25,24 @@ _IDLE_S = 60.0
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 
 
+class ProcessThrottle(Protocol):
+    def set_limit(self, bytes_per_second: float) -> None: ...
+
+    def __call__(self, size: int) -> None:
+        """In the work: counts `size` bytes, and waits until they are allowed."""
+        ...
+
+
 class Processes(Protocol):
     def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         """What `work` yields, as it comes; `work` must survive pickling. Its errors are raised here.
 
         Closing the generator before its end ends the work, wherever it is.
         """
+        ...
+
+    def throttle(self) -> ProcessThrottle:
+        """One for all work: pieces of work may take it along."""
         ...
 
     def release(self) -> None:
@@ -42,6 +57,14 @@ class ChildProcesses:
         self._idle_s = idle_s
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
+        self._throttle: SharedThrottle | None = None
+
+    def throttle(self) -> "SharedThrottle":
+        if self._throttle is None:
+            from ottla.env.throttle import SharedThrottle
+
+            self._throttle = SharedThrottle.create()
+        return self._throttle
 
     async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         loop = asyncio.get_running_loop()
@@ -73,7 +96,7 @@ class ChildProcesses:
             if child.is_alive():
                 return child
             child.end()
-        return _Child()
+        return _Child(self.throttle().descriptor)
 
     def release(self) -> None:
         limit_s = time.monotonic() - self._idle_s
@@ -86,10 +109,13 @@ class ChildProcesses:
         for child in (*self._idle, *self._busy):
             child.end()
         self._idle.clear()
+        if self._throttle is not None:
+            self._throttle.close()
+            self._throttle = None
 
 
 class _Child:
-    def __init__(self) -> None:
+    def __init__(self, inherited: int) -> None:
         self.idle_since_s = 0.0
         environment = {
             **os.environ,
@@ -103,6 +129,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            pass_fds=(inherited,),
         )
 
     def is_alive(self) -> bool:

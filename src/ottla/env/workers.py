@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -22,6 +22,10 @@ class Workers(Protocol):
         """Likewise, for what nobody waits for and takes the processor: one at a time, and others come first."""
         ...
 
+    async def run_all(self, works: Sequence[Callable[[], None]], threads: int) -> None:
+        """Runs them beside the event loop, `threads` at a time, and returns when all are done."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -35,6 +39,14 @@ class ThreadWorkers:
 
     async def run_gently(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._gentle, work)
+
+    async def run_all(self, works: Sequence[Callable[[], None]], threads: int) -> None:
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ottla-many")
+        try:
+            await asyncio.gather(*(loop.run_in_executor(pool, work) for work in works))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)

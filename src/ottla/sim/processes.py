@@ -9,6 +9,14 @@ T = TypeVar("T")
 _DELAY_S = 0.003
 
 
+class NoThrottle:
+    """Virtual time does not pass while work runs."""
+
+    def set_limit(self, bytes_per_second: float) -> None: ...
+
+    def __call__(self, size: int) -> None: ...
+
+
 class SimProcesses:
     """Runs the work inline, a piece at a time."""
 
@@ -17,6 +25,9 @@ class SimProcesses:
         for item in work():
             await asyncio.sleep(_DELAY_S)
             yield item
+
+    def throttle(self) -> "NoThrottle":
+        return NoThrottle()
 
     def release(self) -> None:
         """There is nothing to let go of."""

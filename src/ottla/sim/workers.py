@@ -1,7 +1,7 @@
 """Work beside the event loop, as the loop sees it: done at some later time, heard of later still."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -26,6 +26,10 @@ class SimWorkers:
 
     async def run_gently(self, work: Callable[[], T]) -> T:
         return await self.run(work)
+
+    async def run_all(self, works: Sequence[Callable[[], None]], threads: int) -> None:
+        for work in works:
+            await self.run(work)
 
     def close(self) -> None:
         self._closed = True

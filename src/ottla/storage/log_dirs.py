@@ -3,6 +3,7 @@
 A directory whose disk fails goes offline, its partitions with it; the others go on (KIP-112).
 """
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,6 +57,7 @@ class LogDirs:
         self._dirs: list[LogDir] = []
         self._places: dict[TopicPartition, LogDir] = {}
         self._deletions: list[Deletion] = []
+        self._recovered: dict[TopicPartition, Log] = {}  # opened ahead, by `recovery`
         try:
             for path in paths:
                 self._take(path.rstrip("/") or "/")
@@ -222,16 +224,8 @@ class LogDirs:
                 # Also if it cannot be opened now: the next try must not make a second folder in another directory.
                 log_dir.partitions.add(partition)
                 self._places[partition] = log_dir
-            log = Log.open(
-                self._disk,
-                f"{log_dir.path}/{partition}",
-                partition,
-                config,
-                clean_shutdown=log_dir.clean_shutdown,
-                now_ms=now_ms,
-                log_start_offset=log_dir.log_start_offsets.get(partition, 0),
-                recovery_point=log_dir.recovery_points.get(partition, 0),
-                topic_id=topic_id,
+            log = self._recovered.pop(partition, None) or self._open_in(
+                log_dir, partition, config, now_ms, topic_id
             )
         except OSError as error:
             refusal = self._failed_in(log_dir, partition, error)
@@ -246,6 +240,43 @@ class LogDirs:
         log.clean_up_to = log_dir.cleaner_offsets.get(partition)
         self.logs[partition] = log
         return log
+
+    def _open_in(
+        self,
+        log_dir: LogDir,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        topic_id: uuid.UUID | None,
+    ) -> Log:
+        return Log.open(
+            self._disk,
+            f"{log_dir.path}/{partition}",
+            partition,
+            config,
+            clean_shutdown=log_dir.clean_shutdown,
+            now_ms=now_ms,
+            log_start_offset=log_dir.log_start_offsets.get(partition, 0),
+            recovery_point=log_dir.recovery_points.get(partition, 0),
+            topic_id=topic_id,
+        )
+
+    def recovery(
+        self, partition: TopicPartition, config: LogConfig, now_ms: int, topic_id: uuid.UUID
+    ) -> tuple[str, Callable[[], None]] | None:
+        """(directory, work) that opens a log ahead, where an unclean stop left much to check. Safe in any thread.
+
+        None where the log opens fast, or is not there. What fails, `open` meets again.
+        """
+        log_dir = self._places.get(partition)
+        if log_dir is None or log_dir.clean_shutdown:
+            return None
+
+        def work() -> None:
+            with contextlib.suppress(OSError, KafkaError, CorruptCheckpointError):
+                self._recovered[partition] = self._open_in(log_dir, partition, config, now_ms, topic_id)
+
+        return log_dir.path, work
 
     def _directory_for_new(self, partition: TopicPartition, wanted: str | None) -> LogDir:
         """The one with the fewest partitions, of those that answer."""

@@ -243,7 +243,7 @@ async def test_a_broker_that_stopped_over_its_metadata_starts_again_with_all_tha
 
 @on_broker(directories=TWO, metadata_log_dir="/one")
 async def test_a_broker_without_any_directory_left_ends_with_the_reason(bench: Bench) -> None:
-    topic_id, sick, sound, failing = await spread_topic(bench)
+    _, sick, sound, failing = await spread_topic(bench)
     failed = bench.broker.failed
     assert failed is not None
     bench.disk.fail(failing, errno.ENOSPC, operations=WRITES)

@@ -1,9 +1,17 @@
-"""The throttle of compaction: what it lets through in a time."""
+"""The throttle of compaction: what it lets through in a time, one process or several."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
 
 import pytest
 
-from ottla.env import throttle
-from ottla.env.throttle import Throttle
+from ottla.env import throttle as throttle_module
+from ottla.env.processes import ChildProcesses
+from ottla.env.throttle import SharedThrottle
 
 
 class Clock:
@@ -20,28 +28,75 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(throttle, "time", clock)
+    monkeypatch.setattr(throttle_module, "time", clock)
     return clock
 
 
-def test_bytes_take_the_time_that_the_limit_gives_them(clock: Clock) -> None:
-    pace = Throttle(1_000_000)
+@pytest.fixture
+def pace() -> Iterator[SharedThrottle]:
+    pace = SharedThrottle.create()
+    yield pace
+    pace.close()
+
+
+def test_bytes_take_the_time_that_the_limit_gives_them(clock: Clock, pace: SharedThrottle) -> None:
+    pace.set_limit(1_000_000)
     for _ in range(50):
         pace(100_000)
     assert clock.now_s - 100 == pytest.approx(5, rel=0.05)
 
 
-def test_without_a_limit_nobody_waits(clock: Clock) -> None:
-    pace = Throttle(float("1.7976931348623157E308"))
+@pytest.mark.parametrize("limit", [float("1.7976931348623157E308"), float("inf")])
+def test_without_a_limit_nobody_waits(clock: Clock, pace: SharedThrottle, limit: float) -> None:
+    pace.set_limit(limit)
     for _ in range(1000):
         pace(1 << 30)
     assert clock.now_s == 100
 
 
-def test_time_that_passed_anyhow_counts(clock: Clock) -> None:
-    pace = Throttle(1000)
+def test_time_that_passed_anyhow_counts(clock: Clock, pace: SharedThrottle) -> None:
+    pace.set_limit(1000)
     pace(100)
     before = clock.now_s
     clock.now_s += 0.5
     pace(100)
     assert clock.now_s - before == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, 1.0])
+def test_a_limit_that_is_raised_ends_the_wait(pace: SharedThrottle, limit: float) -> None:
+    pace.set_limit(limit)
+    waiting = threading.Thread(target=pace, args=(1000,))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    pace.set_limit(1_000_000)
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def work(pace: SharedThrottle, steps: int) -> Iterator[int]:
+    yield 0
+    for _ in range(steps):
+        pace(10_000)
+    yield 1
+
+
+def test_processes_keep_to_the_limit_together() -> None:
+    processes = ChildProcesses()
+
+    async def main() -> float:
+        pace = processes.throttle()
+        pace.set_limit(400_000)
+        streams = [processes.stream(partial(work, pace, 20)) for _ in range(2)]
+        async with aclosing(streams[0]) as one, aclosing(streams[1]) as two:
+            await asyncio.gather(anext(one), anext(two))  # both have started
+            began_s = time.monotonic()
+            await asyncio.gather(anext(one), anext(two))
+            return time.monotonic() - began_s
+
+    try:
+        # 400,000 bytes together: twice as long as one of them would take alone.
+        assert asyncio.run(main()) >= 0.9
+    finally:
+        processes.close()

@@ -1,11 +1,10 @@
 """What a cleaning is told and what it tells: plain data, since it happens in another process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.env.disk import Disk
-from ottla.env.throttle import Throttle
 from ottla.model.ids import TopicPartition
 from ottla.storage.log_config import LogConfig
 from ottla.storage.txn_index import AbortedTxn
@@ -67,8 +66,10 @@ class CleaningResult:
     bytes_written: int
 
 
-def run_job(job: CleaningJob, disk: Disk, bytes_per_second: float) -> Iterator[CleanedGroup | CleaningResult]:
+def run_job(
+    job: CleaningJob, disk: Disk, throttle: Callable[[int], None]
+) -> Iterator[CleanedGroup | CleaningResult]:
     """For a worker process, which alone needs numpy: as `ottla.storage.cleaner.rewrite:clean_log`."""
     from ottla.storage.cleaner.rewrite import clean_log
 
-    yield from clean_log(job, disk, Throttle(bytes_per_second))
+    yield from clean_log(job, disk, throttle)

@@ -47,5 +47,6 @@ log.roll.jitter.hours
 num.partitions
     How many partitions a topic gets that is created without a number, by auto-creation too.
 num.recovery.threads.per.data.dir
-    How many threads per log directory open logs at start and flush them at shutdown.
+    How many threads per log directory check the logs at a start after an unclean stop. A change holds for the next
+    start.
 """
