@@ -258,7 +258,8 @@ class LogCleaner:
             config=log.config,
             now_ms=cleaning.started_ms,
             dedupe_bytes=self._dedupe_bytes,
-            load_factor=config.get_float("log.cleaner.io.buffer.load.factor"),
+            # Kafka lets any number be set; a map that can hold nothing, or more than all, is none.
+            load_factor=min(max(config.get_float("log.cleaner.io.buffer.load.factor"), 0.01), 1.0),
             io_bytes=config.get_int("log.cleaner.io.buffer.size")
             // max(config.get_int("log.cleaner.threads"), 1),
             hash_seed=self._env.random.getrandbits(128),

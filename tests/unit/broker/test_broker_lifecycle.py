@@ -3,8 +3,9 @@
 import asyncio
 import errno
 import logging
+import threading
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -16,10 +17,11 @@ from tests.unit.broker.bench import Bench, on_broker
 
 from ottla.broker.node import Broker
 from ottla.env.real import real_env
-from ottla.model.config import BrokerConfig, ResourceType
+from ottla.model.config import BrokerConfig, ConfigError, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
+from ottla.sim.workers import SimWorkers
 from ottla.storage.checkpoints import encode_partition_metadata
 from ottla.storage.meta_properties import RefusedDirectoryError
 
@@ -347,3 +349,62 @@ def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_pa
             assert len(asyncio.all_tasks()) == 5
 
     run(main())
+
+
+def test_after_an_unclean_stop_logs_are_checked_by_the_threads_of_their_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int]] = []
+    run_all = SimWorkers.run_all
+
+    async def note(workers: SimWorkers, works: Sequence[Callable[[], None]], threads: int) -> None:
+        asked.append((len(works), threads))
+        await run_all(workers, works, threads)
+
+    monkeypatch.setattr(SimWorkers, "run_all", note)
+
+    @on_broker(started=False, directories=("/one", "/two"))
+    async def body(bench: Bench) -> None:
+        await bench.start()
+        topic_id = await bench.create("journal", 6)
+        for partition in range(6):
+            await bench.produce("journal", b"%d" % partition, partition=partition)
+        await bench.stop()
+        await bench.start()
+        assert asked == []
+        await bench.kill()
+        await bench.start(num_recovery_threads_per_data_dir="3")
+        assert sorted(asked) == [(3, 3), (3, 3)]
+        for partition in range(6):
+            assert await bench.read(topic_id, partition=partition) == [b"%d" % partition]
+        await bench.stop()
+
+    body()
+
+
+def test_logs_are_checked_side_by_side(tmp_path: Path) -> None:
+    async def main() -> None:
+        env = real_env()
+        meeting = threading.Barrier(3, timeout=30)  # broken where fewer run at the same time
+        await env.workers.run_all([lambda: meeting.wait() and None] * 6, 3)
+        env.workers.close()
+
+    run(main())
+
+
+def test_a_broker_with_configs_that_promise_what_is_not_built_does_not_start(tmp_path: Path) -> None:
+    config = BrokerConfig(
+        {
+            "log.dirs": str(tmp_path / "data"),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "authorizer.class.name": "a.Authorizer",
+            "create.topic.policy.class.name": "a.Policy",
+        }
+    )
+    with pytest.raises(ConfigError) as refused:
+        run(Broker(config).start())
+    assert [problem.partition(" ")[0] for problem in refused.value.problems] == [
+        "authorizer.class.name",
+        "create.topic.policy.class.name",
+    ]
+    assert not (tmp_path / "data").exists()

@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and that changes hold at once."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -286,6 +287,55 @@ async def test_connection_limits_of_the_broker_change_without_a_restart(bench: B
     assert bench.broker._server.limits.max_connections_per_ip == 1
     assert await bench.configure(BROKER, "", max_connections_per_ip=None) is ErrorCode.none
     assert bench.broker._server.limits.max_connections_per_ip > 1
+
+
+@on_broker()
+async def test_the_rate_of_new_connections_changes_without_a_restart(bench: Bench) -> None:
+    assert await bench.configure(BROKER, "", max_connection_creation_rate="0") is ErrorCode.none
+    waiting = asyncio.create_task(bench.new_client("late").request(describe(BROKER, "1")))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    assert await bench.configure(BROKER, "", max_connection_creation_rate="5") is ErrorCode.none
+    await asyncio.wait_for(waiting, 5)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "config", "value", "reason"),
+    [
+        (BROKER, "", "config.providers", "file", "config providers are not built"),
+        (BROKER, "1", "listeners", "PLAINTEXT://broker:9099", "cannot be changed while the broker runs"),
+        (BROKER, "1", "sasl.enabled.mechanisms", "PLAIN", "SASL authentication is not built"),
+        (BROKER, "1", "listener.name.plaintext.ssl.keystore.location", "/key", "TLS is not built"),
+        (BROKER, "1", "principal.builder.class", "a.Builder", "SASL authentication is not built"),
+        (BROKER, "1", "cordoned.log.dirs", "/data", "cordoned log directories (KIP-1066) are not built"),
+        (TOPIC, "journal", "remote.storage.enable", "true", "Tiered Storage functionality is disabled"),
+        (TOPIC, "journal", "remote.log.copy.disable", "true", "tiered storage is not built"),
+    ],
+)
+def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
+    resource_type: int, name: str, config: str, value: str, reason: str
+) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("journal")
+        before = dict(bench.broker.image.configs)
+        for request in (
+            replace(name, {config: value}, resource_type),
+            alter(name, (config, 0, value), resource_type=resource_type),
+        ):
+            (result,) = (await bench.ask(request)).responses
+            assert result.error_code is ErrorCode.invalid_config
+            assert reason in result.error_message
+        assert bench.broker.image.configs == before
+
+    run()
+
+
+@on_broker()
+async def test_a_topic_with_a_config_that_is_not_built_is_not_created(bench: Bench) -> None:
+    with pytest.raises(AssertionError, match="tiered storage is not built"):
+        await bench.create("journal", remote_log_copy_disable="true")
+    assert "journal" not in bench.broker.image.topics
 
 
 # -- ListConfigResources
