@@ -420,3 +420,19 @@ async def test_a_stop_without_descriptors_is_no_clean_one(bench: Bench) -> None:
     await bench.start()
     assert await bench.read(topic_id) == [b"a", b"b"]
     await bench.stop()
+
+
+@on_broker(started=False)
+async def test_a_broker_does_not_start_where_its_only_directory_fails_while_logs_are_opened(
+    bench: Bench,
+) -> None:
+    await bench.start()
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a")
+    await bench.stop()
+    bench.disk.fail("/data/journal-0")
+    with pytest.raises(LostDirectoryError, match="every data directory is offline"):
+        await bench.start()
+    await bench.start()
+    assert await bench.read(topic_id) == [b"a"]
+    await bench.stop()
