@@ -1,5 +1,7 @@
 """Whole lives of groups on a real coordinator, over the wire: in the oldest versions and in the newest."""
 
+import asyncio
+import errno
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -188,6 +190,27 @@ def test_what_was_committed_is_there_after_a_restart() -> None:
         ):
             pass
         assert await client.listed() == ["g"]
+        await bench.stop()
+
+    run()
+
+
+@pytest.mark.parametrize("times", [1, 2, 4, 8])
+def test_a_coordinator_that_loads_without_descriptors_tries_again(times: int) -> None:
+    @on_broker(started=False, offsets_topic_num_partitions="1")
+    async def run(bench: Bench) -> None:
+        await bench.start()
+        client = Client(bench, newest=True)
+        topic_id = await bench.create("orders")
+        assert await client.find_coordinator() is ErrorCode.none
+        assert await client.commit(topic_id, 42, -1, "") is ErrorCode.none
+        await bench.stop()
+        folder = "/data/__consumer_offsets-0"
+        bench.disk.fail(folder, errno.EMFILE, operations=frozenset({"open", "read"}), times=times)
+        await bench.start()
+        await asyncio.sleep(12)
+        assert await client.committed(topic_id) == (42, "note")
+        assert not bench.broker.log_dirs.offline
         await bench.stop()
 
     run()

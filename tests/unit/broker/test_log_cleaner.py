@@ -1,6 +1,7 @@
 """Compaction of a broker's logs as time goes by in a simulated world: which one, when, and what goes wrong."""
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -347,5 +348,32 @@ def test_a_broker_is_killed_while_it_cleans(seconds: float) -> None:
         assert set(topic) >= {6, 7, 8, 9}
         await until(lambda: hosted(bench).log.clean_up_to == 8)
         assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+
+    run()
+
+
+@pytest.mark.parametrize("operation", ["open", "map", "sync_dir", "read", "sync"])
+@pytest.mark.parametrize("times", [1, 2, 5, 9])
+def test_a_cleaning_that_runs_out_of_descriptors_leaves_nothing_half_done_and_is_tried_again(
+    operation: str, times: int
+) -> None:
+    @on_broker(started=False)
+    async def run(bench: Bench) -> None:
+        await bench.start()
+        topic_id = await bench.create("changes", **COMPACTED)
+        await fill(bench, 10)
+        bench.disk.fail("/data/changes-0", errno.EMFILE, operations=frozenset({operation}), times=times)
+        await until(lambda: was_cleaned(bench))
+        bench.disk.heal()
+        assert not bench.broker.log_dirs.offline
+        assert not bench.broker.log_cleaner.uncleanable
+        assert not [
+            name for name in bench.disk.list_dir("/data/changes-0") if name.endswith((".swap", ".cleaned"))
+        ]
+        assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+        await bench.kill()
+        await bench.start()
+        assert await offsets(bench, topic_id) == [6, 7, 8, 9]
+        await bench.stop()
 
     run()
