@@ -139,8 +139,6 @@ class ClientConnection:
         finally:
             self._processing = False
         self.last_active_ms = self._now_ms()
-        if self._frames and self._awaited is not None:
-            self._awaited.press()  # another request waits behind it
         if not self.is_closed:
             self._update_reading()
 

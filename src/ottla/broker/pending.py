@@ -11,18 +11,16 @@ R = TypeVar("R")
 class Pending(Generic[T]):
     """Completed once, with a value; whoever subscribed is called then, or at once where it is complete already.
 
-    Who no longer wants the value abandons it, and `on_abandon` frees what waits for it. Who has others waiting behind
-    it presses for it, and `on_press` completes what only waits for something better.
+    Who no longer wants the value abandons it, and `on_abandon` frees what waits for it.
 
     A future without the event loop: a fetch that waits costs no task, and completing it runs no later callback.
     """
 
-    __slots__ = ("_callback", "_value", "done", "on_abandon", "on_press")
+    __slots__ = ("_callback", "_value", "done", "on_abandon")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_abandon = on_abandon
-        self.on_press: Callable[[], None] | None = None
         self._value: T | None = None
         self._callback: Callable[[T], None] | None = None
 
@@ -49,14 +47,9 @@ class Pending(Generic[T]):
         if not self.done and self.on_abandon is not None:
             self.on_abandon()
 
-    def press(self) -> None:
-        if not self.done and self.on_press is not None:
-            self.on_press()
-
     def then(self, function: Callable[[T], R]) -> "Pending[R]":
         """What `function` makes of the value, when it is there."""
         after: Pending[R] = Pending(self.abandon)
-        after.on_press = self.press
         self.subscribe(lambda value: after.complete(function(value)))
         return after
 

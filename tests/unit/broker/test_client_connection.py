@@ -235,29 +235,3 @@ def test_a_pending_answer_is_completed_once() -> None:
     pending.complete(1)
     with pytest.raises(AssertionError):
         pending.complete(2)
-
-
-def held(value: bytes) -> "Pending[Answer]":
-    """An answer that waits only for something better, as that of a heartbeat without news."""
-    pending: Pending[Answer] = Pending()
-    pending.on_press = lambda: pending.complete([value])
-    return pending
-
-
-def test_a_held_answer_is_pressed_for_as_soon_as_another_request_waits_behind_it(setup: Setup) -> None:
-    setup.broker.answers[b"beat"] = held(b"beaten")
-    setup.receive(b"beat")
-    assert setup.stream.sent == []
-    setup.receive(b"next")
-    assert [part for parts in setup.stream.sent for part in parts] == [b"beaten", b"next"]
-    assert setup.stream.is_reading
-
-
-def test_a_held_answer_is_pressed_for_also_where_both_requests_waited_behind_another(setup: Setup) -> None:
-    join: Pending[Answer] = Pending()
-    setup.broker.answers = {b"join": join, b"beat": held(b"beaten")}
-    setup.receive(b"join", b"beat", b"next")
-    assert setup.stream.sent == []
-    join.complete([b"joined"])
-    assert [part for parts in setup.stream.sent for part in parts] == [b"joined", b"beaten", b"next"]
-    assert setup.stream.is_reading

@@ -1,11 +1,9 @@
 """The group coordinator of this broker: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import ottla.protocol.group_records.codec as group_codec
-from ottla.broker.coordinators.held_heartbeats import held_until_news, tell_held_heartbeats
 from ottla.broker.coordinators.image_topics import ImageTopics
 from ottla.broker.coordinators.internal_topics import consumer_offsets
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
@@ -15,13 +13,7 @@ from ottla.broker.pending import Pending, completed
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
-from ottla.core.groups.commands import (
-    ConsumerGroupHeartbeat,
-    DeletePartitionOffsets,
-    Heartbeat,
-    ListedGroup,
-    ListGroups,
-)
+from ottla.core.groups.commands import DeletePartitionOffsets, ListedGroup, ListGroups
 from ottla.core.groups.offsets.repetition import CommitShapes
 from ottla.core.groups.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
 from ottla.core.groups.shard import GroupShard
@@ -46,10 +38,7 @@ class GroupCoordinator:
     # -- requests
 
     def submit(self, group_id: str, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
-        """Has the group's shard decide. Never raises: a refusal is a KafkaError in the place of the response.
-
-        The answer to a heartbeat that brings no news waits a while for some to come (see core/groups/holding).
-        """
+        """Has the group's shard decide. Never raises: a refusal is a KafkaError in the place of the response."""
         shard = self.shards.shard_of(group_id)
         if shard is None:
             return completed(
@@ -58,9 +47,6 @@ class GroupCoordinator:
                     f"broker {self._broker.config.node_id} does not coordinate the group {group_id!r}",
                 )
             )
-        if isinstance(command, Heartbeat | ConsumerGroupHeartbeat):
-            held: Pending[ResponseT | KafkaError] = held_until_news(shard, command, self._broker.waiting_room)
-            return held
         return shard.submit(command)
 
     def list_groups(self, command: ListGroups) -> Pending[tuple[ListedGroup, ...] | KafkaError]:
@@ -109,7 +95,6 @@ class GroupCoordinator:
             broker.waiting_room,
             broker.spawn,
             self._shard_settings(),
-            decided=partial(tell_held_heartbeats, broker.waiting_room),
         )
 
     def _new_machine(self) -> GroupShard:

@@ -96,11 +96,8 @@ class CoordinatorShard(Generic[MachineT]):
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         settings: ShardSettings,
         perform: Callable[[Any], None] | None = None,
-        decided: Callable[[Command[Any] | None, Decision[Any, Any]], None] | None = None,
     ) -> None:
-        """`perform` does what the machine's decisions ask for beyond records, answers and timers; `decided` is told of
-        each decision when it has been written.
-        """
+        """`perform` does what the machine's decisions ask for beyond records, answers and timers."""
         self.hosted = hosted
         self.settings = settings
         self.state = ShardState.LOADING
@@ -111,7 +108,6 @@ class CoordinatorShard(Generic[MachineT]):
         self._waiting_room = waiting_room
         self._spawn = spawn
         self._perform = perform
-        self._decided = decided
         self._timers = ShardTimers(waiting_room, self._timer_fired, self.fail)
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
         self._due: list[Any] = []  # to be performed when the answers of this turn have left
@@ -204,13 +200,12 @@ class CoordinatorShard(Generic[MachineT]):
         return pending
 
     def _decide(self, command: Command[Any], waiter: Pending[Any] | None) -> None:
-        self.run(partial(self.machine.decide, command, waiter), waiter, command)
+        self.run(partial(self.machine.decide, command, waiter), waiter)
 
     def run(
         self,
         decide: "Callable[[int], Decision[Any, Any]]",
         waiter: Pending[Any] | None = None,
-        command: Command[Any] | None = None,
     ) -> None:
         """Takes a decision (given the time) and performs it; what goes wrong in it is told to `waiter`."""
         now_ms = self._env.clock.now_ms()
@@ -238,8 +233,6 @@ class CoordinatorShard(Generic[MachineT]):
                 return
         if decision.replies or decision.effects:
             self._answer(decision.replies, decision.effects)
-        if self._decided is not None:
-            self._decided(command, decision)
 
     @property
     def can_be_read(self) -> bool:

@@ -8,14 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.core.coordination import Command, Waiter
-from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.machine import ClassicMachine
-from ottla.core.groups.classic.states import ClassicGroupState
-from ottla.core.groups.commands import ConsumerGroupHeartbeat, Heartbeat, ListGroups
-from ottla.core.groups.consumer.group import ConsumerGroup
+from ottla.core.groups.commands import ListGroups
 from ottla.core.groups.consumer.machine import ConsumerMachine
 from ottla.core.groups.group import GroupDecision
-from ottla.core.groups.holding import HeartbeatAnswer, brings_news, held_of_interval_ms, held_of_session_ms
 from ottla.core.groups.migration.machine import MigrationMachine
 from ottla.core.groups.offsets.machine import OffsetsMachine
 from ottla.core.groups.settings import GroupSettings
@@ -73,23 +69,6 @@ class GroupShard:
         decision = GroupDecision(self.replay)
         self.consumer.topics_changed(decision, now_ms)
         return decision
-
-    def hold_ms(self, command: Heartbeat | ConsumerGroupHeartbeat, answer: HeartbeatAnswer) -> int:
-        """How long `answer`, where it brings no news, may be kept back; 0 where it brings some, or would by now.
-
-        So a member learns of a rebalance when it begins, not with its next heartbeat, seconds later.
-        """
-        if brings_news(command, answer):
-            return 0
-        group = self.state.groups.get(command.group_id)
-        if isinstance(command, Heartbeat):
-            if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE:
-                member = group.members.get(command.member_id)
-                return 0 if member is None else held_of_session_ms(member.session_timeout_ms)
-        elif isinstance(group, ConsumerGroup) and not group.needs_heartbeat_now(command.member_id):
-            interval_ms = self.consumer.rebalancing.configured_heartbeat_interval_ms(group.group_id)
-            return held_of_interval_ms(interval_ms)
-        return 0
 
     def durable(self) -> dict[str, Any]:
         """All that a shard rebuilt from its log must have as well, in a form that can be compared."""

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from ottla.core.groups.commands import ListedGroup, OffsetCommit, OffsetFetch, TxnOffsetCommit
 from ottla.core.groups.consumer import offset_checks
-from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
+from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember
 from ottla.core.groups.consumer.subscriptions import ResolvedRegex, Subscriptions, count
 from ottla.core.groups.group import GroupDecision, OffsetExpiry
 from ottla.core.groups.state import GroupsState
@@ -47,14 +47,12 @@ class ConsumerGroup:
         self.num_classic_members = 0
         self.classic_protocols: dict[str, int] = {}
         self._owners: dict[UUID, dict[int, str]] = {}
-        self._target_owners: dict[UUID, dict[int, str]] = {}
 
         # Not kept.
         self.topics_version = -1  # of the metadata that the hash was last compared with
         self.regexes_version = -1
         self.regexes_timestamp_ms = 0
         self.assignment_is_timed = False
-        self._may_go_on: set[str] = set()  # members for whom a partition has been released
         self._state = state
 
     # -- what is asked
@@ -84,27 +82,6 @@ class ConsumerGroup:
     def target(self, member_id: str) -> Target:
         return self.targets.get(member_id, NO_TARGET)
 
-    def needs_heartbeat_now(self, member_id: str) -> bool:
-        """Whether a heartbeat of this member would bring it news, so that none of its heartbeats should be held back.
-
-        One that is asked to revoke is not held back either: it must be able to say that it has.
-        """
-        member = self.members.get(member_id)
-        if member is None or member.member_epoch != self.assignment_epoch:
-            return True
-        if member.state is MemberState.STABLE:
-            return False
-        return member.state is not MemberState.UNRELEASED_PARTITIONS or (
-            member_id in self._may_go_on and self._waits_for_a_free_partition(member)
-        )
-
-    def _waits_for_a_free_partition(self, member: ConsumerGroupMember) -> bool:
-        return any(
-            not self.is_owned(topic_id, partition)
-            for topic_id, partitions in self.target(member.member_id).items()
-            for partition in partitions - member.assigned.get(topic_id, {}).keys()
-        )
-
     # -- what records change
 
     def put_member(self, member: ConsumerGroupMember) -> None:
@@ -126,18 +103,12 @@ class ConsumerGroup:
         if member is not None:
             self._uncount(member)
             self._release(member)
-            self._tell_of_released(member)
-            self._may_go_on.discard(member_id)
 
     def put_target(self, member_id: str, target: Target | None) -> None:
-        for topic_id, partitions in self.target(member_id).items():
-            _drop(self._target_owners, topic_id, partitions, member_id)
         if target is None:
             self.targets.pop(member_id, None)
-            return
-        self.targets[member_id] = target
-        for topic_id, partitions in target.items():
-            self._target_owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+        else:
+            self.targets[member_id] = target
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         self.subscriptions.resolve(regex, resolved)
@@ -172,8 +143,6 @@ class ConsumerGroup:
             self._release(old)
         self._own(member, member.assigned)
         self._own(member, member.pending_revocation)
-        if old is not None:
-            self._tell_of_released(old)
 
     def _own(self, member: ConsumerGroupMember, partitions: Assigned) -> None:
         """The latest record wins: in a log that is being compacted an older one of another member may still stand."""
@@ -184,18 +153,6 @@ class ConsumerGroup:
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, of_topic in partitions.items():
                 _drop(self._owners, topic_id, of_topic, member.member_id)
-
-    def _tell_of_released(self, member: ConsumerGroupMember) -> None:
-        """Marks those whose target has a partition that `member` had and nobody has now."""
-        self._may_go_on.discard(member.member_id)
-        for partitions in (member.assigned, member.pending_revocation):
-            for topic_id, of_topic in partitions.items():
-                waiting = self._target_owners.get(topic_id)
-                if waiting is None:
-                    continue
-                for partition in of_topic:
-                    if partition in waiting and not self.is_owned(topic_id, partition):
-                        self._may_go_on.add(waiting[partition])
 
     # -- as every group
 
@@ -259,7 +216,6 @@ class ConsumerGroup:
             "targets": dict(self.targets),
             "resolved": dict(self.subscriptions.resolved),
             "owners": {topic_id: dict(owners) for topic_id, owners in self._owners.items()},
-            "target_owners": {topic_id: dict(owners) for topic_id, owners in self._target_owners.items()},
             "static_members": dict(self.static_members),
             "counts": (
                 dict(self.subscriptions.by_name),
@@ -292,9 +248,6 @@ class ConsumerGroup:
                 for partition in targeted:
                     previous = target_owners.setdefault(topic_id, {}).setdefault(partition, member_id)
                     assert previous == member_id, f"{topic_id}-{partition} is the target of two members"
-        assert target_owners == self._target_owners, (
-            f"{self.group_id}: the inverted target is not the target's"
-        )
         for instance_id, member_id in self.static_members.items():
             assert self.members[member_id].instance_id == instance_id, f"{instance_id} is not {member_id}"
 

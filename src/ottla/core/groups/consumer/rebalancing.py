@@ -34,8 +34,10 @@ from ottla.protocol.group_records.records import (
 # Where topics come and go all the time, expressions are matched against them this often at most.
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 
-# What a member is told while others still have what it waits for. It is Kafka's five seconds otherwise.
-WAITING_HEARTBEAT_INTERVAL_MS = 250
+# The interval of a member that waits for partitions or for a new target. The Java client and librdkafka follow the
+# interval of each response. librdkafka also takes it as the timeout of the next heartbeat and closes the connection if
+# that passes, so it must not be shorter than a slow round trip.
+WAITING_HEARTBEAT_INTERVAL_MS = 1000
 
 
 class Rebalancing:
@@ -243,15 +245,12 @@ class Rebalancing:
         )
 
     def heartbeat_interval_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
-        """A member for whom something is on its way shall ask again soon."""
-        interval_ms = self.configured_heartbeat_interval_ms(group.group_id)
+        """The configured interval, or a shorter one while the member waits for partitions or for a new target."""
+        overridden = self._state.settings.overrides(group.group_id).consumer_heartbeat_interval_ms
+        interval_ms = overridden or self._state.settings.consumer_heartbeat_interval_ms
         if member.state is MemberState.UNRELEASED_PARTITIONS or group.assignment_epoch < group.group_epoch:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms
-
-    def configured_heartbeat_interval_ms(self, group_id: str) -> int:
-        overridden = self._state.settings.overrides(group_id).consumer_heartbeat_interval_ms
-        return overridden or self._state.settings.consumer_heartbeat_interval_ms
 
     def _assignment_interval_ms(self, group_id: str) -> int:
         overridden = self._state.settings.overrides(group_id).consumer_assignment_interval_ms

@@ -220,9 +220,10 @@ def settle(groups: Groups, *members: Member, rounds: int = 20) -> None:
         for member in members:
             member.report()
         groups.advance(1000)
-        if before == [(member.epoch, set(member.owned)) for member in members] and all(
-            not groups.group().needs_heartbeat_now(member.member_id) for member in members
-        ):
+        after = [(member.epoch, set(member.owned)) for member in members]
+        group = groups.group()
+        is_told = all(group.members[m.member_id].member_epoch == group.assignment_epoch for m in members)
+        if before == after and is_told:
             return
     raise AssertionError(f"the group does not settle: {groups.described()}")
 

@@ -272,9 +272,9 @@ def test_a_topic_that_grows_is_assigned_anew_without_anyone_asking(groups: Group
     member = Member(groups, "a", "orders").join()
     groups.topics.grow("orders", 8)
     groups.changed_topics()
-    assert not groups.group().needs_heartbeat_now("a")
+    assert groups.group().state == "Stable"
     groups.advance(1100)
-    assert groups.group().needs_heartbeat_now("a")
+    assert groups.group().state == "Reconciling"
     member.heartbeat()
     assert member.partitions("orders") == set(range(8))
 
@@ -321,7 +321,7 @@ def test_many_groups_are_looked_through_some_at_a_time_when_topics_change(groups
     assert 0 < len(groups.records) - written < len(members) * 3
     groups.advance(200)
     for member_id in members:
-        assert groups.group(f"group of {member_id}").needs_heartbeat_now(member_id)
+        assert groups.group(f"group of {member_id}").state == "Reconciling"
 
 
 def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -> None:
