@@ -146,3 +146,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     for broker in getattr(item, "funcargs", {}).values():
         if report.failed and isinstance(broker, RunningBroker):
             report.sections.append((f"output of {broker.name}", broker.log_tail()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The latencies that were measured (`test_groups_latency`), which no test asserts as such."""
+    reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
+    lines = [str(text) for report in reports for name, text in report.user_properties if name == "latency"]
+    if lines:
+        terminalreporter.section("latency of a consumer in a group, ottla and kafka in the same run")
+        for line in lines:
+            terminalreporter.write_line(line)
