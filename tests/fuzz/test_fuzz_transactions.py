@@ -39,7 +39,7 @@ class Asker:
         key = self._random.choice(list(self._makers))
         spec = APIS[key]
         # v13 of Produce names topics by id, which makes no difference here.
-        version = self._random.randint(spec.min_version, min(spec.max_version, 12))
+        version = self._random.randint(spec.min_version, min(spec.latest_enabled(unstable=False), 12))
         return message(key, version, **self._makers[key](self))
 
     def learn(self, request: Any, response: Any) -> None:

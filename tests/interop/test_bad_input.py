@@ -66,6 +66,8 @@ BROKEN_FRAMES = {
     "a negative API key": request(-7, 0),
     "a version from the future": request(METADATA, 99, flexible=True),
     "a negative version": request(METADATA, -1),
+    # KAFKA-18659: it is offered, for the sake of older clients that look for it and do not use it.
+    "version 2 of Produce": request(PRODUCE, 2, struct.pack(">hii", -1, 10_000, 0)),
     "a body that ends too early": request(PRODUCE, 7, b"\xff\xff\xff\xff\0"),
     "an array that claims two billion entries": request(METADATA, 1, struct.pack(">i", 2**31 - 1)),
     "a string that is longer than the frame": request(METADATA, 1, struct.pack(">ih", 1, 32_000) + b"short"),

@@ -82,12 +82,14 @@ class Dispatcher:
         if known is None:
             raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
         key, spec = known
-        if not spec.min_version <= header.api_version <= spec.max_version:
+        unstable = self._broker.config.get_bool("unstable.api.versions.enable")
+        max_version = spec.latest_enabled(unstable=unstable)
+        if not spec.min_version <= header.api_version <= max_version:
             if key is ApiKey.API_VERSIONS:
                 return _newer_api_versions
             raise MalformedRequest(
                 f"{key.name} v{header.api_version} is not supported: this broker speaks "
-                f"v{spec.min_version} to v{spec.max_version}"
+                f"v{spec.min_version} to v{max_version}"
             )
         module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
         handler: BodyHandler = (

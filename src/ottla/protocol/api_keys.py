@@ -52,9 +52,15 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec(NamedTuple):
+    """`is_latest_unstable`: clients get the last version only with `unstable.api.versions.enable`."""
+
     min_version: int
     max_version: int
     first_flexible: int
+    is_latest_unstable: bool = False
+
+    def latest_enabled(self, *, unstable: bool) -> int:
+        return self.max_version - (self.is_latest_unstable and not unstable)
 
 
 # min, max, first flexible version: of Kafka 4.3 (KIP-896 removed the versions below `min`).
@@ -76,7 +82,7 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.CREATE_TOPICS: ApiSpec(2, 7, 5),
     ApiKey.DELETE_TOPICS: ApiSpec(1, 6, 4),
     ApiKey.DELETE_RECORDS: ApiSpec(0, 2, 2),
-    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 6, 2),
+    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 6, 2, is_latest_unstable=True),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
     ApiKey.ADD_PARTITIONS_TO_TXN: ApiSpec(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: ApiSpec(0, 4, 3),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from datetime import timedelta
 from struct import pack, unpack
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -98,6 +99,7 @@ def test_api_versions_of_a_version_from_the_future_is_answered_in_version_0_with
         (999, 0, "API key 999 is not known or not served here"),
         (-1, 0, "API key -1 is not known"),
         (0, 2, "PRODUCE v2 is not supported: this broker speaks v3 to v13"),
+        (22, 6, "INIT_PRODUCER_ID v6 is not supported: this broker speaks v0 to v5"),
         (3, 14, "METADATA v14 is not supported: this broker speaks v0 to v13"),
         (3, -1, "METADATA v-1 is not supported"),
         (3, 1, "METADATA v1 cannot be read"),
@@ -211,6 +213,30 @@ async def test_the_software_of_a_client_is_remembered_and_a_malformed_one_refuse
     assert response.error_code is ErrorCode.none
     (connection,) = bench.broker._server.connections
     assert connection.client_software == ("ottla-test", "1.0")
+
+
+def offered_versions(response: Any) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+@on_broker()
+async def test_produce_is_offered_from_version_0_though_only_newer_ones_are_served(bench: Bench) -> None:
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    offered = offered_versions(await bench.ask(request))
+    served = {key.value: (spec.min_version, spec.max_version) for key, spec in APIS.items()}
+    assert {key: versions for key, versions in offered.items() if versions != served[key]} == {
+        ApiKey.PRODUCE: (0, 13),
+        ApiKey.INIT_PRODUCER_ID: (0, 5),
+    }
+
+
+@on_broker(unstable_api_versions_enable="true")
+async def test_unstable_versions_are_offered_and_served_where_they_are_enabled(bench: Bench) -> None:
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    assert offered_versions(await bench.ask(request))[ApiKey.INIT_PRODUCER_ID] == (0, 6)
+    newest: Any = load_request_schema(ApiKey.INIT_PRODUCER_ID, 6)
+    answer = await bench.ask(newest(transactional_id=None, transaction_timeout=timedelta(seconds=1)))
+    assert answer.error_code is ErrorCode.none
 
 
 @on_broker()

@@ -390,7 +390,7 @@ def test_offset_for_leader_epoch_tells_where_an_epoch_ends(version: int) -> None
 # -- InitProducerId and DescribeProducers
 
 
-@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("version", range(6))
 def test_init_producer_id_gives_a_new_id_with_epoch_0(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:

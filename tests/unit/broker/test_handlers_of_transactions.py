@@ -65,6 +65,9 @@ async def test_the_topic_of_transactions_is_as_kafka_makes_it(bench: Bench) -> N
 # -- InitProducerId
 
 
+UNSTABLE = {"unstable_api_versions_enable": "true"}  # for version 6
+
+
 def init_request(version: int, **values: Any) -> Any:
     defaults = {"transactional_id": "tx", "transaction_timeout": 7 * SECOND}
     return message(ApiKey.INIT_PRODUCER_ID, version, **(defaults | values))
@@ -72,7 +75,7 @@ def init_request(version: int, **values: Any) -> Any:
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
 def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: int) -> None:
-    @on_small_broker()
+    @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, ProducerIdAndEpoch(12, 3))
         answer = await bench.ask(
@@ -95,7 +98,7 @@ def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
 def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_knows(version: int) -> None:
-    @on_small_broker()
+    @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         with_transactions(bench, refused(ErrorCode.producer_fenced))
         answer = await bench.ask(init_request(version))
@@ -109,7 +112,7 @@ def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_kno
 
 @pytest.mark.parametrize("values", [{"producer_id": 5}, {"producer_epoch": 5}])
 def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) -> None:
-    @on_small_broker()
+    @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         for transactional_id in ("tx", None):
             request = init_request(6, transactional_id=transactional_id, **values)
@@ -130,7 +133,7 @@ def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) 
     ],
 )
 def test_init_producer_id_of_a_new_transactional_id(values: dict[str, Any], expected: ErrorCode) -> None:
-    @on_small_broker()
+    @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         await bench.broker.transactions.find("tx")
         answer = await bench.ask(init_request(6, **values))
@@ -150,7 +153,7 @@ async def test_producers_that_start_have_ids_of_their_own_and_a_transactional_id
     again = TransactionalProducer(bench, "tx-2")
     assert await again.init() is ErrorCode.none
     assert (again.producer_id, again.epoch) == (producers[2].producer_id, 1)
-    plain = await bench.ask(init_request(6, transactional_id=None))
+    plain = await bench.ask(init_request(5, transactional_id=None))
     assert plain.producer_id not in {producer.producer_id for producer in producers}
 
 

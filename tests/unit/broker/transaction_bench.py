@@ -89,7 +89,8 @@ class TransactionalProducer:
             ApiKey.TXN_OFFSET_COMMIT: 4,
         }
         if version is None:
-            version = APIS[key].max_version if self.version_2 else newest.get(key, APIS[key].max_version)
+            latest = APIS[key].latest_enabled(unstable=False)
+            version = latest if self.version_2 else newest.get(key, latest)
         defaults = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,

@@ -25,6 +25,9 @@ from ottla.protocol.api_keys import APIS, ApiKey
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
+# KAFKA-18659: as in Kafka, versions 0 to 2 of Produce are offered but not served. Older versions of librdkafka compress
+# only if version 0 is offered.
+_PRODUCE_MIN_VERSION_OFFERED = 0
 _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -63,11 +66,16 @@ def unsupported_version(broker: "Broker") -> ApiVersionsResponse:
 
 def _response(broker: "Broker", error: ErrorCode, apis: Iterable[ApiKey]) -> ApiVersionsResponse:
     image = broker.image
+    unstable = broker.config.get_bool("unstable.api.versions.enable")
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
             ApiVersion(
-                api_key=key.value, min_version=APIS[key].min_version, max_version=APIS[key].max_version
+                api_key=key.value,
+                min_version=(
+                    _PRODUCE_MIN_VERSION_OFFERED if key is ApiKey.PRODUCE else APIS[key].min_version
+                ),
+                max_version=APIS[key].latest_enabled(unstable=unstable),
             )
             for key in apis
         ),

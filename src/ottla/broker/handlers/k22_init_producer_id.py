@@ -1,4 +1,4 @@
-"""InitProducerId, versions 0 to 6.
+"""InitProducerId, versions 0 to 5, and with `unstable.api.versions.enable` 6.
 
 v2 flexible; v3 a producer may name its present id and epoch (KIP-360); v4 PRODUCER_FENCED (KIP-588); v5
 TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit (KIP-939), which is refused.
