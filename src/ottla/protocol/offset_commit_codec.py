@@ -74,8 +74,8 @@ class OffsetCommitRequest(NamedTuple):
 
 
 def sender_of_commit(body: bytes, version: int) -> bytes | None:
-    """Group, generation and member, as the request opens with them; None where it is old or its names are long."""
-    if version < FLEXIBLE_FROM:
+    """Group, generation and member, as the request opens with them; None if it is old or short, or has long names."""
+    if version < FLEXIBLE_FROM or not body:
         return None
     group_end = body[0]
     generation_end = group_end + INT32.size

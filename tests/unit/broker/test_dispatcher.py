@@ -122,6 +122,21 @@ def test_what_is_not_served_closes_the_connection_with_a_line_that_says_why(
     assert reason in line
 
 
+@pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
+def test_a_request_without_a_body_is_malformed_or_answered(
+    key: ApiKey, caplog: pytest.LogCaptureFixture
+) -> None:
+    @on_broker(unstable_api_versions_enable="true")
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        raw.send(key, APIS[key].max_version, b"\x00")  # the tagged fields of the header
+        await until(lambda: raw.is_closed or bool(raw.data))
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run()
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
+
+
 def test_a_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("a bug")

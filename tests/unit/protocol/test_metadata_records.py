@@ -139,6 +139,11 @@ def test_records_are_written_in_the_version_that_the_metadata_version_knows() ->
     )
 
 
+def test_a_tagged_field_of_a_newer_release_is_passed_over() -> None:
+    topic = TopicRecord(name="a", topic_id=uuid.UUID(int=7))
+    assert decode_record(encode_record(topic)[:-1] + b"\x01\x05\x02ab") == topic
+
+
 def test_a_version_of_a_newer_release_is_refused_by_name() -> None:
     with pytest.raises(KafkaError, match="TopicRecord has version 9") as refused:
         decode_record(b"\x01\x02\x09")
