@@ -1,5 +1,6 @@
 """OffsetCommit, OffsetFetch and OffsetDelete in every version, over the wire."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -337,6 +338,31 @@ def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offset
             (0, 4, "note"),
             (1, 40, "note"),
         ]
+
+    run()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("orders")
+        await bench.broker.groups.find("g")
+        nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
+        for offset in range(1, 6):
+            request = commit_request(
+                version,
+                ("orders", None, [partition(0, offset)]),
+                retention_time=timedelta(minutes=1),
+                **nobody,
+            )
+            assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
+            shard = bench.broker.groups.shards.shard_of("g")
+            assert shard is not None
+            committed, _ = shard.machine.offsets._offsets.durable()  # type: ignore[misc]
+            value = committed["g"]["orders"][0]
+            assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
+            await asyncio.sleep(1)
 
     run()
 

@@ -84,7 +84,8 @@ def _learn(
     response: bytes,
 ) -> None:
     """The commit was accepted as it is; when its sender commits again it will mostly be the same, offsets aside."""
-    if command.offsets and len(body) <= SHAPE_BYTES_MAX and shapes.is_repeated(body, version):
+    can_repeat = bool(command.offsets) and command.retention_ms is None and len(body) <= SHAPE_BYTES_MAX
+    if can_repeat and shapes.is_repeated(body, version):
         positions = [partition.position for topic in request.topics for partition in topic.partitions]
         shapes.learn(body, version, CommitShape(body, positions, command, response))
 

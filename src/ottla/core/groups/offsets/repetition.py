@@ -31,6 +31,7 @@ class CommitShape:
     __slots__ = ("_records", "_request", "accepted", "command", "count", "response")
 
     def __init__(self, sample: bytes, positions: list[int], command: OffsetCommit, response: bytes) -> None:
+        assert command.retention_ms is None, "the records of a shape have no time of their own to expire"
         self.command = command
         self.response = response
         self.count = len(command.offsets)
