@@ -14,6 +14,7 @@ from typing import Protocol
 from ottla.broker.pending import Pending
 from ottla.broker.request_memory import RequestMemory
 from ottla.env.network import Part, Stream
+from ottla.model.errors import KafkaError
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, FrameAssembler
 
@@ -124,7 +125,7 @@ class ClientConnection:
                     self._busy = True
                     self._served_bytes = len(frame)
                     self._awaited = answer
-                    answer.subscribe(self._on_answer)
+                    answer.subscribe(self._on_answer, self._on_failure)
                     continue
                 self._out += answer
                 if len(self._out) > _RESPONSES_PER_SEND:
@@ -169,6 +170,13 @@ class ClientConnection:
         if answer is not None:
             self._out.extend(answer)
         self._process()
+
+    def _on_failure(self, error: Exception) -> None:
+        """The request will never be answered: its client must not wait for it."""
+        self._awaited = None
+        if not isinstance(error, KafkaError):  # else the node stops, or its metadata log has failed
+            logger.error("a request of %s failed", self.stream.peer, exc_info=error)
+        self.fail(error)
 
     def _flush(self) -> None:
         parts, self._out = self._out, []

@@ -1,23 +1,26 @@
 """A produce with acks=all that waits until every in-sync replica has its records."""
 
 from collections.abc import Callable
+from typing import Any
 
+from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.core.purgatory import Operation
+from ottla.broker.pending import Pending
 from ottla.model.errors import ErrorCode, KafkaError
 
 
-class DelayedProduce(Operation):
+class DelayedProduce(DelayedAnswer):
+    """`finished` completes `answer`, told which partitions have failed."""
+
     def __init__(
         self,
+        answer: Pending[Any],
         waiting: list[tuple[HostedPartition, int]],
         finished: Callable[[dict[HostedPartition, KafkaError]], None],
-        on_error: Callable[[Exception], None],
     ) -> None:
-        super().__init__()
+        super().__init__(answer)
         self._waiting = waiting
         self._finished = finished
-        self._on_error = on_error
         self._failed: dict[HostedPartition, KafkaError] = {}
 
     def try_complete(self, now_ms: int) -> bool:
@@ -47,6 +50,3 @@ class DelayedProduce(Operation):
                 f"{partition.topic_partition} was not replicated to offset {required_offset} in time",
             )
         self._finished(self._failed)
-
-    def on_error(self, error: Exception) -> None:
-        self._on_error(error)

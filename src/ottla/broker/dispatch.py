@@ -10,22 +10,18 @@ A module has either
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.connection import Answer, ClientConnection
 from ottla.broker.pending import Pending
-from ottla.model.errors import KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
-
-logger = logging.getLogger("ottla.requests")
 
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
 _new_tuple = tuple.__new__  # see framing
@@ -116,15 +112,6 @@ class Dispatcher:
             flexible = not always_v0 and version >= _FIRST_FLEXIBLE[key.value]
             return [response_prefix(context.header.correlation_id, len(body), flexible) + body]
 
-        def encode_later(context: RequestContext, response: Any) -> Answer:
-            """Runs wherever the answer comes from, another connection's request perhaps: what fails here is ours."""
-            try:
-                return encode(context, response)
-            except Exception:
-                logger.exception("the answer to %s cannot be given", context.header)
-                context.connection.close()
-                return None
-
         def handle_body(
             broker: "Broker", context: RequestContext, body: memoryview
         ) -> "Answer | Pending[Answer]":
@@ -133,7 +120,7 @@ class Dispatcher:
                 request = lift(request, as_sent, context.version)
             result = handle(broker, context, request)
             if isinstance(result, Pending):
-                return result.then(lambda response: encode_later(context, response))
+                return result.then(lambda response: encode(context, response))
             if inspect.isawaitable(result):
                 return self._await(context, result, encode)
             return encode(context, result)
@@ -152,15 +139,8 @@ class Dispatcher:
             self._tasks.discard(task)
             if task.cancelled():
                 context.connection.close()
-            elif isinstance(error := task.exception(), KafkaError):
-                context.connection.fail(
-                    error
-                )  # the node cannot do it at all: it stops, or its metadata log has failed
-            elif error is not None:
-                logger.error(
-                    "request %s of %s failed", context.header, context.connection.stream.peer, exc_info=error
-                )
-                context.connection.close()
+            elif isinstance(error := task.exception(), Exception):
+                pending.fail(error)
             else:
                 pending.complete(task.result())
 

@@ -5,13 +5,14 @@ batch of the first partition that has any is returned whole, however large, so t
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_host import PartitionHost
+from ottla.broker.pending import Pending
 from ottla.core.fetch_session import FetchContext, PartitionResult, SessionPartition
-from ottla.core.purgatory import Operation
 from ottla.env.clock import Clock
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
@@ -126,23 +127,25 @@ class FetchReader:
         return found
 
 
-class DelayedFetch(Operation):
-    """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there."""
+class DelayedFetch(DelayedAnswer):
+    """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there.
+
+    `finished` completes `answer`.
+    """
 
     def __init__(
         self,
+        answer: Pending[Any],
         reader: FetchReader,
         request: FetchRequest,
         finished: Callable[[FetchRead], None],
-        on_error: Callable[[Exception], None],
     ) -> None:
-        super().__init__()
+        super().__init__(answer)
         self._reader = reader
         self._min_bytes = request.min_bytes
         self._isolation_level = request.isolation_level
         self._is_follower = request.replica_id >= 0
         self._finished = finished
-        self._on_error = on_error
         self._positions = reader.positions()
         self._epochs = [hosted.leader.leader_epoch for hosted, _ in self._positions]
 
@@ -161,9 +164,6 @@ class DelayedFetch(Operation):
 
     def on_expire(self, now_ms: int) -> None:
         self._finished(self._reader.read())
-
-    def on_error(self, error: Exception) -> None:
-        self._on_error(error)
 
     def _may_be_ready(self) -> bool:
         isolation_level, is_follower = self._isolation_level, self._is_follower

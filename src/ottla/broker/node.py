@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.partition_host import PartitionHost
+from ottla.broker.pending import Pending
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.metadata_log import METADATA_PARTITION
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from ottla.core.fetch_session import FetchSessionCache
 
 logger = logging.getLogger("ottla.broker")
+
+T = TypeVar("T")
 
 
 class Node(NamedTuple):
@@ -322,6 +325,21 @@ class Broker:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._work_ended)
+
+    def answer_later(self, work: "Coroutine[Any, Any, T | Pending[T]]") -> Pending[T]:
+        """What `work` returns, when it is there. An error that it raises fails the answer: nobody waits for nothing."""
+        pending: Pending[T] = Pending()
+
+        async def run() -> None:
+            try:
+                result = await work
+            except Exception as error:
+                pending.fail(error)
+            else:
+                pending.resolve(result)
+
+        self.spawn(run())
+        return pending
 
     def _work_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,17 +1,16 @@
 """Produce under a transactional id: a transaction's first batch in a partition waits for the coordinator's word."""
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
 from ottla.broker.coordinators.verification import Entry, Refusals, ask_coordinator, verification_is_on
+from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending
 from ottla.core.partition.leader import AppendPlan
 from ottla.core.partition.producers import NOT_REQUIRED, Verification
-from ottla.core.purgatory import Operation
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.produce_codec import ProduceRequest
@@ -19,8 +18,6 @@ from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, Bytes, read_he
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
-
-logger = logging.getLogger("ottla.requests")
 
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ADDS_PARTITIONS = 12
@@ -58,12 +55,8 @@ def admit(
     request: ProduceRequest,
     version: int,
     append: Callable[[Admission], Answer | Pending[Answer]],
-    on_error: Callable[[Exception], None],
 ) -> Answer | Pending[Answer]:
-    """Calls `append` when all is known, which is at once where every transaction is open in its partition already.
-
-    `on_error` closes the producer's connection where that fails later.
-    """
+    """Calls `append` when all is known, which is at once where every transaction is open in its partition already."""
     if version >= FIRST_THAT_ADDS_PARTITIONS:
         entry = Entry.ADDED
     else:
@@ -95,7 +88,7 @@ def admit(
     told = asking()
     if told.done and not told.value:
         return append(admission)
-    return _Asking(broker, admission, entry, asking, append, on_error).wait_for(told)
+    return _Asking(broker, admission, entry, asking, append).wait_for(told)
 
 
 def _transactional_batches(
@@ -141,7 +134,7 @@ def _start_verifications(
             admission.verifications[hosted.topic_partition] = verification
 
 
-class _Asking(Operation):
+class _Asking(DelayedAnswer):
     """The question to the coordinator, again after a while where the transaction before is not complete yet.
 
     The producer would ask again itself, but much later, and with all its records.
@@ -154,20 +147,18 @@ class _Asking(Operation):
         entry: Entry,
         ask: Callable[[], Pending[Refusals]],
         append: Callable[[Admission], Answer | Pending[Answer]],
-        on_error: Callable[[Exception], None],
     ) -> None:
-        super().__init__()
+        self._answer: Pending[Answer] = Pending()
+        super().__init__(self._answer)
         self._broker = broker
         self._admission = admission
         self._entry = entry
         self._ask = ask
         self._append = append
-        self._on_error = on_error
-        self._answer: Pending[Answer] = Pending()
         self._left_ms = broker.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
     def wait_for(self, told: Pending[Refusals]) -> Pending[Answer]:
-        told.subscribe(self._told)
+        told.subscribe(self._told, self._answer.fail)
         return self._answer
 
     def _told(self, refused: Refusals) -> None:
@@ -181,23 +172,16 @@ class _Asking(Operation):
             self._admission.refused[partition] = _told_to_producer(error, self._entry)
         try:
             answer = self._append(self._admission)
-        except Exception as error:  # it must not reach the coordinator, which is calling
-            logger.exception("a produce request cannot be answered after its verification")
-            self._on_error(error)
-            return
-        if isinstance(answer, Pending):
-            answer.subscribe(self._answer.complete)
+        except Exception as error:
+            self._answer.fail(error)
         else:
-            self._answer.complete(answer)
+            self._answer.resolve(answer)
 
     def try_complete(self, now_ms: int) -> bool:
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        self._ask().subscribe(self._told)
-
-    def on_error(self, error: Exception) -> None:
-        self._on_error(error)
+        self.wait_for(self._ask())
 
 
 def _told_to_producer(error: KafkaError, entry: Entry) -> KafkaError:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from struct import pack, unpack
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest,
 
 from ottla.broker.node import Broker
 from ottla.env import Env
+from ottla.env.network import Stream
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.protocol.messages import converter
@@ -165,6 +167,44 @@ class Bench:
         (answer,) = response.responses[0].partitions
         assert answer.error_code is ErrorCode.none
         return values_in(answer.records)
+
+
+class Raw:
+    """A client that sends bytes as they are."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.data = b""
+        self.is_closed = False
+        self._space = bytearray(4096)
+
+    @classmethod
+    async def connect(cls, bench: Bench, name: str = "raw") -> "Raw":
+        stream: Any = await bench.world.network.host(name).connect(HOST, PORT, cls)
+        raw: Raw = stream._receiver
+        return raw
+
+    def buffer(self) -> memoryview:
+        return memoryview(self._space)
+
+    def received(self, count: int) -> None:
+        self.data += self._space[:count]
+
+    def drained(self) -> None: ...
+
+    def closed(self, error: OSError | None) -> None:
+        self.is_closed = True
+
+    def send(self, api_key: int, version: int, body: bytes = b"", correlation_id: int = 7) -> None:
+        request = pack(">hhih", api_key, version, correlation_id, -1) + body
+        self.stream.send([pack(">i", len(request)) + request])
+
+    async def response(self) -> bytes:
+        """The next one, with its correlation id, without its length."""
+        await until(lambda: len(self.data) >= 4 and len(self.data) >= 4 + unpack(">i", self.data[:4])[0])
+        end = 4 + unpack(">i", self.data[:4])[0]
+        response, self.data = self.data[4:end], self.data[end:]
+        return response
 
 
 def produce_request(

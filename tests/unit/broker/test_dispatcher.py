@@ -13,51 +13,12 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.serial import entity_reader
-from tests.unit.broker.bench import HOST, PORT, Bench, on_broker, until
+from tests.unit.broker.bench import Bench, Raw, on_broker, until
 
 from ottla.broker.handlers import k60_describe_cluster
-from ottla.env.network import Stream
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.messages import converter, decode_request
-
-
-class Raw:
-    """A client that sends bytes as they are."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.data = b""
-        self.is_closed = False
-        self._space = bytearray(4096)
-
-    @classmethod
-    async def connect(cls, bench: Bench, name: str = "raw") -> "Raw":
-        stream: Any = await bench.world.network.host(name).connect(HOST, PORT, cls)
-        raw: Raw = stream._receiver
-        return raw
-
-    def buffer(self) -> memoryview:
-        return memoryview(self._space)
-
-    def received(self, count: int) -> None:
-        self.data += self._space[:count]
-
-    def drained(self) -> None: ...
-
-    def closed(self, error: OSError | None) -> None:
-        self.is_closed = True
-
-    def send(self, api_key: int, version: int, body: bytes = b"", correlation_id: int = 7) -> None:
-        request = pack(">hhih", api_key, version, correlation_id, -1) + body
-        self.stream.send([pack(">i", len(request)) + request])
-
-    async def response(self) -> bytes:
-        """The next one, with its correlation id, without its length."""
-        await until(lambda: len(self.data) >= 4 and len(self.data) >= 4 + unpack(">i", self.data[:4])[0])
-        end = 4 + unpack(">i", self.data[:4])[0]
-        response, self.data = self.data[4:end], self.data[end:]
-        return response
 
 
 def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() -> None:

@@ -1,5 +1,6 @@
 """The requests of transactions in every version, over the wire."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from tests.unit.broker.transaction_bench import (
     with_transactions,
 )
 
+from ottla.core.controller.commands import CreateTopics, DeleteTopics, TopicToDelete
 from ottla.core.transactions import commands
 from ottla.core.transactions.commands import (
     PartitionVerified,
@@ -317,6 +319,42 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
         assert fake.commands == [expected, expected]
         with_transactions(bench, refused(ErrorCode.producer_fenced))
         assert (await bench.ask(request)).error_code is fenced_in(version, 2)
+
+    run()
+
+
+def delete_as_soon_as_created(bench: Bench, topic: str) -> None:
+    """Somebody else deletes the topic in the moment in which the broker has made it."""
+    quorum: Any = bench.broker.quorum
+    submit = quorum.submit
+
+    async def submit_and_delete(command: Any) -> Any:
+        created = asyncio.ensure_future(submit(command))
+        if isinstance(command, CreateTopics):
+            await created
+            await submit(DeleteTopics((TopicToDelete(name=topic),)))
+        return await created
+
+    quorum.submit = submit_and_delete
+
+
+@on_small_broker()
+async def test_add_offsets_is_answered_where_the_topic_of_the_groups_vanishes(bench: Bench) -> None:
+    with_transactions(bench, None)
+    delete_as_soon_as_created(bench, "__consumer_offsets")
+    fields = {"transactional_id": "tx", "producer_id": 12, "producer_epoch": 3, "group_id": "g"}
+    answer = await bench.ask(message(ApiKey.ADD_OFFSETS_TO_TXN, 4, **fields))
+    assert answer.error_code is ErrorCode.coordinator_not_available
+
+
+@pytest.mark.parametrize(("key_type", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
+def test_find_coordinator_is_answered_where_the_topic_vanishes(key_type: int, topic: str) -> None:
+    @on_small_broker()
+    async def run(bench: Bench) -> None:
+        delete_as_soon_as_created(bench, topic)
+        request = message(ApiKey.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=("key",))
+        (found,) = (await bench.ask(request)).coordinators
+        assert (found.error_code, found.node_id) == (ErrorCode.coordinator_not_available, -1)
 
     run()
 

@@ -217,10 +217,7 @@ class CoordinatorShard(Generic[MachineT]):
             return
         except Exception:
             logger.exception("a decision of %s failed", self.hosted.topic_partition)
-            bug = KafkaError(
-                ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log"
-            )
-            self._reload(bug, waiter)
+            self._reload(_bug(), waiter)
             return
         if decision.timings:
             self._timers.keep(decision.timings)
@@ -230,6 +227,10 @@ class CoordinatorShard(Generic[MachineT]):
             except KafkaError as error:
                 code = _TOLD_TO_CLIENTS.get(error.code, error.code)
                 self._reload(KafkaError(code, error.message), waiter)
+                return
+            except Exception:
+                logger.exception("what %s has decided cannot be written", self.hosted.topic_partition)
+                self._reload(_bug(), waiter)
                 return
         if decision.replies or decision.effects:
             self._answer(decision.replies, decision.effects)
@@ -347,6 +348,10 @@ class CoordinatorShard(Generic[MachineT]):
             self._perform_due()
         if self.state is ShardState.ACTIVE:
             self._decide(command, None)
+
+
+def _bug() -> KafkaError:
+    return KafkaError(ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log")
 
 
 def _split(pairs: list[EncodedRecord], limit: int) -> list[list[EncodedRecord]]:

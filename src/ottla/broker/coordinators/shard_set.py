@@ -68,7 +68,11 @@ class ShardSet(Generic[MachineT]):
             await ensure_topic(self._broker, self._topic)
         except KafkaError as error:
             return error
-        topic = self._broker.image.topics[self._topic.name]
+        topic = self._broker.image.topics.get(self._topic.name)
+        if topic is None:
+            return KafkaError(
+                ErrorCode.coordinator_not_available, f"{self._topic.name} was deleted just now; try again"
+            )
         partition = topic.partitions[partition_for(key, len(topic.partitions))]
         if not partition.has_leader:
             return KafkaError(

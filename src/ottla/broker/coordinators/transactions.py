@@ -68,19 +68,15 @@ class TransactionCoordinator:
             return self.submit(command.transactional_id, command)
         if shard.state is not ShardState.ACTIVE or not shard.machine.needs_producer_id(command):
             return shard.submit(command)
-        pending: Pending[ProducerIdAndEpoch | KafkaError] = Pending()
 
-        async def run() -> None:
+        async def run() -> KafkaError | Pending[ProducerIdAndEpoch | KafkaError]:
             try:
                 producer_id = await self._broker.producer_ids.next()
             except KafkaError as error:
-                pending.complete(error)
-                return
-            given = replace(command, new_producer_id=producer_id)
-            self.submit(command.transactional_id, given).subscribe(pending.complete)
+                return error
+            return self.submit(command.transactional_id, replace(command, new_producer_id=producer_id))
 
-        self._broker.spawn(run())
-        return pending
+        return self._broker.answer_later(run())
 
     def has_partitions(
         self,

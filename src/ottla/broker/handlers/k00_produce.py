@@ -45,8 +45,7 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
-        append = partial(_append_all, broker, context, request)
-        return _admit()(broker, request, version, append, context.connection.fail)
+        return _admit()(broker, request, version, partial(_append_all, broker, context, request))
     return _append_all(broker, context, request, None)
 
 
@@ -151,7 +150,7 @@ def _wait(
         pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
     broker.waiting_room.wait(
-        DelayedProduce(waiting, finished, context.connection.fail),
+        DelayedProduce(pending, waiting, finished),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
     )
@@ -166,9 +165,8 @@ def _after_flush(
     appended: list[tuple[HostedPartition, int]],
 ) -> Pending[Answer]:
     """`flush.messages` is reached: the answer, and every consumer, waits for the disk."""
-    pending: Pending[Answer] = Pending()
 
-    async def run() -> None:
+    async def run() -> Answer | Pending[Answer]:
         for partition, _ in appended:
             if partition.needs_flush:
                 await flush(broker.env, partition)
@@ -176,14 +174,9 @@ def _after_flush(
         waiting = [
             item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed
         ]
-        answer = _answer(broker, context, request, _with_failures(response, failed), waiting)
-        if isinstance(answer, Pending):
-            answer.subscribe(pending.complete)
-        else:
-            pending.complete(answer)
+        return _answer(broker, context, request, _with_failures(response, failed), waiting)
 
-    broker.spawn(run())
-    return pending
+    return broker.answer_later(run())
 
 
 def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, KafkaError]) -> ProduceResponse:

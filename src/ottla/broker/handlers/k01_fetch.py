@@ -59,13 +59,9 @@ def _fetch(
     pending: Pending[Answer] = Pending(lambda: broker.waiting_room.cancel(operation))
 
     def finished(read: FetchRead) -> None:
-        answer = _respond(broker, context, session, read)
-        if isinstance(answer, Pending):
-            answer.subscribe(pending.complete)
-        else:
-            pending.complete(answer)
+        pending.resolve(_respond(broker, context, session, read))
 
-    operation = DelayedFetch(reader, request, finished, context.connection.fail)
+    operation = DelayedFetch(pending, reader, request, finished)
     broker.waiting_room.wait(operation, operation.keys, request.max_wait_ms)
     return pending
 
@@ -79,7 +75,7 @@ def _respond(
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
     parts = _encode(context, FetchResponse(0, 0, answer.session_id, answer.topics))
     cold = [region for region in read.doubtful if not region.file.is_cached(region.position, region.length)]
-    return _after_warming(broker, context, parts, cold) if cold else parts
+    return _after_warming(broker, parts, cold) if cold else parts
 
 
 def _encode(
@@ -92,26 +88,20 @@ def _encode(
 
 
 def _after_warming(
-    broker: "Broker",
-    context: RequestContext,
-    parts: list[bytes | bytearray | memoryview | FileRegion],
-    cold: list[FileRegion],
+    broker: "Broker", parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
 ) -> Pending[Answer]:
-    """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first."""
-    pending: Pending[Answer] = Pending()
+    """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first.
+
+    Where they cannot be read the connection closes: the length is promised by then.
+    """
 
     def warm() -> None:
         for region in cold:
             for start in range(region.position, region.position + region.length, _WARM_STEP_BYTES):
                 region.file.read_at(start, min(_WARM_STEP_BYTES, region.position + region.length - start))
 
-    async def run() -> None:
-        try:
-            await broker.env.workers.run(warm)
-        except OSError:
-            context.connection.close()  # the length is promised; the reader sees it broken, not wrong
-            return
-        pending.complete(parts)
+    async def run() -> Answer:
+        await broker.env.workers.run(warm)
+        return parts
 
-    broker.spawn(run())
-    return pending
+    return broker.answer_later(run())

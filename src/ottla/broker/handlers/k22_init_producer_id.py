@@ -52,16 +52,14 @@ def handle(
 
 def _new_producer_id(broker: "Broker") -> Pending[InitProducerIdResponse]:
     """For a producer that is idempotent and no more."""
-    pending: Pending[InitProducerIdResponse] = Pending()
 
-    async def run() -> None:
+    async def run() -> InitProducerIdResponse:
         try:
-            pending.complete(_response(await broker.producer_ids.next(), 0))
+            return _response(await broker.producer_ids.next(), 0)
         except KafkaError as error:
-            pending.complete(_refused(error.code))
+            return _refused(error.code)
 
-    broker.spawn(run())
-    return pending
+    return broker.answer_later(run())
 
 
 def _response(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:

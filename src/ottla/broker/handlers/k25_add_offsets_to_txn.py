@@ -27,35 +27,29 @@ FIRST_WITH_FENCED = 2
 def handle(
     broker: "Broker", context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Pending[AddOffsetsToTxnResponse]:
-    pending: Pending[AddOffsetsToTxnResponse] = Pending()
-
-    def answer(error: KafkaError | None) -> None:
+    def answer(error: KafkaError | None) -> AddOffsetsToTxnResponse:
         code = ErrorCode.none
         if error is not None:
             code = told_by_version(error, context.version, FIRST_WITH_FENCED)
-        pending.complete(AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code))
+        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
 
-    def add(index: int) -> None:
+    def add(index: int) -> Pending[KafkaError | None]:
         command = AddPartitions(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             partitions=(TopicPartition(CONSUMER_OFFSETS, index),),
         )
-        broker.transactions.submit(request.transactional_id, command).subscribe(answer)
+        return broker.transactions.submit(request.transactional_id, command)
 
-    async def make_topic_and_add() -> None:
+    async def make_topic_and_add() -> KafkaError | Pending[KafkaError | None] | None:
         # The producer asks for the coordinator of the group only after this.
         found = await broker.groups.find(request.group_id)
         index = broker.groups.shards.index_of(request.group_id)
         if isinstance(found, KafkaError) or index is None:
-            answer(KafkaError(ErrorCode.coordinator_not_available, f"there is no {CONSUMER_OFFSETS}"))
-        else:
-            add(index)
+            return KafkaError(ErrorCode.coordinator_not_available, f"there is no {CONSUMER_OFFSETS}")
+        return add(index)
 
     index = broker.groups.shards.index_of(request.group_id)
-    if index is None:
-        broker.spawn(make_topic_and_add())
-    else:
-        add(index)
-    return pending
+    added = broker.answer_later(make_topic_and_add()) if index is None else add(index)
+    return added.then(answer)

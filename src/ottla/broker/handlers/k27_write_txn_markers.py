@@ -56,9 +56,7 @@ def handle(
         pending.complete(_response(codes))
 
     broker.waiting_room.wait(
-        DelayedProduce(
-            [(each.hosted, each.end_offset) for _, each in waiting], finished, context.connection.fail
-        ),
+        DelayedProduce(pending, [(each.hosted, each.end_offset) for _, each in waiting], finished),
         [each.hosted.topic_partition for _, each in waiting],
         broker.config.get_int("request.timeout.ms"),
     )

@@ -89,26 +89,23 @@ def _commit(
         return completed(error)
     if verification is None or not verification_is_on(broker, entry):
         return broker.groups.submit(request.group_id, command)
-    pending: Pending[Committed] = Pending()
 
-    def asked(refused: Mapping[TopicPartition, KafkaError]) -> None:
+    def asked(refused: Mapping[TopicPartition, KafkaError]) -> Committed | Pending[Committed]:
         if partition in refused:
-            pending.complete(refused[partition])
-        elif not hosted.log.producers.is_verified(request.producer_id, verification):
+            return refused[partition]
+        if not hosted.log.producers.is_verified(request.producer_id, verification):
             gone = f"the transaction of {request.transactional_id!r} has ended"
-            pending.complete(KafkaError(ErrorCode.invalid_txn_state, gone))
-        else:
-            broker.groups.submit(request.group_id, command).subscribe(pending.complete)
+            return KafkaError(ErrorCode.invalid_txn_state, gone)
+        return broker.groups.submit(request.group_id, command)
 
-    ask_coordinator(
+    return ask_coordinator(
         broker,
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         [partition],
         entry,
-    ).subscribe(asked)
-    return pending
+    ).then(asked)
 
 
 def _entry(version: int) -> Entry:

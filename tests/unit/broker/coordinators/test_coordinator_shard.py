@@ -141,7 +141,7 @@ def shard_of(
 
 async def asked(shard: CoordinatorShard[Counters], command: Command[Any]) -> Any:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    shard.submit(command).subscribe(future.set_result)
+    shard.submit(command).subscribe(future.set_result, future.set_exception)
     return await future
 
 

@@ -34,7 +34,9 @@ both_protocols = pytest.mark.parametrize("version_2", [True, False], ids=["versi
 async def described(bench: Bench, transactional_id: str = "tx") -> DescribedTransaction:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     command = DescribeTransaction(transactional_id=transactional_id)
-    bench.broker.transactions.submit(transactional_id, command).subscribe(answer.set_result)
+    bench.broker.transactions.submit(transactional_id, command).subscribe(
+        answer.set_result, answer.set_exception
+    )
     transaction = await answer
     assert isinstance(transaction, DescribedTransaction)
     return transaction
