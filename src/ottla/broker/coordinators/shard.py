@@ -140,9 +140,10 @@ class CoordinatorShard(Generic[MachineT]):
                 self.machine = self._new_machine()
                 self.start()
             return
-        except KafkaError as error:
+        except Exception as error:
             if machine is self.machine and self.state is ShardState.LOADING:
-                logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error)
+                trace = None if isinstance(error, KafkaError) else error
+                logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error, exc_info=trace)
                 self.close()
             return
         if machine is self.machine and self.state is ShardState.LOADING:  # not given up meanwhile

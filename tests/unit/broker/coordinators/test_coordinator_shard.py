@@ -283,6 +283,16 @@ async def test_a_machine_that_fails_half_way_is_loaded_again(bench: Bench) -> No
 
 
 @on_broker()
+async def test_a_shard_whose_records_cannot_be_replayed_is_no_coordinator(bench: Bench) -> None:
+    await bench.create("counters")
+    await bench.produce("counters", b"not a number")
+    shard = shard_of(bench)
+    await until(lambda: shard.state is not ShardState.LOADING)
+    assert shard.state is ShardState.CLOSED
+    assert (await asked(shard, Read())).code is ErrorCode.not_coordinator
+
+
+@on_broker()
 async def test_a_decision_larger_than_a_batch_is_written_as_several(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
     shard = shard_of(bench)
