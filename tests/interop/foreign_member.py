@@ -69,7 +69,6 @@ def run_kafka_python(config: dict[str, Any], topics: list[str], pattern: str | N
 async def run_aiokafka(config: dict[str, Any], topics: list[str], pattern: str | None) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import KafkaError
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -79,8 +78,9 @@ async def run_aiokafka(config: dict[str, Any], topics: list[str], pattern: str |
         async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
             emit_partitions("revoked", revoked)
 
-    # Those that kafka-python offers too, so that they can share a group.
-    assignors = (RangePartitionAssignor, RoundRobinPartitionAssignor)
+    # kafka-python offers it too, so that they can share a group. With two assignors aiokafka sends two different
+    # JoinGroup requests for each join, and a group of two may rebalance for ever, also on Kafka.
+    assignors = (RangePartitionAssignor,)
     consumer = AIOKafkaConsumer(enable_auto_commit=False, partition_assignment_strategy=assignors, **config)
     consumer.subscribe(topics=topics, pattern=pattern, listener=Listener())
     await consumer.start()
