@@ -99,7 +99,7 @@ async def test_an_error_in_a_produce_that_waits(bench: Bench) -> None:
 
         async def tell() -> None:
             hosted = bench.broker.partitions.find("journal", None, 0)
-            bench.broker.waiting_room.check(hosted.topic_partition)
+            bench.broker.waiting_room.notify(hosted.topic_partition)
 
         assert await is_closed_by(bench, produce_request("journal", bench.batch(b"a")), tell)
 
