@@ -62,10 +62,20 @@ class ClientConnection:
         self._awaited: Pending[Answer] | None = None
         self._memory = memory
         self._served_bytes = 0  # of the request at work
+        self._held_bytes = 0  # as `memory` knows it
+        self._sent_bytes = 0  # when it was last looked at
 
-    @property
-    def is_idle(self) -> bool:
-        return not (self._busy or self._blocked or self._is_paused)
+    def is_idle_since(self, oldest_ms: int) -> bool:
+        """Whether nothing has come and nothing has left since `oldest_ms`, whatever the client waits for.
+
+        As in Kafka: a fetch that waits for longer than connections.max.idle.ms ends, and so does a client that does not
+        read its response, or has stopped in the middle of a request.
+        """
+        sent_bytes = self.stream.sent_bytes
+        if sent_bytes != self._sent_bytes:
+            self._sent_bytes = sent_bytes
+            self.last_active_ms = self._now_ms()
+        return self.last_active_ms < oldest_ms
 
     @property
     def unfinished_bytes(self) -> int:
@@ -95,8 +105,11 @@ class ClientConnection:
     def closed(self, error: OSError | None) -> None:
         self.is_closed = True
         self._frames.clear()
+        self._out.clear()
+        self._assembler.discard()
         if self._awaited is not None:
             self._awaited.abandon()
+            self._awaited = None
         if self._memory is not None:
             self._memory.forget(self)
         self._on_closed(self)
@@ -149,19 +162,22 @@ class ClientConnection:
 
     def _update_reading(self) -> None:
         if self._memory is not None:
-            self._memory.hold(self, self._held_bytes())
+            held = self._assembler.unfinished_bytes + self._served_bytes
+            if self._frames:
+                held += sum(map(len, self._frames))
+            if held != self._held_bytes:
+                self._held_bytes = held
+                self._memory.hold(self, held)
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        if self._frames or (self._memory is not None and not self._memory.may_read(self)):
+        memory = self._memory
+        if self._frames or (memory is not None and memory.is_used_up and not memory.may_read(self)):
             self._is_paused = True
             self.stream.pause_reading()
         elif self._is_paused:
             self._is_paused = False
             self.stream.resume_reading()
-
-    def _held_bytes(self) -> int:
-        return self._assembler.unfinished_bytes + self._served_bytes + sum(map(len, self._frames))
 
     def _on_answer(self, answer: Answer) -> None:
         self._busy = False

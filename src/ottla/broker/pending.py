@@ -35,14 +35,22 @@ class Pending(Generic[T]):
         assert self.failure is None, "a pending response that failed cannot be completed"
         self.done = True
         self._value = value
-        if self._callback is not None:
-            self._callback(value)
+        callback = self._callback
+        self._let_go()
+        if callback is not None:
+            callback(value)
 
     def fail(self, error: Exception) -> None:
         assert not self.done, "a pending response that is complete cannot fail"
         self.failure = error
-        if self._on_failure is not None:
-            self._on_failure(error)
+        on_failure = self._on_failure
+        self._let_go()
+        if on_failure is not None:
+            on_failure(error)
+
+    def _let_go(self) -> None:
+        """What waits for this, and what this waits for, know each other: without this only a collector frees them."""
+        self._callback = self._on_failure = self.on_abandon = None
 
     def resolve(self, result: "T | Pending[T]") -> None:
         """Completes with a value, or with that of another when it is there."""
@@ -66,9 +74,10 @@ class Pending(Generic[T]):
             self._on_failure = on_failure
 
     def abandon(self) -> None:
-        self._callback = self._on_failure = None
-        if not self.done and self.on_abandon is not None:
-            self.on_abandon()
+        on_abandon = self.on_abandon
+        self._let_go()
+        if on_abandon is not None:
+            on_abandon()
 
     def then(self, function: "Callable[[T], R | Pending[R]]") -> "Pending[R]":
         """What `function` makes of the value, when it is there. An error that it raises fails the result."""

@@ -228,7 +228,7 @@ class Server:
             await asyncio.sleep(max(0.05, min(_SWEEP_S_MAX, max_idle_ms / 4000)))
             oldest = self._env.clock.now_ms() - max_idle_ms
             for connection in self._in_order():
-                if connection.is_idle and connection.last_active_ms < oldest:
+                if connection.is_idle_since(oldest):
                     logger.info("closing %s: idle for connections.max.idle.ms", connection.stream.peer)
                     connection.close()
 

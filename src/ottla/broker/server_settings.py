@@ -7,15 +7,21 @@ from ottla.env import Env
 from ottla.env.network import DEFAULT_OPTIONS, SocketOptions
 from ottla.model.config import BrokerConfig
 
+# Kafka's default sets no limit. Here one process serves everybody: clients that send too much must wait, not end it.
+_REQUEST_MEMORY_BYTES = 512 << 20
+
 
 def new_server(env: Env, dispatch: Dispatch, config: BrokerConfig) -> Server:
+    request_bytes_max = config.get_int("socket.request.max.bytes")
     memory_bytes = config.get_int("queued.max.request.bytes")
+    if memory_bytes <= 0:
+        memory_bytes = max(_REQUEST_MEMORY_BYTES, 2 * request_bytes_max)
     return Server(
         env,
         dispatch,
         server_limits(config),
         options=socket_options(config),
-        memory=RequestMemory(memory_bytes) if memory_bytes > 0 else None,
+        memory=RequestMemory(memory_bytes),
     )
 
 

@@ -41,6 +41,11 @@ class Stream(Protocol):
         """The address that the other side connected to."""
         ...
 
+    @property
+    def sent_bytes(self) -> int:
+        """How many have left so far: a peer that reads slowly is not idle."""
+        ...
+
     def send(self, parts: Sequence[Part]) -> bool:
         """Takes over all of `parts`; True when they have left already, False when `drained` will follow."""
         ...

@@ -37,6 +37,7 @@ class SocketStream:
         self._reading = False
         self._writing = False
         self._closed = False
+        self.sent_bytes = 0
         self._peer = _format_address(sock.getpeername())
         self._local: tuple[str, int] = sock.getsockname()[:2]
         self._receiver: Receiver
@@ -67,6 +68,7 @@ class SocketStream:
             except OSError as error:
                 self._fail(error)
                 return True
+            self.sent_bytes += sent
             if sent == len(parts[0]):
                 return True
             self._backlog.append(memoryview(parts[0])[sent:])
@@ -95,7 +97,7 @@ class SocketStream:
     def close(self) -> None:
         if not self._closed:
             self._shut()
-            self._loop.call_soon(self._receiver.closed, None)
+            self._loop.call_soon(self._tell_closed, None)
 
     def _on_readable(self) -> None:
         try:
@@ -146,6 +148,7 @@ class SocketStream:
             raise OSError(
                 f"the file ended {region.length} bytes before the end of a region that was being sent"
             )
+        self.sent_bytes += sent
         if sent == region.length:
             self._backlog.popleft()
         else:
@@ -171,6 +174,7 @@ class SocketStream:
             if len(buffers) == _MAX_BUFFERS:
                 break
         sent = self._sock.sendmsg(buffers, [], more)
+        self.sent_bytes += sent
         for buffer in buffers:
             if sent < len(buffer):
                 backlog[0] = memoryview(buffer)[sent:]
@@ -181,7 +185,14 @@ class SocketStream:
     def _fail(self, error: OSError) -> None:
         if not self._closed:
             self._shut()
-            self._loop.call_soon(self._receiver.closed, error)
+            self._loop.call_soon(self._tell_closed, error)
+
+    def _tell_closed(self, error: OSError | None) -> None:
+        # The receiver knows this stream: were it known here any longer, both, and the buffers of a request that was
+        # being received, would stay until the garbage collector comes by.
+        receiver = self._receiver
+        del self._receiver
+        receiver.closed(error)
 
     def _shut(self) -> None:
         self.pause_reading()

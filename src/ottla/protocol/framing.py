@@ -17,7 +17,10 @@ _INT32 = Struct(">i")
 _HEADER = Struct(">hhih")
 _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iib")
-_FIRST_ALLOCATION = 1 << 20
+_GROWTH = 4
+_GROWTH_LARGE = 2
+_LARGE = 1 << 20
+_SMALLEST = 4096
 _new_tuple = tuple.__new__  # makes a NamedTuple in half the time, where it is made for every request
 
 
@@ -39,8 +42,15 @@ class FrameAssembler:
 
     @property
     def unfinished_bytes(self) -> int:
-        """What has arrived of a frame that is not whole yet."""
-        return len(self._head) if self._frame is None else self._filled
+        """The memory for a frame that is not whole yet: what has arrived of it, and room for what comes next."""
+        return len(self._head) if self._frame is None else len(self._frame)
+
+    def discard(self) -> None:
+        """Nothing more comes: a frame that is not whole is let go."""
+        if self._view is not None:
+            self._view.release()
+            self._view = None
+        self._frame = None
 
     def buffer(self) -> memoryview:
         if self._frame is None:
@@ -61,7 +71,7 @@ class FrameAssembler:
             frame, self._frame = self._frame, None
             return [frame]
         if self._filled == len(self._frame):
-            self._frame.extend(bytes(min(self._frame_size, 2 * self._filled) - self._filled))
+            self._frame.extend(bytes(_room_for(self._frame_size, self._filled) - self._filled))
         return []
 
     def _cut_frames(self, count: int) -> list[Frame]:
@@ -93,10 +103,18 @@ class FrameAssembler:
         return frames
 
     def _start_frame(self, size: int, begin: memoryview | bytes) -> None:
-        self._frame = bytearray(min(size, max(_FIRST_ALLOCATION, len(begin) + 1)))
+        self._frame = bytearray(_room_for(size, len(begin)))
         self._frame[: len(begin)] = begin
         self._frame_size = size
         self._filled = len(begin)
+
+
+def _room_for(frame_size: int, filled: int) -> int:
+    """How large the buffer of a frame is when `filled` bytes of it have arrived: memory follows what came, not what was
+    announced. Small frames grow in larger steps, which saves most of the copies of a batch of 1 MB.
+    """
+    growth = _GROWTH if filled < _LARGE else _GROWTH_LARGE
+    return min(frame_size, max(_SMALLEST, growth * filled))
 
 
 class RequestHeader(NamedTuple):

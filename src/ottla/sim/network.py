@@ -201,6 +201,7 @@ class SimStream:
         self.name = name
         self.host = name.partition(":")[0]
         self.is_open = True
+        self.sent_bytes = 0
         self._network = network
         self._peer = peer
         self._local_address = local_address
@@ -287,6 +288,7 @@ class SimStream:
             data = self._backlog[0]
             size = min(len(data), self._window_left, network.random.randint(1, profile.chunk_bytes_max))
             self._window_left -= size
+            self.sent_bytes += size
             self._transmit(data[:size])
             if size == len(data):
                 self._backlog.popleft()

@@ -20,6 +20,7 @@ class FakeStream:
 
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
+        self.sent_bytes = 0
         self.takes_all = True
         self.is_reading = True
         self.is_closed = False
@@ -211,16 +212,30 @@ def test_an_answer_that_comes_after_the_end_of_the_connection_goes_nowhere(setup
     assert setup.broker.seen == [b"wait"]
 
 
-def test_a_connection_is_idle_only_while_nothing_waits_in_it(setup: Setup) -> None:
+def test_a_connection_is_idle_when_nothing_comes_and_nothing_leaves_whatever_waits_in_it(
+    setup: Setup,
+) -> None:
+    """Kafka closes a fetch that waits, and a client that does not read, after connections.max.idle.ms."""
     pending: Pending[Answer] = Pending()
     setup.broker.answers[b"wait"] = pending
-    assert setup.connection.is_idle
+    setup.now_ms = 1000
     setup.receive(b"wait")
-    assert not setup.connection.is_idle
+    assert not setup.connection.is_idle_since(1000)
+    assert setup.connection.is_idle_since(1001)
     setup.now_ms = 2000
     pending.complete([b"done"])
-    assert setup.connection.is_idle
-    assert setup.connection.last_active_ms == 2000
+    assert not setup.connection.is_idle_since(2000)
+    assert setup.connection.is_idle_since(2001)
+
+
+def test_a_client_that_reads_slowly_is_not_idle(setup: Setup) -> None:
+    setup.now_ms = 1000
+    setup.receive(b"one")
+    setup.now_ms = 5000
+    setup.stream.sent_bytes += 1
+    assert not setup.connection.is_idle_since(4000)
+    setup.now_ms = 9000
+    assert setup.connection.is_idle_since(8000)
 
 
 def test_a_connection_that_is_still_sending_a_large_request_is_active(setup: Setup) -> None:

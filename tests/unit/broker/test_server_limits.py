@@ -202,12 +202,14 @@ def test_a_negative_idle_time_closes_no_connection() -> None:
     on_server(limits(connections_max_idle_ms=-1), main)
 
 
-def test_a_connection_whose_request_waits_is_not_idle() -> None:
+def test_a_connection_whose_request_waits_for_longer_than_the_idle_time_is_closed_as_in_kafka() -> None:
     async def main(clients: Clients) -> None:
         waiting = await clients.connect()
         waiting.stream.send([pack(">i", 4) + b"wait"])
-        await asyncio.sleep(5)
+        await asyncio.sleep(0.9)
         assert not waiting.is_closed
+        await asyncio.sleep(5)
+        assert waiting.is_closed
 
     on_server(limits(connections_max_idle_ms=1000), main)
 
@@ -252,7 +254,7 @@ def test_when_the_memory_for_requests_is_used_up_connections_wait_and_all_are_se
     on_server(limits(), main, memory=memory)
 
 
-def test_a_connection_that_waits_for_memory_is_neither_read_nor_idle() -> None:
+def test_a_connection_over_its_share_of_memory_waits_and_one_below_it_is_served() -> None:
     memory = RequestMemory(1000)
     pending: list[Pending[Answer]] = []
 
@@ -263,23 +265,27 @@ def test_a_connection_that_waits_for_memory_is_neither_read_nor_idle() -> None:
         return pending[-1]
 
     async def main(clients: Clients) -> None:
-        first, second = await clients.connect(), await clients.connect()
+        first, second, large = [await clients.connect() for _ in range(3)]
         first.stream.send([part_of_request(1000, 1000)])
         await asyncio.sleep(1)
         assert memory.used_bytes == 1000
-        second.stream.send([part_of_request(1, 1)])  # this much is read before the connection asks
+        large.stream.send([part_of_request(900, 300)])  # this much is read before the connection asks
         await asyncio.sleep(1)
-        assert second.data == b"\0"
-        second.stream.send([part_of_request(1, 1)])
-        await asyncio.sleep(5)
-        assert second.data == b"\0"
-        assert not second.is_closed
+        large.stream.send([bytes(600)])
+        for _ in range(2):
+            second.stream.send([part_of_request(1, 1)])
+            await asyncio.sleep(1)
+        assert second.data == b"\0\0"
+        assert len(pending) == 1
         pending[0].complete([b"done"])
         await asyncio.sleep(1)
-        assert (first.data, second.data) == (b"done", b"\0\0")
+        assert len(pending) == 2
+        pending[1].complete([b"large"])
+        await asyncio.sleep(1)
+        assert (first.data, large.data) == (b"done", b"large")
         assert memory.used_bytes == 0
 
-    on_server(limits(connections_max_idle_ms=3000), main, dispatch=hold, memory=memory)
+    on_server(limits(), main, dispatch=hold, memory=memory)
 
 
 def test_a_connection_that_ends_gives_its_memory_back() -> None:
@@ -288,9 +294,9 @@ def test_a_connection_that_ends_gives_its_memory_back() -> None:
     async def main(clients: Clients) -> None:
         first, second = await clients.connect(), await clients.connect()
         first.stream.send([part_of_request(1000, 990)])
-        second.stream.send([part_of_request(900, 100)])
+        second.stream.send([part_of_request(900, 300)])  # more than its share
         await asyncio.sleep(1)
-        second.stream.send([bytes(800)])
+        second.stream.send([bytes(600)])
         await asyncio.sleep(1)
         assert second.data == b""
         first.stream.close()

@@ -40,7 +40,8 @@ producer.purgatory.purge.interval.requests
     After how many completed requests the purgatory of Produce is swept.
 queued.max.request.bytes
     How many bytes the requests of all connections may hold in memory; when they do, connections are not read until
-    requests have been answered. One request may always be read to its end. 0 or less sets no limit.
+    requests have been answered. One request may always be read to its end. Kafka sets no limit by default; here 0 or
+    less means 512 MiB, or twice socket.request.max.bytes if that is more.
 queued.max.requests
     How many requests may wait before no more are read.
 request.timeout.ms
