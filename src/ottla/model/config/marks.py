@@ -130,7 +130,7 @@ _MARKS: Mapping[ResourceType, Mapping[str, Mark]] = {
         ),
         "internal.metadata.max.batch.size.in.bytes": _no_effect("a decision is one batch of any size"),
         "server.max.startup.time.ms": _no_effect("a start takes the time that recovery needs"),
-        "unstable.": _no_effect("no unstable version of an API or feature is built"),
+        "unstable.feature.": _no_effect("no unstable version of a feature is built"),
         "log.dir.failure.timeout.ms": _no_effect(
             "the node is its own controller, and knows of a failed directory at once"
         ),
