@@ -7,13 +7,19 @@ from tests.fuzz.mutations import fuzz, mutate
 
 from ottla.model.errors import KafkaError
 from ottla.records.header import CRC_POSITION, CRC_START, HEADER_SIZE, check_client_batch, scan_batches
+from ottla.records.record_check import COLUMNS_MIN, check_start
 from ottla.records.records import Record, build_batch, iter_records
 from ottla.records.timestamps import find_by_timestamp
-from ottla.records.validate import RecordRules, check_records, recompress
+from ottla.records.validate import RecordRules, RecordSettings, examine
 
 NOW_MS = 1_700_000_000_000
 UNPACKED_BYTES_MAX = 1 << 20
 RULES = RecordRules(require_keys=True, timestamp_before_max_ms=1_000, timestamp_after_max_ms=1_000)
+SETTINGS = (
+    RecordSettings(RULES),
+    RecordSettings(validates_fully=True),
+    *(RecordSettings(codec=codec) for codec in range(5)),
+)
 
 
 def some_batch(random: Random) -> bytes:
@@ -25,7 +31,7 @@ def some_batch(random: Random) -> bytes:
             random.choice((None, b"", bytes(random.randrange(2_000)))),
             random.choice(((), (("header", None), ("", b"value")))),
         )
-        for index in range(random.randint(1, 5))
+        for index in range(random.choice((random.randint(1, 5), COLUMNS_MIN + random.randrange(20))))
     ]
     return build_batch(records, codec=random.randrange(5))
 
@@ -50,12 +56,27 @@ def test_a_broken_batch_is_read_or_refused_by_everything_that_reads_batches() ->
                 check_client_batch(header)
                 for _ in iter_records(batch, position, UNPACKED_BYTES_MAX):
                     pass
-                codec = random.randrange(5)
-                recompress(batch, position, header, codec, limit=UNPACKED_BYTES_MAX)
-                find_by_timestamp(batch[position : position + header.size], NOW_MS, limit=UNPACKED_BYTES_MAX)
-                check_records(batch, position, header, RULES, NOW_MS, UNPACKED_BYTES_MAX)
+                one = batch[position : position + header.size]
+                find_by_timestamp(one, NOW_MS, limit=UNPACKED_BYTES_MAX)
+                check_start(one, 0, header)
+                examine(one, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX)
                 position += header.size
         except KafkaError:
             pass
+
+    fuzz(case)
+
+
+def test_a_batch_that_is_accepted_in_full_is_read_by_the_reader_of_records() -> None:
+    def case(random: Random) -> None:
+        batch = sealed(mutate(random, some_batch(random)))
+        try:
+            (header,) = scan_batches(batch)
+            check_client_batch(header)
+            stored, _ = examine(batch, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX)
+        except (KafkaError, ValueError):  # refused, or not one batch
+            return
+        offsets = [record.offset - header.base_offset for record in iter_records(stored)]
+        assert offsets == list(range(header.records_count))
 
     fuzz(case)

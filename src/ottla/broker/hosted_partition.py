@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,7 +18,9 @@ from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.topics import is_internal
+from ottla.records.compression import UnpackedTooLarge
 from ottla.records.header import (
+    FORBIDDEN_FOR_CLIENTS,
     FORBIDDEN_IN_TRANSACTIONS,
     BatchHeader,
     Bytes,
@@ -29,7 +30,8 @@ from ottla.records.header import (
     scan_batches,
 )
 from ottla.records.markers import EndTransaction, build_marker_batch
-from ottla.records.validate import RecordRules, check_records, recompress
+from ottla.records.record_check import check_start
+from ottla.records.validate import ExaminedBatch, RecordSettings, examine
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segments import LogSlice
@@ -37,20 +39,24 @@ from ottla.storage.segments import LogSlice
 logger = logging.getLogger("ottla.partition")
 
 
-NO_RULES = RecordRules()
+# Above this, the records of a batch are examined beside the event loop: a batch takes a millisecond or two below it.
+_INLINE_RECORDS_MAX = 1_000
+_INLINE_BYTES_MAX = 128 * 1024
+_INLINE_RECOMPRESSED_BYTES_MAX = 16 * 1024
+# A client sends one batch for each partition; of more, two are enough to know.
+_CLIENT_BATCHES_MAX = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSettings:
-    """What a topic asks of records beyond their header; the default asks nothing, and no record is looked at."""
+class LongExamination(Exception):
+    """A batch takes too long to examine on the event loop: nothing was appended.
 
-    rules: RecordRules = NO_RULES
-    codec: int | None = None  # None: as the producer sent it
-    codec_level: int | None = None
+    Call `examine` beside the loop (it needs nothing of the partition) and pass its result to `append_examined`.
+    """
 
-    @property
-    def looks_into_records(self) -> bool:
-        return self.codec is not None or self.rules != NO_RULES
+    def __init__(self, partition: "HostedPartition", examine: Callable[[], ExaminedBatch]) -> None:
+        super().__init__(f"a batch for {partition.topic_partition} must be examined beside the event loop")
+        self.partition = partition
+        self.examine = examine
 
 
 class FetchResult(NamedTuple):
@@ -92,7 +98,7 @@ class HostedPartition:
         self.log = log
         self.leader = leader
         self.record_settings = record_settings
-        self._looks_into_records = record_settings.looks_into_records
+        self._keeps_records_opaque = record_settings == RecordSettings()
         self.failure: KafkaError | None = None  # set when the disk below is gone: all is refused then
         self.is_closed = False
         self.last_flush_ms = now_ms  # by time (flush.ms)
@@ -101,26 +107,62 @@ class HostedPartition:
         self._notify = notify
 
     def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
-        """Appends what a client sent for this partition. KafkaError, and nothing is changed, where it is refused."""
-        headers = scan_batches(records)
-        for header in headers:
-            check_client_batch(header)
-        if self._looks_into_records:
-            records, headers = self._examine(records, headers, now_ms)
-        plan = self.leader.append(headers, now_ms, required_acks=required_acks)
-        return self._write(plan, records, now_ms)
+        """Appends a client's batch. Raises KafkaError if it is refused, or LongExamination; state is unchanged then."""
+        return self._append(records, now_ms, FORBIDDEN_FOR_CLIENTS, required_acks, None)
 
     def append_in_transaction(
         self, records: Bytes, now_ms: int, *, required_acks: int, verification: Verification | None
     ) -> AppendPlan:
-        """Appends what a client sent under a transactional id; its batch may also be outside of any transaction."""
-        headers = scan_batches(records)
+        """Likewise, a batch sent under a transactional id; it may also be outside of any transaction."""
+        return self._append(records, now_ms, FORBIDDEN_IN_TRANSACTIONS, required_acks, verification)
+
+    def append_examined(
+        self,
+        batch: ExaminedBatch,
+        now_ms: int,
+        *,
+        required_acks: int,
+        verification: Verification | None = None,
+    ) -> AppendPlan:
+        """Appends a client's batch after a LongExamination. The leader decides anew: time has passed."""
+        plan = self.leader.append(
+            (batch.header,), now_ms, required_acks=required_acks, verification=verification
+        )
+        return self._write(plan, batch.records, now_ms)
+
+    def _append(
+        self,
+        records: Bytes,
+        now_ms: int,
+        forbidden: int,
+        required_acks: int,
+        verification: Verification | None,
+    ) -> AppendPlan:
+        """What the header decides comes first: nothing is unpacked for a batch that is refused in any case."""
+        headers = scan_batches(records, _CLIENT_BATCHES_MAX)
         for header in headers:
-            check_client_batch(header, FORBIDDEN_IN_TRANSACTIONS)
-        if self._looks_into_records:
-            records, headers = self._examine(records, headers, now_ms)
+            check_client_batch(header, forbidden)
         plan = self.leader.append(headers, now_ms, required_acks=required_acks, verification=verification)
-        return self._write(plan, records, now_ms)
+        if plan.duplicate:
+            return plan
+        header = headers[0]
+        if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
+            check_start(records, 0, header)
+            return self._write(plan, records, now_ms)
+        examined = self._examine(records, header, now_ms)
+        if examined.header is header:
+            return self._write(plan, records, now_ms)
+        return self.append_examined(examined, now_ms, required_acks=required_acks, verification=verification)
+
+    def _examine(self, records: Bytes, header: BatchHeader, now_ms: int) -> ExaminedBatch:
+        settings = self.record_settings
+        bytes_max = _INLINE_RECOMPRESSED_BYTES_MAX if settings.recompresses(header) else _INLINE_BYTES_MAX
+        if header.records_count <= _INLINE_RECORDS_MAX and header.size <= bytes_max:
+            try:
+                return examine(records, header, settings, now_ms, bytes_max)
+            except UnpackedTooLarge:
+                pass
+        raise LongExamination(self, partial(examine, records, header, settings, now_ms))
 
     def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
         """Appends the end of a transaction."""
@@ -140,7 +182,7 @@ class HostedPartition:
         self.log.config = log
         self.leader.settings = leader
         self.record_settings = records
-        self._looks_into_records = records.looks_into_records
+        self._keeps_records_opaque = records == RecordSettings()
 
     def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.duplicate:
@@ -190,24 +232,6 @@ class HostedPartition:
         """The disk below is gone; requests that wait learn of it, and later ones are refused."""
         self.failure = failure
         self._notify(self.topic_partition)
-
-    def _examine(
-        self, records: Bytes, headers: list[BatchHeader], now_ms: int
-    ) -> tuple[Bytes, list[BatchHeader]]:
-        settings = self.record_settings
-        position = 0
-        pieces: list[Bytes] = []
-        for header in headers:
-            check_records(records, position, header, settings.rules, now_ms)
-            if settings.codec is None or settings.codec == header.compression:
-                pieces.append(memoryview(records)[position : position + header.size])
-            else:
-                pieces.append(recompress(records, position, header, settings.codec, settings.codec_level))
-            position += header.size
-        if len(pieces) == 1 and isinstance(pieces[0], memoryview):
-            return records, headers
-        rebuilt = b"".join(pieces)
-        return rebuilt, scan_batches(rebuilt)
 
     def fetch(
         self,

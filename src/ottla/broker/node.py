@@ -25,6 +25,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.record_work import RecordWork
 from ottla.broker.server_settings import new_server, server_limits
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.client_telemetry import ClientTelemetry
@@ -189,6 +190,7 @@ class Broker:
     async def _start_partitions(self) -> None:
         config = self.config
         self.waiting_room = WaitingRoom()
+        self.record_work = RecordWork(self.env.workers)
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.partitions.on_opened_late = self._partitions_opened_late
         self.log_dirs.on_offline = self._directory_offline

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.broker.hosted_partition import RecordSettings
 from ottla.core.partition.leader import LeaderSettings
 from ottla.model.config import BrokerConfig, topic_config
 from ottla.records.compression import CODEC_OF_TYPE
-from ottla.records.validate import RecordRules
+from ottla.records.validate import RecordRules, RecordSettings
 from ottla.storage.log_config import INT64_MAX, LogConfig
 
 _LEVEL_OF_TYPE = {
@@ -80,4 +79,5 @@ def _record_settings(
         ),
         codec=CODEC_OF_TYPE[compression],
         codec_level=configs[_LEVEL_OF_TYPE[compression]] if compression in _LEVEL_OF_TYPE else None,
+        validates_fully=configs["ottla.record.validation"] == "full",
     )

@@ -40,14 +40,17 @@ class Admission:
         self.by_default: Verification | None = None
 
     def append(self, hosted: HostedPartition, records: Bytes, now_ms: int, required_acks: int) -> AppendPlan:
-        """Raises KafkaError."""
-        partition = hosted.topic_partition
-        if partition in self.refused:
-            raise self.refused[partition]
-        verification = self.verifications.get(partition, self.by_default)
+        """Raises KafkaError, or LongExamination."""
+        verification = self.verification_of(hosted.topic_partition)
         return hosted.append_in_transaction(
             records, now_ms, required_acks=required_acks, verification=verification
         )
+
+    def verification_of(self, partition: TopicPartition) -> Verification | None:
+        """What a batch for `partition` has to show. Raises KafkaError if the partition is refused."""
+        if partition in self.refused:
+            raise self.refused[partition]
+        return self.verifications.get(partition, self.by_default)
 
 
 def admit(

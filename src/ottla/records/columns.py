@@ -105,7 +105,7 @@ class RecordBuffer:
         first = np.zeros(len(places.starts) + 1, np.int64)
         np.cumsum(places.records_counts, out=first[1:])
         starts = self._walk(places, first)
-        bodies = self._bodies(starts)
+        bodies = self.bodies(starts)
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
         ends[first[1:] - 1] = places.ends
@@ -156,9 +156,11 @@ class RecordBuffer:
             while lanes and remaining[lanes - 1] <= done:
                 lanes -= 1
         for lane in range(lanes):
-            slot = int(slots[lane])
-            found, at[lane] = self._walk_one(int(at[lane]), remaining[lane] - done)
-            starts[slot : slot + len(found)] = found
+            slot, count = int(slots[lane]), remaining[lane] - done
+            found, at[lane] = self.complete_records(int(at[lane]), count, int(limits[lane]))
+            if len(found) < count:
+                raise _corrupt("its records do not fill it")
+            starts[slot : slot + count] = found
         if bool(np.any(at != limits)):
             raise _corrupt("its records do not fill it")
         return starts
@@ -173,39 +175,44 @@ class RecordBuffer:
             raise _corrupt("a record claims a length below zero")
         return behind - positions + lengths
 
-    def _walk_one(self, position: int, count: int) -> tuple[list[int], int]:
-        """A batch by itself, record after record; but a run of records of one size is taken in one step."""
+    def complete_records(self, position: int, count: int, end: int) -> tuple[list[int], int]:
+        """Where up to `count` records start that lie whole between `position` and `end`, and where the last ends.
+
+        Record after record; but a run of records of one size is taken in one step.
+        """
         data = self.data
         places: list[int] = []
         size_before, equal, equal_min = -1, 0, _EQUAL_MIN
-        while len(places) < count:
-            places.append(position)
+        while len(places) < count and position < end:
             byte = data[position]
             if byte < 0x80:
                 length, body = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                length, body = read_varint(data, position)
+                length, body = self._read_one(position)
             if length < 0:
                 raise _corrupt("a record claims a length below zero")
             size = body - position + length
+            if position + size > end:
+                break
+            places.append(position)
             position += size
             equal = equal + 1 if size == size_before else 0
             size_before = size
             if equal >= equal_min:
-                run = self._run(position, size, count - len(places))
+                run = self._run(position, size, min(count - len(places), (end - position) // size))
                 places += run.tolist()
                 position += size * len(run)
                 equal, equal_min = 0, _EQUAL_MIN if len(run) > _RUN_MIN else 2 * equal_min
         return places, position
 
     def _run(self, position: int, size: int, count: int) -> Ints:
-        """Where the records start that follow from `position` on and are all of `size`."""
-        limit = (len(self.pairs) - position + size - 1) // size
-        starts = position + size * np.arange(max(0, min(count, limit)))
+        """Where the records start that follow from `position` on and are all of `size`; `count` at most."""
+        starts = position + size * np.arange(count)
         differs = np.flatnonzero(_SIZES[self.pairs[starts]] != size)
         return starts[: differs[0]] if len(differs) else starts
 
-    def _bodies(self, starts: Ints) -> Ints:
+    def bodies(self, starts: Ints) -> Ints:
+        """Where the attributes of the records at `starts` stand, behind their lengths."""
         pairs = self.pairs[starts]
         if bool(np.any(_SIZES[pairs] < 0)):
             return self.varints(starts)[1]
@@ -232,10 +239,13 @@ class RecordBuffer:
     def _read_long(self, positions: Ints, rows: Ints, values: Ints, behind: Ints) -> None:
         """Numbers of nine or ten bytes do not fit a word: rare enough for one at a time."""
         for row in rows.tolist():
-            try:
-                values[row], behind[row] = read_varint(self.data, int(positions[row]))
-            except (IndexError, ValueError) as error:
-                raise _corrupt(str(error)) from None
+            values[row], behind[row] = self._read_one(int(positions[row]))
+
+    def _read_one(self, position: int) -> tuple[int, int]:
+        try:
+            return read_varint(self.data, position)
+        except (IndexError, ValueError) as error:
+            raise _corrupt(str(error)) from None
 
     def _skip_timestamp_and_offset(self, positions: Ints) -> tuple[Ints, Ints]:
         """Where the offset deltas stand and where the key lengths do; both are skipped, not read."""

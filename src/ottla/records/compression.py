@@ -26,8 +26,11 @@ CODEC_OF_TYPE: dict[str, int | None] = {
     "zstd": ZSTD,
 }
 
-# What one batch may unpack to unless the caller says otherwise: far above what clients send, far below harm.
+# What one batch may unpack to. Kafka has no such limit: it reads records from a stream and keeps none. Producers fill
+# a batch up to max.message.bytes, a megabyte by default, and real records rarely shrink to a hundredth; a batch of many
+# megabytes may still unpack to `UNPACKED_RATIO_MAX` times its size.
 UNPACKED_BYTES_MAX = 128 * 1024 * 1024
+UNPACKED_RATIO_MAX = 16
 
 GZIP_WINDOW_BITS = 31  # zlib's way to ask for gzip's header and trailer
 GZIP_LEVEL = -1
@@ -41,6 +44,11 @@ XERIAL_BLOCK_SIZE = 32 * 1024
 XERIAL_LENGTH = Struct(">i")
 # Three bytes of snappy stand for at most 64 unpacked ones, so a larger claim is a lie to make us allocate.
 SNAPPY_RATIO_MAX = 22
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+SKIPPABLE_MAGIC = b"\x2a\x4d\x18"  # after 0x50 to 0x5F: a zstd frame without content
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 # Magic, version 1 with independent blocks, blocks of at most 64 KB, and the descriptor's checksum (xxHash32).
 LZ4_HEADER = bytes.fromhex("04224d18604082")
@@ -72,10 +80,27 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
     raise _unknown(codec)
 
 
+class UnpackedTooLarge(KafkaError):
+    """A batch unpacks to more than the limit."""
+
+
+def unpacked_bytes_max(packed_size: int) -> int:
+    """What a batch of `packed_size` bytes may unpack to."""
+    return max(UNPACKED_BYTES_MAX, UNPACKED_RATIO_MAX * packed_size)
+
+
 def decompress(codec: int, data: Bytes, limit: int = UNPACKED_BYTES_MAX) -> bytes:
-    """Raises KafkaError(CORRUPT_MESSAGE) for bytes not of `codec`, or that unpack to more than `limit`."""
+    """As `unpack`, but always bytes."""
+    return bytes(unpack(codec, data, limit))
+
+
+def unpack(codec: int, data: Bytes, limit: int = UNPACKED_BYTES_MAX) -> Bytes:
+    """`data` decompressed, or itself where `codec` is none.
+
+    Raises KafkaError(CORRUPT_MESSAGE) for bytes not of `codec`, UnpackedTooLarge if they unpack to more than `limit`.
+    """
     if codec == NONE:
-        return bytes(data)
+        return data
     if codec == GZIP:
         return _decompress_gzip(data, limit)
     if codec == SNAPPY:
@@ -116,10 +141,10 @@ def _compress_lz4(data: Bytes, level: int) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_gzip(data: Bytes, limit: int) -> bytes:
+def _decompress_gzip(data: Bytes, limit: int) -> bytearray:
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
     # Piece by piece: zlib would take twice the limit to find out that a bomb exceeds it.
-    pieces: list[bytes] = []
+    output = bytearray()
     left = limit + 1
     rest: Bytes = data
     try:
@@ -127,7 +152,7 @@ def _decompress_gzip(data: Bytes, limit: int) -> bytes:
             piece = stream.decompress(rest, min(left, GZIP_PIECE))
             if not piece:
                 break
-            pieces.append(piece)
+            output += piece
             left -= len(piece)
             rest = stream.unconsumed_tail
     except zlib.error as error:
@@ -138,14 +163,14 @@ def _decompress_gzip(data: Bytes, limit: int) -> bytes:
         raise _corrupt(GZIP, "the stream ends early")
     if stream.unused_data:
         raise _corrupt(GZIP, f"{len(stream.unused_data)} bytes follow the stream")
-    return b"".join(pieces)
+    return output
 
 
-def _decompress_snappy(data: Bytes, limit: int) -> bytes:
+def _decompress_snappy(data: Bytes, limit: int) -> Bytes:
     view = memoryview(data)
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_snappy_block(view, limit, limit)
-    parts: list[bytes] = []
+    output = bytearray()
     left = limit
     position = len(XERIAL_HEADER)
     while position < len(view):
@@ -156,10 +181,10 @@ def _decompress_snappy(data: Bytes, limit: int) -> bytes:
         if not 0 <= length <= len(view) - position:
             raise _corrupt(SNAPPY, f"a block claims {length} bytes where {len(view) - position} are left")
         block = _decompress_snappy_block(view[position : position + length], left, limit)
-        parts.append(block)
+        output += block
         left -= len(block)
         position += length
-    return b"".join(parts)
+    return output
 
 
 def _decompress_snappy_block(block: memoryview, left: int, limit: int) -> bytes:
@@ -178,13 +203,13 @@ def _decompress_snappy_block(block: memoryview, left: int, limit: int) -> bytes:
 
 def _decompress_growing(
     codec: int, decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int
-) -> bytes:
+) -> bytearray:
     """Unpacks into a buffer that starts small: neither codec has to say its unpacked size in advance."""
     import cramjam
 
     capacity = min(limit, max(FIRST_BUFFER_MIN, GROWTH * len(data)))
     while True:
-        output = bytearray(capacity)
+        output = bytearray(capacity)  # memory that is not written to costs nothing
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -193,8 +218,10 @@ def _decompress_growing(
             if capacity == limit:
                 raise _too_large(codec, limit) from error
             capacity = min(limit, GROWTH * capacity)
+            del output  # or two would be held at once
         else:
-            return bytes(memoryview(output)[:size])
+            del output[size:]
+            return output
 
 
 def _corrupt(codec: int, reason: str) -> KafkaError:
@@ -203,11 +230,22 @@ def _corrupt(codec: int, reason: str) -> KafkaError:
     )
 
 
-def _too_large(codec: int, limit: int) -> KafkaError:
-    return KafkaError(
+def _too_large(codec: int, limit: int) -> UnpackedTooLarge:
+    return UnpackedTooLarge(
         ErrorCode.corrupt_message,
         f"a batch's {CODEC_NAMES[codec]} records unpack to more than the limit of {limit} bytes",
     )
+
+
+def starts_as(codec: int, data: Bytes) -> bool:
+    """Whether `data` begins as `codec` does: all that can be told without unpacking it. Raw snappy has no sign."""
+    if codec == GZIP:
+        return bytes(data[:2]) == GZIP_MAGIC
+    if codec == LZ4:
+        return bytes(data[:4]) == LZ4_MAGIC
+    if codec == ZSTD:
+        return bytes(data[:4]) == ZSTD_MAGIC or (bytes(data[1:4]) == SKIPPABLE_MAGIC and data[0] >> 4 == 5)
+    return True
 
 
 def _unknown(codec: int) -> KafkaError:

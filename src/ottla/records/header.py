@@ -4,6 +4,7 @@ Base offset, length and leader epoch stand before the checksum, so a broker may 
 touching what the producer's CRC32C covers (from `attributes` to the end of the batch).
 """
 
+import sys
 from struct import Struct
 from typing import NamedTuple
 
@@ -103,8 +104,10 @@ def crc_matches(buffer: Bytes, position: int, header: BatchHeader) -> bool:
     return crc32c(view[position + CRC_START : position + header.size]) == header.crc
 
 
-def scan_batches(buffer: Bytes) -> list[BatchHeader]:
-    """The headers of all batches that `buffer` is made of; each whole, of magic 2, its checksum right.
+def scan_batches(buffer: Bytes, batches_max: int = sys.maxsize) -> list[BatchHeader]:
+    """The headers of the batches that `buffer` is made of; each whole, of magic 2, its checksum right.
+
+    After `batches_max` the rest is not looked at.
 
     Raises KafkaError as Kafka answers it: CORRUPT_MESSAGE for bytes that are no whole batch or fail the
     checksum, INVALID_RECORD for the formats before batches (magic 0 and 1).
@@ -128,6 +131,8 @@ def scan_batches(buffer: Bytes) -> list[BatchHeader]:
         if crc32c(view[position + CRC_START : batch_end]) != fields[4]:
             raise KafkaError(ErrorCode.corrupt_message, "a batch's CRC32C does not match its bytes")
         headers.append(_new_tuple(BatchHeader, fields))
+        if len(headers) == batches_max:
+            break
         position = batch_end
     return headers
 

@@ -1,11 +1,17 @@
-"""Lookups by time inside one batch, exact to the record, also where the batch is compressed."""
+"""Lookups by time inside one batch, exact to the record, also where the batch is compressed.
 
-from typing import NamedTuple
+In columns, a window of the batch at a time: a batch of a few kilobytes may hold millions of records.
+"""
 
-from ottla.records.compression import UNPACKED_BYTES_MAX
-from ottla.records.header import BatchHeader, Bytes
-from ottla.records.records import unpacked_records, whole_header
-from ottla.records.scan import RecordPositions, scan_records
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.records.compression import unpack, unpacked_bytes_max
+from ottla.records.header import HEADER_SIZE, BatchHeader, Bytes
+from ottla.records.records import whole_header
+
+if TYPE_CHECKING:  # numpy is loaded with the first lookup, not with the broker
+    from ottla.records.columns import Ints
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -14,29 +20,33 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def find_by_timestamp(
-    batch: Bytes, target: int, start_offset: int = 0, limit: int = UNPACKED_BYTES_MAX
+    batch: Bytes, target: int, start_offset: int = 0, limit: int | None = None
 ) -> OffsetAndTimestamp | None:
     """The first record of `batch` at or after both the time `target` and `start_offset` (the log's start)."""
     header = whole_header(batch)
     if header.max_timestamp < target or header.last_offset < start_offset:
         return None
-    records = _records(batch, header, limit)
-    for timestamp, delta in zip(records.timestamps, records.offset_deltas, strict=True):
-        if timestamp >= target and header.base_offset + delta >= start_offset:
-            return OffsetAndTimestamp(header.base_offset + delta, timestamp)
+    for offsets, timestamps in _iter_columns(batch, header, limit):
+        matches = ((timestamps >= target) & (offsets >= start_offset)).nonzero()[0]
+        if len(matches):
+            return OffsetAndTimestamp(int(offsets[matches[0]]), int(timestamps[matches[0]]))
     return None
 
 
-def offset_of_max_timestamp(batch: Bytes, limit: int = UNPACKED_BYTES_MAX) -> OffsetAndTimestamp | None:
+def offset_of_max_timestamp(batch: Bytes, limit: int | None = None) -> OffsetAndTimestamp | None:
     """The first record with the batch's largest timestamp (KIP-734); None where compaction left no record."""
-    header = whole_header(batch)
-    records = _records(batch, header, limit)
-    if not records.timestamps:
-        return None
-    latest = max(records.timestamps)
-    delta = records.offset_deltas[records.timestamps.index(latest)]
-    return OffsetAndTimestamp(header.base_offset + delta, latest)
+    latest: OffsetAndTimestamp | None = None
+    for offsets, timestamps in _iter_columns(batch, whole_header(batch), limit):
+        first = timestamps.argmax()
+        if latest is None or timestamps[first] > latest.timestamp:
+            latest = OffsetAndTimestamp(int(offsets[first]), int(timestamps[first]))
+    return latest
 
 
-def _records(batch: Bytes, header: BatchHeader, limit: int) -> RecordPositions:
-    return scan_records(unpacked_records(batch, 0, header, limit), header)
+def _iter_columns(batch: Bytes, header: BatchHeader, limit: int | None) -> "Iterator[tuple[Ints, Ints]]":
+    """Offsets and timestamps of the records. KafkaError(CORRUPT_MESSAGE) where they are not what the header says."""
+    from ottla.records.windows import iter_offsets_and_timestamps
+
+    payload = memoryview(batch)[HEADER_SIZE : header.size]
+    records = unpack(header.compression, payload, limit or unpacked_bytes_max(len(payload)))
+    return iter_offsets_and_timestamps(records, header)

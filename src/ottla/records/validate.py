@@ -1,23 +1,24 @@
-"""What only some topics ask of a client's batch, and what therefore has to read its records.
+"""What a broker asks of the records of a client's batch, and the batch as it is to be stored.
 
-Keys on compacted topics, bounds on timestamps (KIP-937), and another compression than the producer's.
+All records are read where a topic needs it: keys on compacted topics, bounds on timestamps (KIP-937), another
+compression than the producer's, or `ottla.record.validation=full`.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_TIMESTAMP
-from ottla.records.compression import UNPACKED_BYTES_MAX, compress
+from ottla.records.compression import UnpackedTooLarge, compress, unpack, unpacked_bytes_max
 from ottla.records.header import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
     Bytes,
+    read_header,
     sealed_parts,
 )
-from ottla.records.records import unpacked_records
-from ottla.records.scan import RecordPositions, scan_records
+from ottla.records.record_check import CheckedRecords, TimeBounds, check_records
 
 RecordError = tuple[int, str]
 
@@ -33,6 +34,26 @@ class RecordRules(NamedTuple):
     timestamp_after_max_ms: int | None = None
 
 
+NO_RULES = RecordRules()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """What a topic asks of records beyond their header."""
+
+    rules: RecordRules = NO_RULES
+    codec: int | None = None  # None: as the producer sent it
+    codec_level: int | None = None
+    validates_fully: bool = False  # ottla.record.validation=full
+
+    def needs_records_of(self, header: BatchHeader) -> bool:
+        """Whether all records of the batch must be read before it can be appended."""
+        return self.validates_fully or self.rules != NO_RULES or self.recompresses(header)
+
+    def recompresses(self, header: BatchHeader) -> bool:
+        return self.codec is not None and self.codec != header.compression
+
+
 class InvalidRecords(KafkaError):
     """A batch refused for some of its records; `record_errors` go into the response (KIP-467)."""
 
@@ -41,89 +62,82 @@ class InvalidRecords(KafkaError):
         self.record_errors = record_errors
 
 
-def check_records(
-    buffer: Bytes,
-    position: int,
-    header: BatchHeader,
-    rules: RecordRules,
-    now_ms: int,
-    limit: int = UNPACKED_BYTES_MAX,
-) -> None:
-    """Raises InvalidRecords where a record breaks `rules`: INVALID_TIMESTAMP, or INVALID_RECORD for no key.
+class ExaminedBatch(NamedTuple):
+    """A batch whose records have been checked, as it is to be appended."""
 
-    Reads records only where it must: the upper bound on time is settled by the header unless it is broken.
+    records: Bytes
+    header: BatchHeader
+
+
+def examine(
+    batch: Bytes, header: BatchHeader, settings: RecordSettings, now_ms: int, limit: int | None = None
+) -> ExaminedBatch:
+    """Checks the records of `batch`, and recompresses them where the topic asks for it.
+
+    Raises KafkaError(INVALID_RECORD) for records that cannot be read; InvalidRecords for records that break a rule of
+    the topic (INVALID_TIMESTAMP, or INVALID_RECORD for no key); UnpackedTooLarge only if a `limit` is given: without
+    one, such a batch is invalid.
     """
-    after_max_ms = rules.timestamp_after_max_ms
-    newest = None if after_max_ms is None else now_ms + after_max_ms
-    oldest = None if rules.timestamp_before_max_ms is None else now_ms - rules.timestamp_before_max_ms
-    if not rules.require_keys and oldest is None and (newest is None or header.max_timestamp <= newest):
-        return
-    records = _client_records(buffer, position, header, limit)
-    keys = _missing_keys(records) if rules.require_keys else []
-    times = _times_out_of_range(records, oldest, newest)
-    if times:
+    payload = memoryview(batch)[HEADER_SIZE : header.size]
+    try:
+        records = unpack(header.compression, payload, limit or unpacked_bytes_max(len(payload)))
+    except KafkaError as error:
+        if limit is not None and isinstance(error, UnpackedTooLarge):
+            raise
+        # The checksum was right, so the client made these bytes: CORRUPT_MESSAGE would make it try again.
+        raise KafkaError(ErrorCode.invalid_record, error.message) from error
+    rules = settings.rules
+    bounds = TimeBounds(
+        None if rules.timestamp_before_max_ms is None else now_ms - rules.timestamp_before_max_ms,
+        None if rules.timestamp_after_max_ms is None else now_ms + rules.timestamp_after_max_ms,
+    )
+    found = check_records(records, header, bounds)
+    _refuse_broken_rules(found, rules)
+    if settings.recompresses(header):
+        assert settings.codec is not None
+        return _sealed(found, settings.codec, compress(settings.codec, records, settings.codec_level))
+    if found.max_timestamp != header.max_timestamp:
+        # As Kafka does it: what the records say counts, or lookups by time would miss them.
+        return _sealed(found, header.compression, payload)
+    return ExaminedBatch(batch, header)
+
+
+def _refuse_broken_rules(found: CheckedRecords, rules: RecordRules) -> None:
+    keys = dict.fromkeys(found.without_key if rules.require_keys else (), _NO_KEY)
+    if found.out_of_bounds:
+        times = {
+            index: _out_of_bounds_message(timestamp, found.bounds) for index, timestamp in found.out_of_bounds
+        }
         raise InvalidRecords(
             ErrorCode.invalid_timestamp,
             "One or more records have been rejected due to invalid timestamp",
-            sorted({**dict(times), **dict(keys)}.items()),
+            sorted((times | keys).items()),
         )
     if keys:
         raise InvalidRecords(
             ErrorCode.invalid_record,
-            f"{len(keys)} of {header.records_count} records have no key, which a compacted topic needs",
-            keys,
+            f"{found.missing_keys} of {found.header.records_count} records have no key, which a compacted topic "
+            "needs",
+            list(keys.items()),
         )
 
 
-def _client_records(buffer: Bytes, position: int, header: BatchHeader, limit: int) -> RecordPositions:
-    try:
-        return scan_records(unpacked_records(buffer, position, header, limit), header)
-    except KafkaError as error:
-        # The checksum was right, so the client made these bytes: CORRUPT_MESSAGE would make it try again.
-        raise KafkaError(ErrorCode.invalid_record, error.message) from error
+_NO_KEY = "Compacted topic cannot accept message without key"
 
 
-def _missing_keys(records: RecordPositions) -> list[RecordError]:
-    return [
-        (index, "Compacted topic cannot accept message without key")
-        for index, length in enumerate(records.key_lengths)
-        if length < 0
-    ]
+def _out_of_bounds_message(timestamp: int, bounds: TimeBounds) -> str:
+    earliest = "any" if bounds.oldest is None else bounds.oldest
+    latest = "any" if bounds.newest is None else bounds.newest
+    return f"Timestamp {timestamp} is out of range: it must lie within [{earliest}, {latest}]"
 
 
-def _times_out_of_range(
-    records: RecordPositions, oldest: int | None, newest: int | None
-) -> list[RecordError]:
-    errors: list[RecordError] = []
-    for index, timestamp in enumerate(records.timestamps):
-        if timestamp == NO_TIMESTAMP:
-            continue
-        if (oldest is not None and timestamp < oldest) or (newest is not None and timestamp > newest):
-            earliest = "any" if oldest is None else oldest
-            latest = "any" if newest is None else newest
-            errors.append(
-                (index, f"Timestamp {timestamp} is out of range: it must lie within [{earliest}, {latest}]")
-            )
-    return errors
-
-
-def recompress(
-    buffer: Bytes,
-    position: int,
-    header: BatchHeader,
-    codec: int,
-    level: int | None = None,
-    limit: int = UNPACKED_BYTES_MAX,
-) -> bytes:
-    """The batch with its records in `codec`, sealed with a new checksum; else its header stays the same."""
-    try:
-        records = unpacked_records(buffer, position, header, limit)
-        scan_records(records, header)  # as they are in our hands: what is sealed anew is true
-    except KafkaError as error:
-        raise KafkaError(ErrorCode.invalid_record, error.message) from error
-    payload = compress(codec, records, level)
+def _sealed(found: CheckedRecords, codec: int, payload: Bytes) -> ExaminedBatch:
+    """The batch with its records in `codec` and their true maximum timestamp, under a new checksum."""
+    header = found.header
     changed = header._replace(
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload),
         attributes=header.attributes & ~COMPRESSION_MASK | codec,
+        max_timestamp=found.max_timestamp,
     )
-    return b"".join(sealed_parts(changed, payload))
+    batch = b"".join(sealed_parts(changed, payload))
+    return ExaminedBatch(batch, read_header(batch))

@@ -5,10 +5,19 @@ from hypothesis import given, settings
 from tests.unit.records.batch_strategies import CODECS, record_lists
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.records.compression import CODEC_NAMES, GZIP, ZSTD
+from ottla.records.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    UNPACKED_BYTES_MAX,
+    ZSTD,
+    UnpackedTooLarge,
+    compress,
+)
 from ottla.records.header import HEADER_SIZE, check_client_batch, read_header, scan_batches, sealed_parts
+from ottla.records.record_check import RECORD_ERRORS_MAX
 from ottla.records.records import Record, build_batch, read_batches
-from ottla.records.validate import InvalidRecords, RecordRules, check_records, recompress
+from ottla.records.validate import InvalidRecords, RecordRules, RecordSettings, examine
 
 NOW = 1_000_000
 KEYED = [Record(0, NOW, b"a", b"1"), Record(1, NOW, b"", None)]
@@ -16,7 +25,7 @@ KEYED = [Record(0, NOW, b"a", b"1"), Record(1, NOW, b"", None)]
 
 def refusal(batch: bytes, rules: RecordRules) -> InvalidRecords:
     with pytest.raises(InvalidRecords) as caught:
-        check_records(batch, 0, read_header(batch), rules, NOW)
+        examine(batch, read_header(batch), RecordSettings(rules), NOW)
     return caught.value
 
 
@@ -32,7 +41,7 @@ def test_a_compacted_topic_refuses_records_without_key_and_says_which(codec: int
 
 def test_an_empty_key_is_a_key() -> None:
     batch = build_batch(KEYED)
-    check_records(batch, 0, read_header(batch), RecordRules(require_keys=True), NOW)
+    examine(batch, read_header(batch), RecordSettings(RecordRules(require_keys=True)), NOW)
 
 
 def test_times_beyond_either_bound_are_an_invalid_timestamp_and_say_which() -> None:
@@ -54,28 +63,56 @@ def test_a_record_that_breaks_both_rules_is_listed_once_under_the_timestamps_cod
 
 def test_a_record_without_time_is_within_every_bound() -> None:
     batch = build_batch([Record(0, -1, b"k", b"v")])
-    check_records(batch, 0, read_header(batch), RecordRules(False, 100, 100), NOW)
+    examine(batch, read_header(batch), RecordSettings(RecordRules(False, 100, 100)), NOW)
 
 
-def test_records_are_not_read_where_the_header_settles_it() -> None:
-    batch = build_batch(KEYED)
-    header = read_header(batch)
-    unreadable = batch[:HEADER_SIZE]
-    check_records(unreadable, 0, header, RecordRules(), NOW)
-    check_records(unreadable, 0, header, RecordRules(timestamp_after_max_ms=0), NOW)
+def test_records_are_read_where_a_topic_asks_something_of_them() -> None:
+    header = read_header(build_batch(KEYED, codec=GZIP))
+    assert not RecordSettings().needs_records_of(header)
+    assert not RecordSettings(codec=GZIP).needs_records_of(header)
+    assert RecordSettings(codec=ZSTD).needs_records_of(header)
+    assert RecordSettings(RecordRules(require_keys=True)).needs_records_of(header)
+    assert RecordSettings(RecordRules(timestamp_before_max_ms=1)).needs_records_of(header)
+    assert RecordSettings(validates_fully=True).needs_records_of(header)
+
+
+def test_the_number_of_record_errors_in_a_response_is_bounded() -> None:
+    error = refusal(
+        build_batch([Record(index, NOW, None, b"v") for index in range(1_000)]),
+        RecordRules(require_keys=True),
+    )
+    assert [index for index, _ in error.record_errors] == list(range(RECORD_ERRORS_MAX))
+    assert "1000 of 1000 records" in error.message
+
+
+@pytest.mark.parametrize("count", [2, 200])
+def test_a_wrong_maximum_timestamp_is_corrected(count: int) -> None:
+    batch = build_batch([Record(index, NOW + index, b"k", b"v") for index in range(count)], codec=LZ4)
+    lying = b"".join(sealed_parts(read_header(batch)._replace(max_timestamp=5), batch[HEADER_SIZE:]))
+    stored, header = examine(lying, read_header(lying), RecordSettings(validates_fully=True), NOW)
+    assert header.max_timestamp == NOW + count - 1
+    assert bytes(stored) == batch
 
 
 def test_malformed_records_of_a_client_are_invalid_so_that_it_does_not_try_again() -> None:
     batch = build_batch(KEYED, codec=ZSTD)
     broken = b"".join(sealed_parts(read_header(batch), bytes(len(batch) - HEADER_SIZE)))
     header = read_header(broken)
-    for check in (
-        lambda: check_records(broken, 0, header, RecordRules(require_keys=True), NOW),
-        lambda: recompress(broken, 0, header, GZIP),
-    ):
+    for settings_of_topic in (RecordSettings(RecordRules(require_keys=True)), RecordSettings(codec=GZIP)):
         with pytest.raises(KafkaError) as caught:
-            check()
+            examine(broken, header, settings_of_topic, NOW)
         assert caught.value.code is ErrorCode.invalid_record
+
+
+def test_a_batch_that_unpacks_to_too_much_is_told_apart_only_where_a_limit_is_given() -> None:
+    batch = build_batch([Record(0, NOW, b"k", bytes(1_000_000))], codec=ZSTD)
+    header = read_header(batch)
+    with pytest.raises(UnpackedTooLarge):
+        examine(batch, header, RecordSettings(validates_fully=True), NOW, limit=100_000)
+    bomb = b"".join(sealed_parts(header, compress(ZSTD, bytes(UNPACKED_BYTES_MAX + 1))))
+    with pytest.raises(KafkaError) as caught:
+        examine(bomb, read_header(bomb), RecordSettings(validates_fully=True), NOW)
+    assert caught.value.code is ErrorCode.invalid_record
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,7 +121,7 @@ def test_recompression_changes_the_codec_and_nothing_else(
     records: list[Record], source: int, target: int
 ) -> None:
     batch = build_batch(records, codec=source, producer_id=4, producer_epoch=1, base_sequence=7)
-    changed = recompress(b"lead" + batch, 4, read_header(batch), target)
+    changed, _ = examine(batch, read_header(batch), RecordSettings(codec=target), NOW)
     [(header, found)] = read_batches(changed)
     assert found == records
     assert header.compression == target

@@ -6,15 +6,15 @@ v13 names topics by id (KIP-516). acks: 0 no response at all, 1 the leader has i
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.connection import Answer
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.hosted_partition import HostedPartition, LongExamination
 from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending
-from ottla.core.partition.leader import ACKS_ALL
+from ottla.core.partition.leader import ACKS_ALL, AppendPlan
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.produce_codec import (
     ProducePartition,
@@ -26,7 +26,7 @@ from ottla.protocol.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
-from ottla.records.validate import InvalidRecords
+from ottla.records.validate import ExaminedBatch, InvalidRecords
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -61,13 +61,33 @@ def _append_all(
 ) -> Answer | Pending[Answer]:
     """`admission` is what the coordinator of the producer's transactional id says, where it has one."""
     appended: list[tuple[HostedPartition, int]] = []
+    later: list[_AppendLater] = []
     topics = []
     for topic in request.topics:
-        results = []
+        results: list[ProducePartitionResponse] = []
         for data in topic.partitions:
-            results.append(_append(broker, context, request, topic, data, admission, appended))  # noqa: PERF401
+            if later:  # in the order of the request, as it may name a partition twice
+                later.append(_AppendLater(topic, data, results, None))
+                continue
+            try:
+                results.append(_append(broker, context, request, topic, data, admission, appended))
+            except LongExamination as examination:
+                later.append(_AppendLater(topic, data, results, examination))
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
     response = ProduceResponse(topics)
+    if later:
+        return _append_later(broker, context, request, response, admission, appended, later)
+    return _appended(broker, context, request, response, appended)
+
+
+def _appended(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    appended: list[tuple[HostedPartition, int]],
+) -> Answer | Pending[Answer]:
+    """The answer, or what waits for replicas or for the disk before it."""
     is_waiting = False
     for partition, end_offset in appended:
         if partition.leader.high_watermark < end_offset or partition.needs_flush:
@@ -76,6 +96,69 @@ def _append_all(
     if is_waiting and any(partition.needs_flush for partition, _ in appended):
         return _after_flush(broker, context, request, response, appended)
     return _answer(broker, context, request, response, appended if is_waiting else [])
+
+
+class _AppendLater(NamedTuple):
+    """A partition of a request that waits until the records of one before it, or its own, have been examined."""
+
+    topic: ProduceTopic
+    data: ProducePartition
+    results: list[ProducePartitionResponse]
+    examination: LongExamination | None
+
+
+def _append_later(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    admission: "Admission | None",
+    appended: list[tuple[HostedPartition, int]],
+    later: list[_AppendLater],
+) -> Pending[Answer]:
+    """Examines records beside the event loop. The connection takes no other request meanwhile: the order stays."""
+    pending: Pending[Answer] = Pending()
+
+    async def append_rest() -> None:
+        for topic, data, results, examination in later:
+            examined: _Examined | None = None
+            while True:
+                if examination is not None:
+                    examined = await _examine(broker, examination)
+                try:
+                    results.append(
+                        _append(broker, context, request, topic, data, admission, appended, examined)
+                    )
+                    break
+                except LongExamination as found:
+                    examination = found
+        answer = _appended(broker, context, request, response, appended)
+        if isinstance(answer, Pending):
+            answer.subscribe(pending.complete)
+        else:
+            pending.complete(answer)
+
+    async def run() -> None:
+        try:
+            await append_rest()
+        except Exception as error:  # or the client would wait for ever
+            context.connection.fail(error)
+            raise
+
+    broker.spawn(run())
+    return pending
+
+
+class _Examined(NamedTuple):
+    partition: HostedPartition
+    result: ExaminedBatch | KafkaError
+
+
+async def _examine(broker: "Broker", examination: LongExamination) -> _Examined:
+    try:
+        return _Examined(examination.partition, await broker.record_work.run(examination.examine))
+    except KafkaError as error:
+        return _Examined(examination.partition, error)
 
 
 def _answer(
@@ -100,14 +183,18 @@ def _append(
     data: ProducePartition,
     admission: "Admission | None",
     appended: list[tuple[HostedPartition, int]],
+    examined: _Examined | None = None,
 ) -> ProducePartitionResponse:
+    """Raises LongExamination, unless `examined` is what came of it."""
     try:
         hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
         if request.acks not in _ACKS or hosted.is_internal:
             _check_request(context, request, hosted)
         if data.records is None:
             raise KafkaError(ErrorCode.invalid_record, f"no records were sent for {hosted.topic_partition}")
-        if admission is None:
+        if examined is not None:
+            plan = _append_examined(broker, request, hosted, examined, admission)
+        elif admission is None:
             plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
         else:
             plan = admission.append(hosted, data.records, broker.env.clock.now_ms(), request.acks)
@@ -122,6 +209,27 @@ def _append(
     return _new_tuple(
         ProducePartitionResponse,
         (data.index, 0, first_offset, log_append_time_ms, log_start_offset, _NO_RECORD_ERRORS, None, None),
+    )
+
+
+def _append_examined(
+    broker: "Broker",
+    request: ProduceRequest,
+    hosted: HostedPartition,
+    examined: _Examined,
+    admission: "Admission | None",
+) -> AppendPlan:
+    """What was examined for a partition is not for another of the same name, which may ask more of its records."""
+    if hosted is not examined.partition:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition,
+            f"{hosted.topic_partition} was deleted, and created again, while its records were checked",
+        )
+    verification = None if admission is None else admission.verification_of(hosted.topic_partition)
+    if isinstance(examined.result, KafkaError):
+        raise examined.result
+    return hosted.append_examined(
+        examined.result, broker.env.clock.now_ms(), required_acks=request.acks, verification=verification
     )
 
 

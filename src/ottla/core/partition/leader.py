@@ -150,7 +150,8 @@ class PartitionLeader:
         if origin is AppendOrigin.CLIENT and len(headers) != 1:
             raise KafkaError(
                 ErrorCode.invalid_record,
-                f"a produce request must have one record batch for each partition, not {len(headers)}",
+                "a produce request must have one record batch for each partition, not "
+                f"{'none' if not headers else 'several'}",
             )
         position = 0
         for header in headers:

@@ -31,6 +31,7 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
     "min.insync.replicas": (("min.insync.replicas", 1),),
+    "ottla.record.validation": (("ottla.record.validation", 1),),
     "preallocate": (("log.preallocate", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (

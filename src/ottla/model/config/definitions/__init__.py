@@ -37,7 +37,7 @@ BROKER_AREAS = {
     "Ottla's own": ottla.CONFIGS,
 }
 
-TOPIC_CONFIGS: Mapping[str, ConfigDef] = {c.name: c for c in topic.CONFIGS}
+TOPIC_CONFIGS: Mapping[str, ConfigDef] = {c.name: c for c in (*topic.CONFIGS, *ottla.TOPIC_CONFIGS)}
 GROUP_CONFIGS: Mapping[str, ConfigDef] = {c.name: c for c in group.CONFIGS}
 CLIENT_METRICS_CONFIGS: Mapping[str, ConfigDef] = {c.name: c for c in client_metrics.CONFIGS}
 BROKER_CONFIGS: Mapping[str, ConfigDef] = {c.name: c for area in BROKER_AREAS.values() for c in area}

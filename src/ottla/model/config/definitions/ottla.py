@@ -1,10 +1,14 @@
 """The names that only Ottla has. They carry the prefix `ottla.`, so that they never meet one of Kafka's."""
 
-from ottla.model.config.definition import INT, STRING, ConfigDef
+from ottla.model.config.definition import CLUSTER_WIDE, INT, STRING, ConfigDef
 from ottla.model.config.validators import AtLeast, OneOf
+
+RECORD_VALIDATION = OneOf(("quick", "full"))
 
 CONFIGS = (
     ConfigDef("ottla.log.format", STRING, "text", OneOf(("text", "json"))),
     ConfigDef("ottla.log.level", STRING, "info", OneOf(("debug", "info", "warning", "error"))),
     ConfigDef("ottla.loop.turn.warn.ms", INT, 100, AtLeast(0)),
+    ConfigDef("ottla.record.validation", STRING, "quick", RECORD_VALIDATION, CLUSTER_WIDE),
 )
+TOPIC_CONFIGS = (ConfigDef("ottla.record.validation", STRING, "quick", RECORD_VALIDATION),)

@@ -53,6 +53,11 @@ min.compaction.lag.ms
     How long a record is safe from compaction after it was written.
 min.insync.replicas
     How many replicas, the leader among them, must be in sync for a write with acks=all; with fewer it is refused.
+ottla.record.validation
+    How much of a produced batch is checked beyond its header. "quick" reads the first records of an uncompressed batch
+    (all of a small one) and the first bytes of a compressed one; "full" unpacks every batch and checks every record, as
+    Kafka does. Compacted topics, and those with a compression.type or message.timestamp.before.max.ms of their own,
+    always check what they unpack in full.
 preallocate
     Whether a new segment's file is given its full size at once. It is cut to what it holds when the segment is rolled
     and when the broker stops.

@@ -1,0 +1,224 @@
+"""Whether the records of a client's batch are what its header says.
+
+Framing, record count, offset deltas, header keys, and what a topic asks of keys and timestamps. Few records are read
+one after the other; many in columns, a window of the batch at a time, so that memory does not follow their number.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.records.compression import CODEC_NAMES, NONE, starts_as
+from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Bytes
+from ottla.records.varint import ONE_BYTE_VARINTS, read_varint
+
+# With fewer records than this, numpy's fixed cost is more than a plain loop takes.
+COLUMNS_MIN = 64
+# As many record errors as one response carries: a batch may have millions, and the client fails the whole batch anyway.
+RECORD_ERRORS_MAX = 100
+# Length, attributes, two deltas, key and value lengths, header count: a byte each.
+RECORD_SIZE_MIN = 7
+VARINT_BYTES_MAX = 5  # of a 32-bit number; Kafka's readers stop at a longer one
+
+# What `check_start` reads of an uncompressed batch: so many records, and one more for each so many bytes.
+START_RECORDS = 8
+START_BYTES_PER_RECORD = 8192
+
+
+class TimeBounds(NamedTuple):
+    """None: no bound."""
+
+    oldest: int | None = None
+    newest: int | None = None
+
+
+NO_BOUNDS = TimeBounds()
+
+
+class CheckedRecords:
+    """What is known of the records so far."""
+
+    def __init__(self, header: BatchHeader, bounds: TimeBounds = NO_BOUNDS) -> None:
+        self.header = header
+        self.bounds = bounds
+        self.max_timestamp = NO_TIMESTAMP
+        self.missing_keys = 0
+        self.without_key: list[int] = []  # the first of them
+        self.out_of_bounds: list[tuple[int, int]] = []  # likewise: (index, timestamp)
+
+    def missing_key(self, index: int) -> None:
+        self.missing_keys += 1
+        if len(self.without_key) < RECORD_ERRORS_MAX:
+            self.without_key.append(index)
+
+    def check_bounds(self, index: int, timestamp: int) -> None:
+        oldest, newest = self.bounds
+        if timestamp != NO_TIMESTAMP and (
+            (oldest is not None and timestamp < oldest) or (newest is not None and timestamp > newest)
+        ):
+            self.note_out_of_bounds([(index, timestamp)])
+
+    def note_out_of_bounds(self, found: Sequence[tuple[int, int]]) -> None:
+        self.out_of_bounds += found[: RECORD_ERRORS_MAX - len(self.out_of_bounds)]
+
+
+def check_start(batch: Bytes, position: int, header: BatchHeader) -> None:
+    """The part of the check that costs little beside an append. Raises KafkaError(INVALID_RECORD).
+
+    Of a compressed batch: that it begins as its codec does. Of others: the first records; all of them in a small batch.
+    """
+    codec = header.attributes & COMPRESSION_MASK
+    start = position + HEADER_SIZE
+    if codec != NONE:
+        if not starts_as(codec, memoryview(batch)[start : start + 4]):
+            raise invalid(f"they are not {CODEC_NAMES[codec]}, which the batch is marked with")
+        return
+    size = header.batch_length + LOG_OVERHEAD - HEADER_SIZE
+    count = header.records_count
+    if count * RECORD_SIZE_MIN > size:
+        raise invalid(f"{size} bytes cannot hold {count} records")
+    checked = min(count, START_RECORDS + size // START_BYTES_PER_RECORD)
+    end = check_plainly(batch, start, start + size, 0, checked, CheckedRecords(header))
+    left, unchecked = start + size - end, count - checked
+    if left < unchecked * RECORD_SIZE_MIN or (left and not unchecked):
+        raise invalid(f"{left} bytes follow record {checked} of {count}")
+
+
+def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUNDS) -> CheckedRecords:
+    """Checks all records of a batch; `data` are its bytes after the header, unpacked.
+
+    Raises KafkaError(INVALID_RECORD) if they are not `records_count` whole records with the offset deltas 0, 1, 2...
+    """
+    found = CheckedRecords(header, bounds)
+    if header.records_count * RECORD_SIZE_MIN > len(data):
+        raise invalid(f"{len(data)} bytes cannot hold {header.records_count} records")
+    if header.records_count < COLUMNS_MIN:
+        end = check_plainly(data, 0, len(data), 0, header.records_count, found)
+    else:
+        # Imported when the first large batch comes: a broker that checks none starts without numpy.
+        from ottla.records.column_check import check_in_columns
+
+        end = check_in_columns(data, found)
+    if end != len(data):
+        raise invalid(f"{len(data) - end} bytes follow the last of {header.records_count} records")
+    return found
+
+
+def invalid(reason: str) -> KafkaError:
+    # Not CORRUPT_MESSAGE, which makes a producer send the same bytes again: the checksum was right.
+    return KafkaError(ErrorCode.invalid_record, f"the records of the batch cannot be read: {reason}")
+
+
+# One record after the other
+
+
+def check_plainly(data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords) -> int:
+    """Checks `count` records from `position` on, the first of which has the index `first`; returns where they end."""
+    try:
+        return _read_plainly(data, position, end, first, count, found)
+    except IndexError:
+        raise invalid("a field reaches beyond the batch") from None
+    except ValueError as error:
+        raise invalid(str(error)) from None
+
+
+def _read_plainly(data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords) -> int:
+    base_timestamp, max_timestamp = found.header.base_timestamp, found.max_timestamp
+    is_bounded = found.bounds != NO_BOUNDS
+    one_byte = ONE_BYTE_VARINTS
+    for index in range(first, first + count):
+        # Varints of one byte are read here, without a call: most are, and this runs for each record.
+        if (length := one_byte[data[position]]) is not None:
+            position += 1
+        else:
+            length, position = _read_int(data, position)
+        record_end = position + length
+        if length < 0 or record_end > end:
+            raise ValueError(f"record {index} claims {length} bytes where {end - position} are left")
+        position += 1  # the attributes, which are unused
+        if (delta := one_byte[data[position]]) is not None:
+            position += 1
+        else:
+            delta, position = read_varint(data, position)
+        timestamp = base_timestamp + delta
+        if timestamp > max_timestamp:
+            timestamp = _as_int64(timestamp)
+            max_timestamp = max(max_timestamp, timestamp)
+        if is_bounded:
+            found.check_bounds(index, _as_int64(timestamp))
+        if (delta := one_byte[data[position]]) is not None:
+            position += 1
+        else:
+            delta, position = _read_int(data, position)
+        if delta != index:
+            raise ValueError(f"record {index} has the offset delta {delta}")
+        if (length := one_byte[data[position]]) is not None:
+            position += 1
+        else:
+            length, position = _read_int(data, position)
+        if length >= 0:
+            position += length
+        else:
+            _check_null(length)
+            found.missing_key(index)
+        position = _skip_bytes(data, position)
+        if data[position] == 0:  # no headers
+            position += 1
+        else:
+            position = _skip_headers(data, position, record_end)
+        if position != record_end:
+            raise ValueError(
+                f"the fields of record {index} end {position - record_end} bytes after its length says"
+            )
+    found.max_timestamp = max_timestamp
+    return position
+
+
+def _skip_bytes(data: Bytes, position: int) -> int:
+    """Behind a key or a value, of a record or of a header."""
+    if (length := ONE_BYTE_VARINTS[data[position]]) is not None:
+        position += 1
+    else:
+        length, position = _read_int(data, position)
+    if length >= 0:
+        return position + length
+    _check_null(length)
+    return position
+
+
+def _skip_headers(data: Bytes, position: int, end: int) -> int:
+    count, position = _read_int(data, position)
+    if not 0 <= count <= end - position:
+        raise ValueError(f"a record claims {count} headers where it has {end - position} bytes left")
+    return skip_header_fields(data, position, end, count)
+
+
+def skip_header_fields(data: Bytes, position: int, end: int, count: int) -> int:
+    for _ in range(count):
+        length, position = _read_int(data, position)
+        if not 0 <= length <= end - position:
+            raise ValueError(f"a header's key claims {length} bytes where {end - position} are left")
+        position = _skip_bytes(data, position + length)
+        if position > end:
+            raise ValueError("a header reaches beyond its record")
+    return position
+
+
+def _read_int(data: Bytes, position: int) -> tuple[int, int]:
+    value, behind = read_varint(data, position)
+    if behind - position > VARINT_BYTES_MAX:
+        raise ValueError(f"a 32-bit varint has more than {VARINT_BYTES_MAX} bytes")
+    return value, behind
+
+
+def _check_null(length: int) -> None:
+    if length != -1:
+        raise ValueError(f"a field has the length {length}")
+
+
+def _as_int64(timestamp: int) -> int:
+    """As Java adds: beyond 64 bits it wraps."""
+    if -(1 << 63) <= timestamp < 1 << 63:
+        return timestamp
+    return (timestamp + (1 << 63)) % (1 << 64) - (1 << 63)
