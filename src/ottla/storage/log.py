@@ -7,7 +7,6 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ottla.env.disk import Bytes, Disk
 from ottla.model.errors import ErrorCode, KafkaError
@@ -30,15 +29,10 @@ from ottla.storage.producer_state import load_producers, replay_batch
 from ottla.storage.recovery import LoadedLog, LogLoader
 from ottla.storage.segment import Segment
 from ottla.storage.segments import EMPTY_REGION, LogSlice
+from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
 from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger("ottla.storage")
-
-
-class TimestampOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Log:
@@ -251,22 +245,43 @@ class Log:
             at_least_one=at_least_one,
         )
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`."""
-        for segment in self.segments.from_offset(self.log_start_offset):
+    def search_by_timestamp(
+        self, timestamp: int, from_offset: int
+    ) -> tuple[TimestampSearch, int | None] | None:
+        """The lookup of the first record that is not older than `timestamp`, in the first segment that may have it.
+
+        Segments below `from_offset` are left out. With it comes the offset to go on from if it finds nothing: None
+        after the last segment. None where no segment is that young.
+        """
+        for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
             if segment.size and segment.max_timestamp >= timestamp:
-                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return TimestampOffset(found[0].timestamp, found[0].offset, found[1])
+                search = segment.search_by_timestamp(timestamp, self.log_start_offset)
+                return search, self.segments.next_base(segment)
         return None
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp (KIP-734)."""
+    def search_max_timestamp(self) -> TimestampSearch | None:
+        """The lookup of the first record with the greatest timestamp (KIP-734)."""
         written = [segment for segment in self.segments.from_offset(self.log_start_offset) if segment.size]
         if not written:
             return None
-        found = max(written, key=lambda segment: segment.max_timestamp).find_max_timestamp()
-        return None if found is None else TimestampOffset(found[0].timestamp, found[0].offset, found[1])
+        return max(written, key=lambda segment: segment.max_timestamp).search_max_timestamp()
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than `timestamp`, for where blocking is no harm."""
+        from_offset: int | None = self.log_start_offset
+        while from_offset is not None:
+            found = self.search_by_timestamp(timestamp, from_offset)
+            if found is None:
+                return None
+            search, from_offset = found
+            if (record := search.run()) is not None:
+                return record
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp, likewise."""
+        search = self.search_max_timestamp()
+        return None if search is None else search.run()
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the transactions that a read-committed reader of [from, to) skips."""

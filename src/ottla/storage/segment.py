@@ -12,14 +12,7 @@ from collections.abc import Callable, Sequence
 from ottla.env.disk import Bytes, Disk, File
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
-from ottla.records.timestamps import OffsetAndTimestamp, find_by_timestamp, offset_of_max_timestamp
-from ottla.storage.batch_scan import (
-    PlacedBatch,
-    find_batch,
-    iter_headers,
-    iter_valid_batches,
-    read_whole_batch,
-)
+from ottla.storage.batch_scan import PlacedBatch, find_batch, iter_headers, iter_valid_batches
 from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.file_names import (
     DELETED_SUFFIX,
@@ -34,6 +27,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_index import INT32_MAX, CorruptIndexError
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.time_index import TimeIndex
+from ottla.storage.timestamp_search import TimestampSearch, search_from, search_latest
 from ottla.storage.txn_index import TxnIndex
 
 logger = logging.getLogger("ottla.storage")
@@ -271,25 +265,17 @@ class Segment:
                 next_offset = header.next_offset
         return next_offset
 
-    def find_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[OffsetAndTimestamp, int] | None:
-        """The first record at or after both, and its leader epoch."""
+    def search_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampSearch:
+        """The lookup of the first record at or after both."""
         offset = max(self.time_index.offset_for(timestamp), start_offset)
-        for position, header in iter_headers(self.file, self.offset_index.position_for(offset), self.size):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                found = find_by_timestamp(self.file.read_at(position, header.size), timestamp, start_offset)
-                if found is not None:
-                    return found, header.partition_leader_epoch
-        return None
+        return search_from(
+            self.file, self.offset_index.position_for(offset), self.size, timestamp, start_offset
+        )
 
-    def find_max_timestamp(self) -> tuple[OffsetAndTimestamp, int] | None:
-        """The record with the greatest timestamp, and its leader epoch (KIP-734)."""
+    def search_max_timestamp(self) -> TimestampSearch:
+        """The lookup of the record with the greatest timestamp (KIP-734)."""
         timestamp, offset = self.max_timestamp_and_offset
-        for position, header in iter_headers(self.file, self.offset_index.position_for(offset), self.size):
-            if header.max_timestamp == timestamp:
-                found = offset_of_max_timestamp(self.file.read_at(position, header.size))
-                if found is not None:
-                    return found, header.partition_leader_epoch
-        return None
+        return search_latest(self.file, self.offset_index.position_for(offset), self.size, timestamp)
 
     # Mending
 

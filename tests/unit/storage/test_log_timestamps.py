@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
 
 from ottla.records.records import Record, build_batch, read_header
-from ottla.storage.log import TimestampOffset
 from ottla.storage.log_config import LogConfig
+from ottla.storage.timestamp_search import TimestampOffset
 
 
 def append_records(log, timestamps, **fields):

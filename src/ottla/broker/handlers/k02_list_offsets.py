@@ -4,8 +4,10 @@ v2 isolation level; v4 leader epochs (KIP-320); v7 the record of the maximum tim
 v9 latest tiered offset (KIP-405, KIP-1005); v11 earliest pending upload (KIP-1023). Nothing is tiered here.
 """
 
+from collections import Counter
+from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (
@@ -17,6 +19,7 @@ from kio.schema.list_offsets.v11.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -27,34 +30,81 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
+# As Kafka answers a partition that a request names twice.
+_DUPLICATE = ErrorCode.invalid_request
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 _NOTHING: Found = (-1, -1, -1)
 
 
-def handle(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    topics = []
+def handle(
+    broker: "Broker", context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Lookups by time read batches: they are done beside the event loop, and the answer waits for them."""
+    asked = Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
+    searches: list[_Search] = []
+    topics: list[tuple[str, list[ListOffsetsPartitionResponse]]] = []
     for topic in request.topics:
-        partitions = [
-            _list_partition(broker, topic.name, partition, request.isolation_level)
-            for partition in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    return ListOffsetsResponse(throttle_time=timedelta(), topics=tuple(topics))
+        results: list[ListOffsetsPartitionResponse] = []
+        for wanted in topic.partitions:
+            if asked[topic.name, wanted.partition_index] > 1:
+                results.append(_refused(wanted, _DUPLICATE))
+            elif wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP:
+                searches.append(_Search(topic.name, wanted, results, len(results)))
+                results.append(_refused(wanted, _DUPLICATE))  # until the search has ended
+            else:
+                results.append(_list_partition(broker, topic.name, wanted, request.isolation_level))
+        topics.append((topic.name, results))
+    if searches:
+        return _search_all(broker, request.isolation_level, searches, topics)
+    return _response(topics)
+
+
+def _response(topics: list[tuple[str, list[ListOffsetsPartitionResponse]]]) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        throttle_time=timedelta(),
+        topics=tuple(
+            ListOffsetsTopicResponse(name=name, partitions=tuple(results)) for name, results in topics
+        ),
+    )
 
 
 def _list_partition(
     broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
-        hosted = broker.partitions.find(topic, None, wanted.partition_index)
-        hosted.leader.check_epoch(wanted.current_leader_epoch)
-        try:
-            timestamp, offset, epoch = _find(hosted, wanted.timestamp, isolation_level)
-        except OSError as error:
-            raise hosted.storage_failed(error) from error
+        hosted = _led_partition(broker, topic, wanted)
+        return _answer(wanted, _find(hosted, wanted.timestamp, isolation_level))
     except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+        return _refused(wanted, error.code)
+
+
+def _led_partition(broker: "Broker", topic: str, wanted: ListOffsetsPartition) -> HostedPartition:
+    hosted = broker.partitions.find(topic, None, wanted.partition_index)
+    hosted.leader.check_epoch(wanted.current_leader_epoch)
+    return hosted
+
+
+def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Found:
+    leader = hosted.leader
+    if timestamp == _LATEST:
+        return -1, leader.fetch_limit(isolation_level, is_follower=False), leader.leader_epoch
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return -1, leader.log_start_offset, _epoch_at(hosted, leader.log_start_offset)
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        return _NOTHING
+    raise KafkaError(ErrorCode.unsupported_version, f"{timestamp} is no timestamp and names no offset")
+
+
+def _epoch_at(hosted: HostedPartition, offset: int) -> int:
+    epoch = hosted.log.epochs.epoch_at(offset)
+    return -1 if epoch is None else epoch
+
+
+def _answer(wanted: ListOffsetsPartition, found: Found) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = found
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=ErrorCode.none,
@@ -64,25 +114,64 @@ def _list_partition(
     )
 
 
-def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Found:
-    leader, log = hosted.leader, hosted.log
-    limit = leader.fetch_limit(isolation_level, is_follower=False)
-    if timestamp == _LATEST:
-        return -1, limit, leader.leader_epoch
-    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
-        return -1, leader.log_start_offset, _epoch_at(hosted, leader.log_start_offset)
-    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        return _NOTHING
-    if timestamp < _EARLIEST_PENDING_UPLOAD:
-        raise KafkaError(ErrorCode.unsupported_version, f"{timestamp} is no timestamp and names no offset")
-    found = (
-        log.offset_of_max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    )
-    if found is None or found[1] >= limit:
-        return _NOTHING
-    return found[0], found[1], _epoch_at(hosted, found[1])
+def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
 
 
-def _epoch_at(hosted: HostedPartition, offset: int) -> int:
-    epoch = hosted.log.epochs.epoch_at(offset)
-    return -1 if epoch is None else epoch
+# Lookups by time
+
+
+class _Search(NamedTuple):
+    topic: str
+    wanted: ListOffsetsPartition
+    results: list[ListOffsetsPartitionResponse]
+    place: int  # of the answer in `results`
+
+
+async def _search_all(
+    broker: "Broker",
+    isolation_level: int,
+    searches: list[_Search],
+    topics: list[tuple[str, list[ListOffsetsPartitionResponse]]],
+) -> ListOffsetsResponse:
+    for topic, wanted, results, place in searches:
+        try:
+            found = await _search(broker, topic, wanted)
+            hosted = _led_partition(broker, topic, wanted)  # it may have been deleted meanwhile
+            limit = hosted.leader.fetch_limit(isolation_level, is_follower=False)
+            if found is None or found.offset >= limit:
+                results[place] = _answer(wanted, _NOTHING)
+            else:
+                epoch = _epoch_at(hosted, found.offset)
+                results[place] = _answer(wanted, (found.timestamp, found.offset, epoch))
+        except KafkaError as error:
+            results[place] = _refused(wanted, error.code)
+    return _response(topics)
+
+
+async def _search(broker: "Broker", topic: str, wanted: ListOffsetsPartition) -> TimestampOffset | None:
+    """One segment after the other; between them the partition may change, so it is asked for each."""
+    from_offset: int | None = 0
+    while from_offset is not None:
+        hosted = _led_partition(broker, topic, wanted)
+        search, from_offset = _next_search(hosted, wanted.timestamp, from_offset)
+        if search is None:
+            return None
+        try:
+            found = await broker.record_work.run(search.run)
+        except OSError as error:
+            raise hosted.storage_failed(error) from error
+        if found is not None:
+            return found
+    return None
+
+
+def _next_search(
+    hosted: HostedPartition, timestamp: int, from_offset: int
+) -> tuple[TimestampSearch | None, int | None]:
+    try:
+        if timestamp == _MAX_TIMESTAMP:
+            return hosted.log.search_max_timestamp(), None
+        return hosted.log.search_by_timestamp(timestamp, from_offset) or (None, None)
+    except OSError as error:
+        raise hosted.storage_failed(error) from error
