@@ -58,7 +58,7 @@ def test_a_broken_batch_is_read_or_refused_by_everything_that_reads_batches() ->
                     pass
                 one = batch[position : position + header.size]
                 find_by_timestamp(one, NOW_MS, limit=UNPACKED_BYTES_MAX)
-                check_start(one, 0, header)
+                check_start(one, header)
                 examine(one, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX)
                 position += header.size
         except KafkaError:

@@ -147,7 +147,7 @@ class HostedPartition:
             return plan
         header = headers[0]
         if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
-            check_start(records, 0, header)
+            check_start(records, header)
             return self._write(plan, records, now_ms)
         examined = self._examine(records, header, now_ms)
         if examined.header is header:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from ottla.env.workers import Workers
+from ottla.model.errors import KafkaError
 
 T = TypeVar("T")
 
@@ -19,4 +21,16 @@ class RecordWork:
     async def run(self, work: Callable[[], T]) -> T:
         """Runs `work` beside the event loop, after what was asked for before."""
         async with self._turn:
-            return await self._workers.run(work)
+            done = await self._workers.run(partial(_attempt, work))
+        if isinstance(done, KafkaError):
+            raise done
+        return done
+
+
+def _attempt(work: Callable[[], T]) -> T | KafkaError:
+    """Takes the frames from an error that is raised: they hold what was unpacked until the collector comes by."""
+    try:
+        return work()
+    except KafkaError as error:
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return error

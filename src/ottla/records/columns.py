@@ -32,6 +32,7 @@ _QUADS, _QUADS_HIGH = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF000
 _HALF, _HALF_HIGH = np.uint64(0x0FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 _TWO, _FOUR = np.uint64(2), np.uint64(4)
 _NULL = 1  # the varint of -1
+_LENGTH_MIN = 6  # attributes, two deltas, key and value lengths, header count: a byte each
 
 
 def _table_of_sizes() -> Ints:
@@ -189,8 +190,8 @@ class RecordBuffer:
                 length, body = (byte >> 1) ^ -(byte & 1), position + 1
             else:
                 length, body = self._read_one(position)
-            if length < 0:
-                raise _corrupt("a record claims a length below zero")
+            if length < _LENGTH_MIN:
+                raise _corrupt(f"a record claims a length of {length}")
             size = body - position + length
             if position + size > end:
                 break

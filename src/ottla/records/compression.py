@@ -45,10 +45,8 @@ XERIAL_LENGTH = Struct(">i")
 # Three bytes of snappy stand for at most 64 unpacked ones, so a larger claim is a lie to make us allocate.
 SNAPPY_RATIO_MAX = 22
 
-GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+MAGIC_OF_CODEC = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # raw snappy has none
 SKIPPABLE_MAGIC = b"\x2a\x4d\x18"  # after 0x50 to 0x5F: a zstd frame without content
-LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 # Magic, version 1 with independent blocks, blocks of at most 64 KB, and the descriptor's checksum (xxHash32).
 LZ4_HEADER = bytes.fromhex("04224d18604082")
@@ -237,15 +235,12 @@ def _too_large(codec: int, limit: int) -> UnpackedTooLarge:
     )
 
 
-def starts_as(codec: int, data: Bytes) -> bool:
-    """Whether `data` begins as `codec` does: all that can be told without unpacking it. Raw snappy has no sign."""
-    if codec == GZIP:
-        return bytes(data[:2]) == GZIP_MAGIC
-    if codec == LZ4:
-        return bytes(data[:4]) == LZ4_MAGIC
-    if codec == ZSTD:
-        return bytes(data[:4]) == ZSTD_MAGIC or (bytes(data[1:4]) == SKIPPABLE_MAGIC and data[0] >> 4 == 5)
-    return True
+def starts_as(codec: int, data: Bytes, position: int) -> bool:
+    """Whether the bytes at `position` begin as `codec` does: all that can be told without unpacking them."""
+    magic = MAGIC_OF_CODEC[codec]
+    if data[position : position + len(magic)] == magic:
+        return True
+    return codec == ZSTD and data[position + 1 : position + 4] == SKIPPABLE_MAGIC and data[position] >> 4 == 5
 
 
 def _unknown(codec: int) -> KafkaError:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.records.compression import CODEC_NAMES, NONE, starts_as
+from ottla.records.compression import CODEC_NAMES, starts_as
 from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Bytes
-from ottla.records.varint import ONE_BYTE_VARINTS, read_varint
+from ottla.records.varint import read_varint
 
 # With fewer records than this, numpy's fixed cost is more than a plain loop takes.
 COLUMNS_MIN = 64
@@ -19,11 +19,12 @@ COLUMNS_MIN = 64
 RECORD_ERRORS_MAX = 100
 # Length, attributes, two deltas, key and value lengths, header count: a byte each.
 RECORD_SIZE_MIN = 7
+NULL = 1  # the varint of -1, the length of a key or a value that is not there
 VARINT_BYTES_MAX = 5  # of a 32-bit number; Kafka's readers stop at a longer one
 
 # What `check_start` reads of an uncompressed batch: so many records, and one more for each so many bytes.
-START_RECORDS = 8
-START_BYTES_PER_RECORD = 8192
+START_RECORDS = 4
+START_BYTES_PER_RECORD = 32 * 1024
 
 
 class TimeBounds(NamedTuple):
@@ -63,26 +64,50 @@ class CheckedRecords:
         self.out_of_bounds += found[: RECORD_ERRORS_MAX - len(self.out_of_bounds)]
 
 
-def check_start(batch: Bytes, position: int, header: BatchHeader) -> None:
+def check_start(batch: Bytes, header: BatchHeader) -> None:
     """The part of the check that costs little beside an append. Raises KafkaError(INVALID_RECORD).
 
-    Of a compressed batch: that it begins as its codec does. Of others: the first records; all of them in a small batch.
+    Of a compressed batch: that it begins as its codec does. Of others: lengths and offset deltas of the first records,
+    in a small batch of all, and that the rest can hold the rest of them.
     """
     codec = header.attributes & COMPRESSION_MASK
-    start = position + HEADER_SIZE
-    if codec != NONE:
-        if not starts_as(codec, memoryview(batch)[start : start + 4]):
+    if codec:
+        if not starts_as(codec, batch, HEADER_SIZE):
             raise invalid(f"they are not {CODEC_NAMES[codec]}, which the batch is marked with")
         return
-    size = header.batch_length + LOG_OVERHEAD - HEADER_SIZE
-    count = header.records_count
-    if count * RECORD_SIZE_MIN > size:
-        raise invalid(f"{size} bytes cannot hold {count} records")
-    checked = min(count, START_RECORDS + size // START_BYTES_PER_RECORD)
-    end = check_plainly(batch, start, start + size, 0, checked, CheckedRecords(header))
-    left, unchecked = start + size - end, count - checked
+    end = header.batch_length + LOG_OVERHEAD
+    checked = START_RECORDS + end // START_BYTES_PER_RECORD
+    unchecked = header.records_count - checked
+    if unchecked < 0:
+        checked, unchecked = header.records_count, 0
+    try:
+        left = end - _walk_start(batch, HEADER_SIZE, checked)
+    except IndexError:
+        raise invalid("a record reaches beyond the batch") from None
+    except ValueError as error:
+        raise invalid(str(error)) from None
     if left < unchecked * RECORD_SIZE_MIN or (left and not unchecked):
-        raise invalid(f"{left} bytes follow record {checked} of {count}")
+        raise invalid(f"{left} bytes follow record {checked} of {header.records_count}")
+
+
+def _walk_start(data: Bytes, position: int, count: int) -> int:
+    """Behind the first `count` records. As little as can be is done here: it runs for every request."""
+    for index in range(count):
+        if (low := data[position]) & 1:
+            raise ValueError(f"record {index} claims a length below zero")
+        if low < 0x80:
+            following, position = position + 1 + (low >> 1), position + 2
+        elif (high := data[position + 1]) < 0x80:
+            following, position = position + 2 + ((low & 0x7F | high << 7) >> 1), position + 3
+        else:
+            length, position = _read_int(data, position)
+            following, position = position + length, position + 1
+        while data[position] >= 0x80:  # the timestamp
+            position += 1
+        if data[position + 1] != index << 1 and (delta := _read_int(data, position + 1)[0]) != index:
+            raise ValueError(f"record {index} has the offset delta {delta}")
+        position = following
+    return position
 
 
 def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUNDS) -> CheckedRecords:
@@ -124,66 +149,67 @@ def check_plainly(data: Bytes, position: int, end: int, first: int, count: int, 
 
 
 def _read_plainly(data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords) -> int:
+    """Numbers of one or two bytes are read here, without a call: most are, and this runs for each record."""
     base_timestamp, max_timestamp = found.header.base_timestamp, found.max_timestamp
     is_bounded = found.bounds != NO_BOUNDS
-    one_byte = ONE_BYTE_VARINTS
     for index in range(first, first + count):
-        # Varints of one byte are read here, without a call: most are, and this runs for each record.
-        if (length := one_byte[data[position]]) is not None:
-            position += 1
+        if (low := data[position]) < 0x80:
+            length, position = (low >> 1) ^ -(low & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            length, position = ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 2
         else:
             length, position = _read_int(data, position)
         record_end = position + length
         if length < 0 or record_end > end:
             raise ValueError(f"record {index} claims {length} bytes where {end - position} are left")
-        position += 1  # the attributes, which are unused
-        if (delta := one_byte[data[position]]) is not None:
-            position += 1
+        # Behind the attributes, which are unused, the timestamp.
+        if (low := data[position + 1]) < 0x80:
+            timestamp, position = base_timestamp + ((low >> 1) ^ -(low & 1)), position + 2
+        elif (high := data[position + 2]) < 0x80:
+            delta, position = ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 3
+            timestamp = base_timestamp + delta
         else:
-            delta, position = read_varint(data, position)
-        timestamp = base_timestamp + delta
+            delta, position = read_varint(data, position + 1)
+            timestamp = _as_int64(base_timestamp + delta)
         if timestamp > max_timestamp:
-            timestamp = _as_int64(timestamp)
-            max_timestamp = max(max_timestamp, timestamp)
+            max_timestamp = timestamp
         if is_bounded:
-            found.check_bounds(index, _as_int64(timestamp))
-        if (delta := one_byte[data[position]]) is not None:
+            found.check_bounds(index, timestamp)
+        if (low := data[position]) < 0x80 and low == index << 1:
             position += 1
+        elif data[position + 1] == index >> 6 < 0x80 and low == (index << 1 & 0x7F | 0x80):
+            position += 2
         else:
             delta, position = _read_int(data, position)
-        if delta != index:
-            raise ValueError(f"record {index} has the offset delta {delta}")
-        if (length := one_byte[data[position]]) is not None:
-            position += 1
-        else:
-            length, position = _read_int(data, position)
-        if length >= 0:
-            position += length
-        else:
-            _check_null(length)
+            if delta != index:
+                raise ValueError(f"record {index} has the offset delta {delta}")
+        if (low := data[position]) == NULL:
             found.missing_key(index)
-        position = _skip_bytes(data, position)
-        if data[position] == 0:  # no headers
             position += 1
+        elif low < 0x80 and not low & 1:
+            position += 1 + (low >> 1)
         else:
-            position = _skip_headers(data, position, record_end)
+            position = _skip_bytes(data, position)
+        if (low := data[position]) < 0x80 and not low & 1:
+            position += 1 + (low >> 1)
+        elif (high := data[position + 1]) < 0x80 <= low and not low & 1:
+            position += 2 + ((low & 0x7F | high << 7) >> 1)
+        else:
+            position = _skip_bytes(data, position)
+        position = position + 1 if data[position] == 0 else _skip_headers(data, position, record_end)
         if position != record_end:
-            raise ValueError(
-                f"the fields of record {index} end {position - record_end} bytes after its length says"
-            )
+            raise ValueError(f"record {index} ends {position - record_end} bytes after its length says")
     found.max_timestamp = max_timestamp
     return position
 
 
 def _skip_bytes(data: Bytes, position: int) -> int:
     """Behind a key or a value, of a record or of a header."""
-    if (length := ONE_BYTE_VARINTS[data[position]]) is not None:
-        position += 1
-    else:
-        length, position = _read_int(data, position)
+    length, position = _read_int(data, position)
     if length >= 0:
         return position + length
-    _check_null(length)
+    if length != -1:
+        raise ValueError(f"a field has the length {length}")
     return position
 
 
@@ -210,11 +236,6 @@ def _read_int(data: Bytes, position: int) -> tuple[int, int]:
     if behind - position > VARINT_BYTES_MAX:
         raise ValueError(f"a 32-bit varint has more than {VARINT_BYTES_MAX} bytes")
     return value, behind
-
-
-def _check_null(length: int) -> None:
-    if length != -1:
-        raise ValueError(f"a field has the length {length}")
 
 
 def _as_int64(timestamp: int) -> int:

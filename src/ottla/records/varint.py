@@ -5,13 +5,6 @@ Buffer = bytes | bytearray | memoryview
 MAX_VARINT_BYTES = 10  # of a 64-bit number
 
 
-# By first byte: the number that stands there whole, or None where more bytes follow.
-ONE_BYTE_VARINTS: tuple[int | None, ...] = (
-    *((byte >> 1) ^ -(byte & 1) for byte in range(0x80)),
-    *(None for _ in range(0x80)),
-)
-
-
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The number at `position` and the position after it.
 

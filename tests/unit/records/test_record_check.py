@@ -175,13 +175,13 @@ def test_many_headers_of_few_records_take_no_step_of_numpy_each() -> None:
 def started(records: list[Record], **changes: int) -> None:
     batch = build_batch(records)
     header = read_header(batch)._replace(**changes)
-    check_start(batch, 0, header)
+    check_start(batch, header)
 
 
 def test_of_a_small_batch_all_records_are_checked() -> None:
-    records = [Record(index, NOW, None, b"v") for index in range(8)]
+    records = [Record(index, NOW, None, b"v") for index in range(4)]
     started(records)
-    for count in (7, 9, 2**31 - 1):
+    for count in (3, 5, 2**31 - 1):
         with pytest.raises(KafkaError) as caught:
             started(records, records_count=count)
         assert caught.value.code is ErrorCode.invalid_record
@@ -191,12 +191,12 @@ def test_of_a_large_batch_the_first_records_are_checked() -> None:
     records = [Record(index, NOW, None, bytes(100)) for index in range(5_000)]
     batch = build_batch(records)
     header = read_header(batch)
-    check_start(batch, 0, header)
+    check_start(batch, header)
     garbage = Random(1).randbytes(len(batch) - HEADER_SIZE)
     with pytest.raises(KafkaError):
-        check_start(batch[:HEADER_SIZE] + garbage, 0, header)
+        check_start(batch[:HEADER_SIZE] + garbage, header)
     # That is not found by the quick check, only by the full one.
-    check_start(batch, 0, header._replace(records_count=4_999))
+    check_start(batch, header._replace(records_count=4_999))
     with pytest.raises(KafkaError):
         check_records(batch[HEADER_SIZE:], header._replace(records_count=4_999))
 
@@ -204,14 +204,14 @@ def test_of_a_large_batch_the_first_records_are_checked() -> None:
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES.__getitem__)
 def test_of_a_compressed_batch_the_first_bytes_are_checked(codec: int) -> None:
     batch = build_batch([Record(0, NOW, None, b"v")], codec=codec)
-    check_start(batch, 0, read_header(batch))
+    check_start(batch, read_header(batch))
     if codec != SNAPPY:  # has no sign of its own
         for noise in (b"", b"noise", bytes(100)):
             with pytest.raises(KafkaError, match=CODEC_NAMES[codec]):
-                check_start(batch[:HEADER_SIZE] + noise, 0, read_header(batch))
+                check_start(batch[:HEADER_SIZE] + noise, read_header(batch))
 
 
 def test_a_zstd_frame_without_content_may_come_first() -> None:
     batch = build_batch([Record(0, NOW, None, b"v")], codec=ZSTD)
     skippable = b"\x53\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
-    check_start(batch[:HEADER_SIZE] + skippable + batch[HEADER_SIZE:], 0, read_header(batch))
+    check_start(batch[:HEADER_SIZE] + skippable + batch[HEADER_SIZE:], read_header(batch))
