@@ -6,8 +6,10 @@ from crc32c import crc32c
 from tests.fuzz.mutations import fuzz, mutate
 
 from ottla.model.errors import KafkaError
+from ottla.records.column_check import check_in_columns
+from ottla.records.compression import unpack
 from ottla.records.header import CRC_POSITION, CRC_START, HEADER_SIZE, check_client_batch, scan_batches
-from ottla.records.record_check import COLUMNS_MIN, check_start
+from ottla.records.record_check import CheckedRecords, check_start
 from ottla.records.records import Record, build_batch, iter_records
 from ottla.records.timestamps import find_by_timestamp
 from ottla.records.validate import RecordRules, RecordSettings, examine
@@ -31,7 +33,7 @@ def some_batch(random: Random) -> bytes:
             random.choice((None, b"", bytes(random.randrange(2_000)))),
             random.choice(((), (("header", None), ("", b"value")))),
         )
-        for index in range(random.choice((random.randint(1, 5), COLUMNS_MIN + random.randrange(20))))
+        for index in range(random.choice((random.randint(1, 5), random.randint(60, 80))))
     ]
     return build_batch(records, codec=random.randrange(5))
 
@@ -73,10 +75,14 @@ def test_a_batch_that_is_accepted_in_full_is_read_by_the_reader_of_records() -> 
         try:
             (header,) = scan_batches(batch)
             check_client_batch(header)
-            stored, _ = examine(batch, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX)
+            stored, sealed_header = examine(
+                batch, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX
+            )
         except (KafkaError, ValueError):  # refused, or not one batch
             return
         offsets = [record.offset - header.base_offset for record in iter_records(stored)]
         assert offsets == list(range(header.records_count))
+        records = unpack(sealed_header.compression, memoryview(stored)[HEADER_SIZE:])
+        assert check_in_columns(records, CheckedRecords(sealed_header)) == len(records)
 
     fuzz(case)

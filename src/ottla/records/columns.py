@@ -190,6 +190,8 @@ class RecordBuffer:
                 length, body = (byte >> 1) ^ -(byte & 1), position + 1
             else:
                 length, body = self._read_one(position)
+            if body > end:  # the length itself is not whole
+                break
             if length < _LENGTH_MIN:
                 raise _corrupt(f"a record claims a length of {length}")
             size = body - position + length

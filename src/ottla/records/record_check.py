@@ -13,8 +13,9 @@ from ottla.records.compression import CODEC_NAMES, starts_as
 from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Bytes
 from ottla.records.varint import read_varint
 
-# With fewer records than this, numpy's fixed cost is more than a plain loop takes.
-COLUMNS_MIN = 64
+# With fewer records than this, or with larger ones (of which few are in a window), a plain loop is faster than numpy.
+COLUMNS_MIN = 4096
+COLUMNS_RECORD_BYTES_MAX = 256
 # As many record errors as one response carries: a batch may have millions, and the client fails the whole batch anyway.
 RECORD_ERRORS_MAX = 100
 # Length, attributes, two deltas, key and value lengths, header count: a byte each.
@@ -118,7 +119,7 @@ def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUN
     found = CheckedRecords(header, bounds)
     if header.records_count * RECORD_SIZE_MIN > len(data):
         raise invalid(f"{len(data)} bytes cannot hold {header.records_count} records")
-    if header.records_count < COLUMNS_MIN:
+    if header.records_count < COLUMNS_MIN or len(data) > header.records_count * COLUMNS_RECORD_BYTES_MAX:
         end = check_plainly(data, 0, len(data), 0, header.records_count, found)
     else:
         # Imported when the first large batch comes: a broker that checks none starts without numpy.

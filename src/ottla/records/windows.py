@@ -9,7 +9,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.columns import PADDING, Ints, RecordBuffer
 from ottla.records.header import BatchHeader, Bytes
 
-WINDOW_BYTES = 1 << 18
+WINDOW_BYTES = 1 << 20
 # Of a record that is larger than a window: more than what stands before its key.
 _HEAD_BYTES = 64
 
