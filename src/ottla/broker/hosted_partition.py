@@ -39,9 +39,9 @@ from ottla.storage.segments import LogSlice
 logger = logging.getLogger("ottla.partition")
 
 
-# Above this, the records of a batch are examined beside the event loop: a batch takes a millisecond or two below it.
+# Above this, the records of a batch are examined beside the event loop: below it that takes a few milliseconds.
 _INLINE_RECORDS_MAX = 1_000
-_INLINE_BYTES_MAX = 128 * 1024
+_INLINE_BYTES_MAX = 1024 * 1024
 _INLINE_RECOMPRESSED_BYTES_MAX = 16 * 1024
 # A client sends one batch for each partition; of more, two are enough to know.
 _CLIENT_BATCHES_MAX = 2

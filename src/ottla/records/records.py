@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from ottla.records.compression import NONE, UNPACKED_BYTES_MAX, compress, decompress
+from ottla.records.compression import NONE, compress, decompress, unpacked_bytes_max
 from ottla.records.header import (
     CONTROL_MASK,
     HEADER_SIZE,
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     records: list[Record]
 
 
-def read_batches(buffer: Bytes, limit: int = UNPACKED_BYTES_MAX) -> list[Batch]:
+def read_batches(buffer: Bytes, limit: int | None = None) -> list[Batch]:
     """All batches of `buffer` with their records; each is checked as `scan_batches` does."""
     batches: list[Batch] = []
     position = 0
@@ -54,8 +54,8 @@ def read_batches(buffer: Bytes, limit: int = UNPACKED_BYTES_MAX) -> list[Batch]:
     return batches
 
 
-def iter_records(buffer: Bytes, position: int = 0, limit: int = UNPACKED_BYTES_MAX) -> Iterator[Record]:
-    """The records of the whole batch at `position`, unpacked to at most `limit` bytes.
+def iter_records(buffer: Bytes, position: int = 0, limit: int | None = None) -> Iterator[Record]:
+    """The records of the whole batch at `position`, unpacked to at most `limit` bytes (see `unpacked_bytes_max`).
 
     Raises KafkaError(CORRUPT_MESSAGE) at the first thing that no record can be; it does not check the CRC.
     """
@@ -82,13 +82,10 @@ def whole_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     return header
 
 
-def unpacked_records(
-    buffer: Bytes, position: int, header: BatchHeader, limit: int = UNPACKED_BYTES_MAX
-) -> bytes:
+def unpacked_records(buffer: Bytes, position: int, header: BatchHeader, limit: int | None = None) -> bytes:
     """The bytes of a batch after its header, decompressed."""
-    return decompress(
-        header.compression, memoryview(buffer)[position + HEADER_SIZE : position + header.size], limit
-    )
+    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    return decompress(header.compression, payload, limit or unpacked_bytes_max(len(payload)))
 
 
 def corrupt_records(header: BatchHeader, error: IndexError | ValueError) -> KafkaError:
