@@ -53,7 +53,7 @@ def handle(
                 results.append(_refused(wanted, _DUPLICATE))
             elif wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP:
                 searches.append(_Search(topic.name, wanted, results, len(results)))
-                results.append(_refused(wanted, _DUPLICATE))  # until the search has ended
+                results.append(_answer(wanted, _NOTHING))  # until the search has ended
             else:
                 results.append(_list_partition(broker, topic.name, wanted, request.isolation_level))
         topics.append((topic.name, results))
