@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from ottla.env.disk import Bytes, Disk, File
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
-from ottla.storage.batch_scan import PlacedBatch, find_batch, iter_headers, iter_valid_batches
+from ottla.storage.batch_scan import (
+    PlacedBatch,
+    find_batch,
+    iter_headers,
+    iter_valid_batches,
+    read_whole_batch,
+)
 from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.file_names import (
     DELETED_SUFFIX,

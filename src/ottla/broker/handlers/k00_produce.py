@@ -117,9 +117,8 @@ def _append_later(
     later: list[_AppendLater],
 ) -> Pending[Answer]:
     """Examines records beside the event loop. The connection takes no other request meanwhile: the order stays."""
-    pending: Pending[Answer] = Pending()
 
-    async def append_rest() -> None:
+    async def append_rest() -> Answer | Pending[Answer]:
         for topic, data, results, examination in later:
             examined: _Examined | None = None
             while True:
@@ -132,21 +131,9 @@ def _append_later(
                     break
                 except LongExamination as found:
                     examination = found
-        answer = _appended(broker, context, request, response, appended)
-        if isinstance(answer, Pending):
-            answer.subscribe(pending.complete)
-        else:
-            pending.complete(answer)
+        return _appended(broker, context, request, response, appended)
 
-    async def run() -> None:
-        try:
-            await append_rest()
-        except Exception as error:  # or the client would wait for ever
-            context.connection.fail(error)
-            raise
-
-    broker.spawn(run())
-    return pending
+    return broker.answer_later(append_rest())
 
 
 class _Examined(NamedTuple):
