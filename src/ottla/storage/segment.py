@@ -294,18 +294,21 @@ class Segment:
         self._start_indexes_anew()
         self.txn_index.clear()
         valid, next_offset = 0, self.base_offset
+        gap = range(0)  # offsets that are missing right before the last good batch
         for batch in iter_valid_batches(self.file, self.size, self.base_offset):
             if batch.header.last_offset - self.base_offset > INT32_MAX:
                 break
             self._account_checked(batch.header, batch.position)
             observe(batch.header, batch.data)
+            gap = range(next_offset, batch.header.base_offset)
             valid, next_offset = batch.position + batch.header.size, batch.header.next_offset
         cut = self.size - valid
         if cut:
-            # A batch with a damaged offset, which no checksum covers, makes the good ones after it look out of order.
-            following = read_whole_batch(self.file, valid, self.size)
-            if following is not None:
-                next_offset = min(next_offset, max(following.header.base_offset, self.base_offset))
+            following = read_whole_batch(self.file, valid, self.size) if gap else None
+            # No checksum covers an offset. If the next batch would fill the gap before the last good one, it is the
+            # offset of that one that is damaged and too high, and the next one is not torn.
+            if following is not None and following.header.base_offset in gap:
+                next_offset = following.header.base_offset
             if next_offset < flushed_offset:
                 raise DamagedLogError(self.path, valid, next_offset, flushed_offset)
             self.file.truncate(valid)
