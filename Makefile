@@ -5,10 +5,11 @@ DEV := .venv-test
 DATA ?= data
 DEMO ?= demo
 LISTEN ?= 127.0.0.1:9092
+SECONDS ?= 600
 HAS_SPARK := $(RUN)/bin/python -c "import pyspark" 2>/dev/null
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench format clean
+.PHONY: run test check bench fuzz format clean
 run: $(RUN)/installed  ## the tour: one broker, and a pipeline on Spark over orders that keep coming
 	@$(HAS_SPARK) || { echo "Installing Spark, once. It is large (about 450 MB) and takes some minutes."; \
 	  $(RUN)/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[spark]'; } || true
@@ -26,6 +27,9 @@ check: $(DEV)/installed  ## the daily loop: format, lint, types, contracts, unit
 
 bench: $(DEV)/bench-installed $(RUN)/installed  ## side by side with Apache Kafka (needs Java and Maven)
 	$(DEV)/bin/python -m bench
+
+fuzz: $(DEV)/installed  ## broken requests, batches and records for SECONDS (600 by default)
+	OTTLA_FUZZ_SECONDS=$(SECONDS) $(DEV)/bin/python -m pytest -q -s -n 0 --timeout=0 tests/fuzz
 
 format: $(DEV)/installed
 	$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

@@ -18,7 +18,7 @@ AWKWARD = (
     b"\x80\x00\x00\x00",
     b"\xff\xff\xff\xff\x0f",
 )
-TARGETS = 5
+TARGETS = 6
 
 
 def fuzz(case: Callable[[Random], None]) -> None:
