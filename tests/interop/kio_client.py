@@ -19,8 +19,8 @@ from ottla.protocol.decoder import entity_reader
 class KioClient:
     """`ask(api_key, version, field=...)`: nested messages are dicts, times are in milliseconds."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._wire = WireClient(bootstrap)
+    def __init__(self, bootstrap: str, timeout_s: float = 10.0) -> None:
+        self._wire = WireClient(bootstrap, timeout_s)
 
     def ask(self, api_key: int, version: int, **values: Any) -> Any:
         self.send(api_key, version, **values)

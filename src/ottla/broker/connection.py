@@ -190,7 +190,8 @@ class ClientConnection:
     def _on_failure(self, error: Exception) -> None:
         """The request will never be answered: its client must not wait for it."""
         self._awaited = None
-        if not isinstance(error, KafkaError):  # else the node stops, or its metadata log has failed
+        # Else it cannot be read, the node stops, or its metadata log has failed.
+        if not isinstance(error, KafkaError | MalformedRequest):
             logger.error("a request of %s failed", self.stream.peer, exc_info=error)
         self.fail(error)
 

@@ -2,17 +2,20 @@
 
 Handlers live in `broker/handlers`, one module per API key, imported when the first request of their kind comes.
 A module has either
-- `handle(broker, context, request)`, plain, async or answering with a Pending: takes and returns the newest version of
-  kio's messages; where versions differ in shape also `lift(request, as_sent, version)` and `lower(response, version)`;
-  or
+- `handle(broker, context, request)`, plain or async, that answers with the response or a Pending of it: takes and
+  returns the newest version of kio's messages; where versions differ in shape also `lift(request, as_sent, version)`
+  and `lower(response, version)`; or
 - `handle_body(broker, context, body)`: for Produce and Fetch, which have codecs of their own.
+
+A long message takes seconds to read or write. A worker does that, one message at a time, so that the memory which they
+take is that of one.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.connection import Answer, ClientConnection
 from ottla.broker.pending import Pending
@@ -23,9 +26,15 @@ from ottla.protocol.framing import Frame, RequestHeader, read_request_header, re
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
+T = TypeVar("T")
+
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
 _new_tuple = tuple.__new__  # see framing
 _SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
+
+# Read or written in a few milliseconds. What is longer goes to a worker.
+REQUEST_BYTES_ON_LOOP = 32 * 1024
+RESPONSE_ELEMENTS_ON_LOOP = 1000
 
 
 class RequestContext(NamedTuple):
@@ -62,7 +71,8 @@ class Dispatcher:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._long_message = asyncio.Semaphore(1)
 
     def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
@@ -98,11 +108,16 @@ class Dispatcher:
         from ottla.protocol.messages import (  # not for Produce and Fetch, nor the start
             decode_request,
             encode_response,
+            has_many_elements,
         )
 
         handle, lift, lower = module.handle, getattr(module, "lift", None), getattr(module, "lower", None)
         # KAFKA-5859: the response header of ApiVersions is always v0: the client cannot know yet what we speak.
         always_v0 = key is ApiKey.API_VERSIONS
+
+        def decode(context: RequestContext, body: memoryview) -> Any:
+            as_sent, request = decode_request(key, context.version, body)
+            return request if lift is None else lift(request, as_sent, context.version)
 
         def encode(context: RequestContext, response: Any) -> Answer:
             version = context.version
@@ -112,37 +127,50 @@ class Dispatcher:
             flexible = not always_v0 and version >= _FIRST_FLEXIBLE[key.value]
             return [response_prefix(context.header.correlation_id, len(body), flexible) + body]
 
+        def respond(context: RequestContext, response: Any) -> "Answer | Pending[Answer]":
+            if has_many_elements(response, RESPONSE_ELEMENTS_ON_LOOP):
+                return self._in_worker(lambda: encode(context, response))
+            return encode(context, response)
+
+        def serve(context: RequestContext, request: Any) -> "Answer | Pending[Answer]":
+            result = handle(self._broker, context, request)
+            if inspect.isawaitable(result):
+                result = self._await(context, result)
+            if isinstance(result, Pending):
+                return result.then(lambda response: respond(context, response))
+            return respond(context, result)
+
         def handle_body(
             broker: "Broker", context: RequestContext, body: memoryview
         ) -> "Answer | Pending[Answer]":
-            as_sent, request = decode_request(key, context.version, body)
-            if lift is not None:
-                request = lift(request, as_sent, context.version)
-            result = handle(broker, context, request)
-            if isinstance(result, Pending):
-                return result.then(lambda response: encode(context, response))
-            if inspect.isawaitable(result):
-                return self._await(context, result, encode)
-            return encode(context, result)
+            if len(body) > REQUEST_BYTES_ON_LOOP:
+                decoded = self._in_worker(lambda: decode(context, body))
+                return decoded.then(lambda request: serve(context, request))
+            return serve(context, decode(context, body))
 
         return handle_body
 
-    def _await(
-        self, context: RequestContext, result: Any, encode: Callable[[RequestContext, Any], Answer]
-    ) -> Pending[Answer]:
-        pending: Pending[Answer] = Pending()
+    def _in_worker(self, work: Callable[[], T]) -> Pending[T]:
+        async def run() -> T:
+            async with self._long_message:
+                return await self._broker.env.workers.run(work)
 
-        async def run() -> Answer:
-            return encode(context, await result)
+        return self._broker.answer_later(run())
 
-        def finished(task: asyncio.Task[Answer]) -> None:
+    def _await(self, context: RequestContext, result: "Awaitable[T | Pending[T]]") -> Pending[T]:
+        pending: Pending[T] = Pending()
+
+        async def run() -> T | Pending[T]:
+            return await result
+
+        def finished(task: "asyncio.Task[T | Pending[T]]") -> None:
             self._tasks.discard(task)
             if task.cancelled():
                 context.connection.close()
             elif isinstance(error := task.exception(), Exception):
                 pending.fail(error)
             else:
-                pending.complete(task.result())
+                pending.resolve(task.result())
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

@@ -27,6 +27,7 @@ from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.record_work import RecordWork
 from ottla.broker.server_settings import new_server, server_limits
+from ottla.broker.turns import Turns
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.client_telemetry import ClientTelemetry
 from ottla.core.controller.changes import MetadataChanges, changes_since
@@ -94,6 +95,7 @@ class Broker:
         self._owns_env = env is None
         self.failed: asyncio.Future[Exception] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.turns = Turns(self.env.clock)
         self._broker_epoch = -1
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None

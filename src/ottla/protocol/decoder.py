@@ -17,16 +17,40 @@ from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.primitives import STRING_BYTES_MAX
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
-from ottla.protocol.varint import read_uvarint
+from ottla.protocol.varint import Buffer, read_uvarint
 
-Read = Callable[[memoryview, int], tuple[Any, int]]
+Read = Callable[[Buffer, int], tuple[Any, int]]
+
+# An element costs some microseconds and some hundred bytes from here to the response. No client comes near this bound:
+# offsets of 100,000 partitions, each of a topic of its own, are 200,000 elements.
+ELEMENTS_MAX = 250_000
+
+
+class BoundedRequest(bytes):
+    """A request that is long enough to have more than `ELEMENTS_MAX` elements in its arrays, which it may not."""
+
+    _elements = 0
+
+    def take(self, count: int) -> None:
+        """Before `count` elements are read. Raises MalformedRequest if they are too many."""
+        self._elements += count
+        if self._elements > ELEMENTS_MAX:
+            raise MalformedRequest(
+                f"its arrays have {self._elements} elements or more where {ELEMENTS_MAX} are allowed: "
+                "ask for less in one request"
+            )
+
+
+def bounded(body: memoryview) -> Buffer:
+    """`body` as `entity_reader` is to read it. A short one cannot hold too many elements: each has a byte or more."""
+    return body if len(body) <= ELEMENTS_MAX else BoundedRequest(body)
 
 
 def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:
     structure = Struct(layout)
     unpack, size = structure.unpack_from, structure.size
 
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         end = position + size
         if end > len(data):
             raise MalformedRequest(f"the message ends {end - len(data)} bytes inside a field of {size} bytes")
@@ -80,20 +104,20 @@ _INT16 = _FIXED["int16"]
 _INT32 = _FIXED["int32"]
 
 
-def _uvarint(data: memoryview, position: int) -> tuple[int, int]:
+def _uvarint(data: Buffer, position: int) -> tuple[int, int]:
     try:
         return read_uvarint(data, position)
     except (IndexError, ValueError) as error:
         raise MalformedRequest(f"a varint cannot be read: {error}") from error
 
 
-def _compact_length(data: memoryview, position: int) -> tuple[int, int]:
+def _compact_length(data: Buffer, position: int) -> tuple[int, int]:
     value, position = _uvarint(data, position)
     return value - 1, position
 
 
 def _sized(read_length: Read, is_text: bool, optional: bool) -> Read:
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         length, position = read_length(data, position)
         if length < 0:
             if optional and length == -1:
@@ -116,7 +140,7 @@ def _sized(read_length: Read, is_text: bool, optional: bool) -> Read:
 
 
 def _array(read_length: Read, item: Read, optional: bool) -> Read:
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         length, position = read_length(data, position)
         if length < 0:
             if optional and length == -1:
@@ -126,6 +150,8 @@ def _array(read_length: Read, item: Read, optional: bool) -> Read:
             raise MalformedRequest(
                 f"an array claims {length} elements where {len(data) - position} bytes are left"
             )
+        if isinstance(data, BoundedRequest):
+            data.take(length)
         items = []
         for _ in range(length):
             value, position = item(data, position)
@@ -136,7 +162,7 @@ def _array(read_length: Read, item: Read, optional: bool) -> Read:
 
 
 def _nullable_entity(read_entity: Read) -> Read:
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         marker, position = _FIXED["int8"](data, position)  # KIP-893
         return (None, position) if marker < 0 else read_entity(data, position)
 
@@ -144,7 +170,7 @@ def _nullable_entity(read_entity: Read) -> Read:
 
 
 def _nullable_tagged_entity(read_entity: Read) -> Read:
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         marker, position = _uvarint(data, position)  # KIP-893, which has another marker in tagged fields
         return (None, position) if marker == 0 else read_entity(data, position)
 
@@ -184,7 +210,7 @@ def entity_reader(schema: type) -> Read:
             by_tag[tag] = (field.name, reader)
             defaults[field.name] = default_of(field)
 
-    def read(data: memoryview, position: int) -> tuple[Any, int]:
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
         values = dict(defaults)
         for name, reader in plain:
             values[name], position = reader(data, position)
@@ -196,9 +222,11 @@ def entity_reader(schema: type) -> Read:
 
 
 def _read_tags(
-    data: memoryview, position: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
+    data: Buffer, position: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
 ) -> int:
     count, position = _uvarint(data, position)
+    if count and isinstance(data, BoundedRequest):
+        data.take(count)
     for _ in range(count):
         tag, position = _uvarint(data, position)
         size, position = _uvarint(data, position)

@@ -15,7 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_writer
 
 from ottla.protocol.api_keys import APIS, ApiKey
-from ottla.protocol.decoder import Read, entity_reader
+from ottla.protocol.decoder import Read, bounded, entity_reader
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional
 
@@ -27,7 +27,7 @@ def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any
     read, convert = _request_reader(api_key, version)
     try:
         # Bytes after the end are ignored, as Kafka does: librdkafka 2.x sends three of them with Metadata v13.
-        request, _ = read(body, 0)
+        request, _ = read(bounded(body), 0)
     except MalformedRequest as error:
         raise MalformedRequest(f"{api_key.name} v{version} cannot be read: {error}") from error
     return request, convert(request)
@@ -42,6 +42,42 @@ def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
     buffer = BytesIO()
     write(buffer, response)
     return buffer.getvalue()
+
+
+def has_many_elements(message: Any, limit: int) -> bool:
+    """Whether all arrays of a message have more than `limit` elements in sum. Looks at no more than that many."""
+    return _elements(message, limit) > limit
+
+
+def _elements(message: Any, limit: int) -> int:
+    found = 0
+    schema: Any = type(message)
+    for name, is_single, holds_entities in _array_fields(schema):
+        value = getattr(message, name)
+        if not value:
+            continue
+        items = (value,) if is_single else value
+        found += len(items)
+        if found > limit:
+            break
+        if holds_entities:
+            for item in items:
+                found += _elements(item, limit - found)
+                if found > limit:
+                    return found
+    return found
+
+
+@cache
+def _array_fields(schema: type) -> tuple[tuple[str, bool, bool], ...]:
+    """(name, whether it is no array but one entity, whether its elements have arrays themselves)"""
+    found = []
+    for field in fields(schema):
+        entity = entity_in(field.type)
+        holds_entities = entity is not None and bool(_array_fields(entity))
+        if is_array(field.type) or holds_entities:
+            found.append((field.name, not is_array(field.type), holds_entities))
+    return tuple(found)
 
 
 # Finding a schema in kio's index takes longer than reading a small message.

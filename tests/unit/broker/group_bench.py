@@ -30,7 +30,14 @@ class FakeGroups:
     def list_groups(self, command: Command[Any]) -> Pending[Any]:
         return self.submit("", command)
 
-    async def find(self, key: str) -> Any:
+    @property
+    def shards(self) -> "FakeGroups":
+        return self
+
+    async def make_topic(self) -> None:
+        """It is there."""
+
+    def leader_for(self, key: str) -> Any:
         return self._answer(key)
 
     def reconfigure(self) -> None:

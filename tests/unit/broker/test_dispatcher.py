@@ -12,13 +12,17 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.serial import entity_reader
 from tests.unit.broker.bench import Bench, Raw, on_broker, until
 
-from ottla.broker.handlers import k60_describe_cluster
+from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP
+from ottla.broker.handlers import k15_describe_groups, k60_describe_cluster
 from ottla.model.errors import ErrorCode
+from ottla.protocol import messages
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.messages import converter, decode_request
+from ottla.protocol.varint import encode_uvarint
 
 
 def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() -> None:
@@ -151,6 +155,70 @@ def test_requests_behind_an_async_one_are_answered_after_it(monkeypatch: pytest.
         assert (await raw.response())[:4] == pack(">i", 2)
 
     run()
+
+
+def many_names(count: int) -> bytes:
+    """The body of a DescribeGroups v5 with its header's tagged fields."""
+    names = b"".join(b"\x07%06x" % number for number in range(count))
+    return b"\0" + encode_uvarint(count + 1) + names + b"\0\0"
+
+
+def test_a_long_request_is_read_in_a_worker_and_answered_in_its_turn() -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        assert len(many_names(10_000)) > REQUEST_BYTES_ON_LOOP
+        raw.send(15, 5, many_names(10_000), correlation_id=1)
+        raw.send(18, 0, correlation_id=2)
+        response = await raw.response()
+        assert response[:4] == pack(">i", 1)
+        described = entity_reader(DescribeGroupsResponse)(response, 5)[0]
+        assert [group.group_id for group in described.groups] == [f"{number:06x}" for number in range(10_000)]
+        assert (await raw.response())[:4] == pack(">i", 2)
+
+    run()
+
+
+def test_a_long_request_that_cannot_be_read_closes_the_connection_with_a_line_that_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        raw.send(15, 5, many_names(10_000)[:-100])
+        await until(lambda: raw.is_closed)
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run()
+    (line,) = [record for record in caplog.records if record.name == "ottla.network"]
+    assert "DESCRIBE_GROUPS v5 cannot be read" in line.getMessage()
+    assert line.exc_info is None
+
+
+def test_the_answer_of_a_long_request_whose_client_has_gone_is_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+    asked: list[int] = []
+
+    def decode(*arguments: Any) -> Any:
+        read.append(1)
+        return decode_request(*arguments)
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw, other = await Raw.connect(bench), await Raw.connect(bench, "other")
+        monkeypatch.setattr(messages, "decode_request", decode)
+        monkeypatch.setattr(k15_describe_groups, "handle", lambda *arguments: asked.append(1))
+        raw.send(15, 5, many_names(10_000))
+        await until(lambda: bool(read))
+        raw.stream.close()
+        other.send(18, 0)
+        await other.response()
+        await asyncio.sleep(1)
+
+    run()
+    assert asked == []
 
 
 def test_a_stop_gives_up_async_requests_that_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

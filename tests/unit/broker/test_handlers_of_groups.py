@@ -52,6 +52,32 @@ def test_find_coordinator_says_where_there_is_none(version: int, answer: Any) ->
     run()
 
 
+def test_what_is_asked_twice_is_answered_once_and_in_the_order_of_the_request() -> None:
+    names = ("b", "a", "b", "c", "a")
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        with_groups(
+            bench, lambda asked: 1 if isinstance(asked, str) else refused(ErrorCode.group_id_not_found)
+        )
+        found = await bench.ask(message(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=names))
+        assert [each.key for each in found.coordinators] == ["b", "a", "c"]
+        described = await bench.ask(message(ApiKey.DESCRIBE_GROUPS, 5, groups=names))
+        assert [each.group_id for each in described.groups] == ["b", "a", "c"]
+        described = await bench.ask(message(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=names))
+        assert [each.group_id for each in described.groups] == ["b", "a", "c"]
+        with_groups(bench, ())
+        group = {"topics": None}
+        fetched = await bench.ask(
+            message(ApiKey.OFFSET_FETCH, 8, groups=tuple(dict(group, group_id=name) for name in names))
+        )
+        assert [each.group_id for each in fetched.groups] == ["b", "a", "c"]
+        described = await bench.ask(message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=names))
+        assert [each.transactional_id for each in described.transaction_states] == ["b", "a", "c"]
+
+    run()
+
+
 @pytest.mark.parametrize(
     ("version", "key_type", "key", "expected"),
     [

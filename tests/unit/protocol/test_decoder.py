@@ -10,8 +10,10 @@ from kio.serial import entity_reader as kio_reader
 from kio.serial import entity_writer
 
 from ottla.protocol.api_keys import APIS, ApiKey
-from ottla.protocol.decoder import entity_reader
+from ottla.protocol.decoder import ELEMENTS_MAX, entity_reader
 from ottla.protocol.errors import MalformedRequest
+from ottla.protocol.messages import decode_request
+from ottla.protocol.varint import encode_uvarint
 
 
 @pytest.mark.parametrize("key", [key for key in APIS if key is not ApiKey.PRODUCE], ids=lambda key: key.name)
@@ -45,3 +47,20 @@ def test_a_string_longer_than_an_old_version_could_carry_is_malformed() -> None:
     body = b"\x02" + b"\x81\x80\x02" + b"t" * 0x8000 + b"\x00\x00\x00\x01\x00"
     with pytest.raises(MalformedRequest, match="a string has 32768 bytes"):
         entity_reader(schema)(memoryview(body), 0)
+
+
+def test_a_request_with_too_many_elements_is_refused_before_they_are_read() -> None:
+    names = b"\x01" * (ELEMENTS_MAX + 1)
+    too_many = encode_uvarint(ELEMENTS_MAX + 2) + names + b"\0\0"
+    enough = encode_uvarint(ELEMENTS_MAX + 1) + names[1:] + b"\0\0"
+    with pytest.raises(MalformedRequest, match="250001 elements or more where 250000 are allowed"):
+        decode_request(ApiKey.DESCRIBE_GROUPS, 5, memoryview(too_many))
+    assert len(decode_request(ApiKey.DESCRIBE_GROUPS, 5, memoryview(enough))[1].groups) == ELEMENTS_MAX
+
+
+def test_elements_and_tagged_fields_count_over_the_whole_request() -> None:
+    group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two fields that nobody knows
+    count = ELEMENTS_MAX // 3
+    body = encode_uvarint(count + 1) + group * count + b"\0" + b"\x03" + b"\x7d\0\x7e\0\x7f\0"
+    with pytest.raises(MalformedRequest, match="ask for less in one request"):
+        decode_request(ApiKey.OFFSET_FETCH, 8, memoryview(body))

@@ -1,16 +1,29 @@
 """Every request of every version lifts to the newest, every newest response lowers to every version."""
 
+from datetime import timedelta
 from io import BytesIO
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.consumer_group_heartbeat.v1.response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kio.serial import entity_reader, entity_writer
 
+from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.messages import converter, decode_request, encode_response
+from ottla.protocol.messages import converter, decode_request, encode_response, has_many_elements
 from ottla.protocol.schema import default_of
 
 VERSIONS = [
@@ -61,3 +74,30 @@ def test_any_body_is_a_request_or_malformed(key: ApiKey, data: bytes) -> None:
             decode_request(key, version, memoryview(data))
         except MalformedRequest:
             pass
+
+
+def test_the_elements_of_a_response_are_counted_no_further_than_needed() -> None:
+    def metadata(topics: int, partitions: int) -> MetadataResponse:
+        partition = MetadataResponsePartition(
+            error_code=ErrorCode.none, partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=(1, 2),
+            isr_nodes=(1,), offline_replicas=(),
+        )  # fmt: skip
+        topic = MetadataResponseTopic(
+            error_code=ErrorCode.none, name="t", topic_id=None, is_internal=False,
+            partitions=(partition,) * partitions,
+        )  # fmt: skip
+        return MetadataResponse(
+            throttle_time=timedelta(), brokers=(), cluster_id="c", controller_id=1, topics=(topic,) * topics,
+            error_code=ErrorCode.none,
+        )  # fmt: skip
+
+    assert not has_many_elements(metadata(0, 0), 0)
+    assert has_many_elements(metadata(11, 0), 10)
+    assert not has_many_elements(metadata(2, 3), 2 + 2 * 3 * 4)
+    assert has_many_elements(metadata(2, 3), 2 + 2 * 3 * 4 - 1)
+    beat = ConsumerGroupHeartbeatResponse(
+        throttle_time=timedelta(), error_code=ErrorCode.none, member_epoch=1, heartbeat_interval=timedelta(),
+        assignment=Assignment(topic_partitions=(TopicPartitions(topic_id=UUID(int=1), partitions=(0, 1, 2)),)),
+    )  # fmt: skip
+    assert has_many_elements(beat, 4)
+    assert not has_many_elements(beat, 5)

@@ -7,7 +7,7 @@ from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topi
 from ottla.broker.coordinators.key_hash import partition_for
 from ottla.broker.coordinators.shard import CoordinatorShard, MachineT
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, gather
+from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode, KafkaError
@@ -60,14 +60,22 @@ class ShardSet(Generic[MachineT]):
                 merged += result
             return tuple(merged)
 
-        return gather([shard.submit(command) for shard in self]).then(merge)
+        return self._broker.turns.run(list(self), lambda shard: shard.submit(command)).then(merge)
 
-    async def find(self, key: str) -> int | KafkaError:
-        """The id of the node that coordinates `key`. Makes the topic where it is not there."""
+    async def make_topic(self) -> KafkaError | None:
+        """Makes the topic if it is not there."""
         try:
             await ensure_topic(self._broker, self._topic)
         except KafkaError as error:
             return error
+        return None
+
+    async def find(self, key: str) -> int | KafkaError:
+        """The id of the node that coordinates `key`. Makes the topic if it is not there."""
+        return await self.make_topic() or self.leader_for(key)
+
+    def leader_for(self, key: str) -> int | KafkaError:
+        """As `find`, after `make_topic`."""
         topic = self._broker.image.topics.get(self._topic.name)
         if topic is None:
             return KafkaError(

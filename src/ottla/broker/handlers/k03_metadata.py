@@ -5,6 +5,7 @@ replicas; v7 leader epochs; v8 authorized operations (KIP-430; the cluster's mov
 v10 and v12 topics by id (KIP-516); v13 a top-level error (KIP-1102).
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,6 +20,7 @@ from kio.schema.metadata.v13.response import (
 
 from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
@@ -33,10 +35,15 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
         return MetadataRequest(
             topics=None, allow_auto_topic_creation=True, include_topic_authorized_operations=False
         )
-    return request
+    if not request.topics or len(request.topics) == 1:
+        return request
+    # As Kafka: one that is named twice is answered once.
+    return replace(request, topics=tuple(dict.fromkeys(request.topics)))
 
 
-async def handle(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def handle(
+    broker: "Broker", context: RequestContext, request: MetadataRequest
+) -> Pending[MetadataResponse]:
     errors: dict[str, ErrorCode] = {}
     if (
         request.topics
@@ -46,10 +53,18 @@ async def handle(broker: "Broker", context: RequestContext, request: MetadataReq
         errors = await _create_missing(broker, request.topics)
     image = broker.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    topics: Pending[list[MetadataResponseTopic]]
     if request.topics is None:
-        topics = [_describe_topic(image, topic, operations) for topic in image.topics.values()]
+        all_topics = list(image.topics.values())
+        topics = broker.turns.run(all_topics, lambda topic: _describe_topic(image, topic, operations))
     else:
-        topics = [_find_topic(image, wanted, operations, errors) for wanted in request.topics]
+        topics = broker.turns.run(request.topics, lambda topic: _find_topic(image, topic, operations, errors))
+    return topics.then(lambda found: _response(broker, context, found))
+
+
+def _response(
+    broker: "Broker", context: RequestContext, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     return MetadataResponse(
         throttle_time=timedelta(),
         brokers=tuple(

@@ -5,6 +5,8 @@ v2 all partitions by null, and an error of the group; v5 leader epochs (KIP-320)
 message: up to v9 the shape here is that of v9.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +18,8 @@ from kio.schema.offset_fetch.v10 import response as v10
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, gather
+from ottla.broker.pending import Pending, completed
+from ottla.broker.topic_pieces import run_by_topic
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import CommittedOffset, OffsetFetch
 from ottla.model.errors import ErrorCode, KafkaError
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 FIRST_WITH_GROUP_ERROR = 2
 FIRST_WITH_MANY_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
+ENTRIES_PER_PIECE = 1000
 
 Request = v9_request.OffsetFetchRequest | v10_request.OffsetFetchRequest
 Response = v9.OffsetFetchResponse | v10.OffsetFetchResponse
@@ -51,10 +55,13 @@ class FetchedTopic(NamedTuple):
 
 def lift(request: v10_request.OffsetFetchRequest, as_sent: Any, version: int) -> Request:
     if version >= FIRST_WITH_TOPIC_IDS:
-        return request
+        # What is asked twice is answered once.
+        return replace(request, groups=tuple(dict.fromkeys(request.groups)))
     if version >= FIRST_WITH_MANY_GROUPS:
-        by_name: Request = converter(as_sent.__class__, v9_request.OffsetFetchRequest)(as_sent)
-        return by_name
+        by_name = converter(as_sent.__class__, v9_request.OffsetFetchRequest)(as_sent)
+        return v9_request.OffsetFetchRequest(
+            groups=tuple(dict.fromkeys(by_name.groups)), require_stable=by_name.require_stable
+        )
     group = v9_request.OffsetFetchRequestGroup(
         group_id=as_sent.group_id,
         topics=None
@@ -87,14 +94,42 @@ def handle(broker: "Broker", context: RequestContext, request: Request) -> Pendi
         response: Response = shape.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
         return response
 
-    return gather([_fetch(broker, group, request.require_stable, version) for group in request.groups]).then(
-        answer
-    )
+    groups: tuple[Group, ...] = request.groups
+    return broker.turns.run(
+        groups, lambda group: _fetch(broker, group, request.require_stable, version)
+    ).then(answer)
 
 
 def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -> Pending[Any]:
     """The response group of one group, of v9 or v10."""
+    shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
     asked = _asked_topics(broker.image, group)
+
+    def fetch(topics: list[Topic] | None) -> Pending[list[FetchedTopic] | KafkaError]:
+        return _fetch_topics(broker, group, topics, require_stable, version)
+
+    def answer(fetched: list[list[FetchedTopic] | KafkaError]) -> Pending[Any]:
+        topics: list[FetchedTopic] = []
+        for some in fetched:
+            if isinstance(some, KafkaError):
+                return completed(_response_group(shape, group.group_id, some.code, ()))
+            topics += some
+        answered = run_by_topic(
+            broker.turns,
+            _joined(topics),
+            lambda topic: topic.offsets,
+            lambda topic, offset: _response_partition(shape, offset),
+            lambda topic, partitions: _response_topic(shape, topic, partitions),
+        )
+        return answered.then(lambda done: _response_group(shape, group.group_id, ErrorCode.none, done))
+
+    pieces = [None] if asked is None else _cut(asked)
+    return broker.turns.run(pieces, fetch).then(answer)
+
+
+def _fetch_topics(
+    broker: "Broker", group: Group, asked: list[Topic] | None, require_stable: bool, version: int
+) -> Pending[list[FetchedTopic] | KafkaError]:
     command = OffsetFetch(
         group_id=group.group_id,
         partitions=None
@@ -112,21 +147,49 @@ def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -
         require_stable=require_stable,
     )
 
-    def answer(fetched: tuple[CommittedOffset, ...] | KafkaError) -> Any:
+    def answer(fetched: tuple[CommittedOffset, ...] | KafkaError) -> list[FetchedTopic] | KafkaError:
         if not isinstance(fetched, KafkaError):
             topics = _all_topics(broker.image, fetched) if asked is None else _topics_of(asked, fetched)
             if asked is None and version >= FIRST_WITH_TOPIC_IDS:  # one without an id cannot be told of
                 topics = [topic for topic in topics if topic.topic_id is not None]
-            return _response_group(group.group_id, ErrorCode.none, topics, version)
+            return topics
         if version >= FIRST_WITH_GROUP_ERROR:
-            return _response_group(group.group_id, fetched.code, [], version)
-        topics = [
+            return fetched
+        return [
             FetchedTopic(topic.name, None, [_refused(index, fetched.code) for index in topic.partitions])
             for topic in asked or ()
         ]
-        return _response_group(group.group_id, ErrorCode.none, topics, version)
 
     return broker.groups.submit(group.group_id, command).then(answer)
+
+
+def _cut(asked: list[Topic]) -> list[list[Topic] | None]:
+    """Pieces that a turn of the event loop has time for. All but the largest requests are one."""
+    piece: list[Topic] = []
+    pieces: list[list[Topic] | None] = [piece]
+    left = ENTRIES_PER_PIECE
+    for topic in asked:
+        start, count = 0, len(topic.partitions)
+        while start == 0 or start < count:
+            if left <= 0:
+                piece, left = [], ENTRIES_PER_PIECE
+                pieces.append(piece)
+            some = topic.partitions[start : start + left]
+            piece.append(topic if len(some) == count else topic._replace(partitions=some))
+            left -= len(some) + 1
+            start += len(some) or 1
+    return pieces
+
+
+def _joined(topics: list[FetchedTopic]) -> list[FetchedTopic]:
+    """With a topic that was cut in one again."""
+    joined: list[FetchedTopic] = []
+    for topic in topics:
+        if joined and joined[-1][:2] == topic[:2]:
+            joined[-1].offsets.extend(topic.offsets)
+        else:
+            joined.append(topic)
+    return joined
 
 
 def _asked_topics(image: MetadataImage, group: Group) -> list[Topic] | None:
@@ -180,22 +243,13 @@ def _refused(index: int, code: ErrorCode) -> CommittedOffset:
     return CommittedOffset("", index, error_code=code)
 
 
-def _response_group(group_id: str, code: ErrorCode, topics: list[FetchedTopic], version: int) -> Any:
-    by_id = version >= FIRST_WITH_TOPIC_IDS
-    shape: Any = v10 if by_id else v9
-    return shape.OffsetFetchResponseGroup(
-        group_id=group_id,
-        error_code=code,
-        topics=tuple(
-            [
-                shape.OffsetFetchResponseTopics(
-                    **{"topic_id": topic_id} if by_id else {"name": name},
-                    partitions=tuple([_response_partition(shape, offset) for offset in offsets]),
-                )
-                for name, topic_id, offsets in topics
-            ]
-        ),
-    )
+def _response_group(shape: Any, group_id: str, code: ErrorCode, topics: Sequence[Any]) -> Any:
+    return shape.OffsetFetchResponseGroup(group_id=group_id, error_code=code, topics=tuple(topics))
+
+
+def _response_topic(shape: Any, topic: FetchedTopic, partitions: tuple[Any, ...]) -> Any:
+    key = {"topic_id": topic.topic_id} if shape is v10 else {"name": topic.name}
+    return shape.OffsetFetchResponseTopics(**key, partitions=partitions)
 
 
 def _response_partition(shape: Any, offset: CommittedOffset) -> Any:

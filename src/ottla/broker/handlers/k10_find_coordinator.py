@@ -10,6 +10,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.pending import Pending
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import uuid_from_string
 
@@ -48,37 +49,51 @@ def lower(response: FindCoordinatorResponse, version: int) -> Any:
 
 async def handle(
     broker: "Broker", context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> Pending[FindCoordinatorResponse]:
     nodes = {node.node_id: node for node in broker.nodes_as_seen_by(context.connection.stream)}
-    coordinators = []
-    for key in request.coordinator_keys:
-        found = await _find(broker, context.version, request.key_type, key)
+    keys = tuple(dict.fromkeys(request.coordinator_keys))  # one that is named twice is looked up once
+    missing = await _make_topic(broker, request.key_type) if keys else None
+
+    def find(key: str) -> Coordinator:
+        found = missing or _find(broker, context.version, request.key_type, key)
         if isinstance(found, KafkaError):
-            coordinators.append(_none(key, found))
-        elif found not in nodes:
+            return _none(key, found)
+        if found not in nodes:
             gone = f"the coordinator of {key!r} is broker {found}, which is not there"
-            coordinators.append(_none(key, KafkaError(ErrorCode.coordinator_not_available, gone)))
-        else:
-            node = nodes[found]
-            coordinators.append(
-                Coordinator(
-                    key=key,
-                    node_id=node.node_id,
-                    host=node.host,
-                    port=node.port,
-                    error_code=ErrorCode.none,
-                    error_message="",
-                )
-            )
-    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))
+            return _none(key, KafkaError(ErrorCode.coordinator_not_available, gone))
+        node = nodes[found]
+        return Coordinator(
+            key=key,
+            node_id=node.node_id,
+            host=node.host,
+            port=node.port,
+            error_code=ErrorCode.none,
+            error_message="",
+        )
+
+    return broker.turns.run(keys, find).then(
+        lambda coordinators: FindCoordinatorResponse(
+            throttle_time=NO_THROTTLE, coordinators=tuple(coordinators)
+        )
+    )
 
 
-async def _find(broker: "Broker", version: int, key_type: int, key: str) -> int | KafkaError:
+async def _make_topic(broker: "Broker", key_type: int) -> KafkaError | None:
+    """The coordinator's topic, if it is not there. An error is that of every key."""
     match key_type:
         case KeyType.GROUP:
-            return await broker.groups.find(key)
+            return await broker.groups.shards.make_topic()
         case KeyType.TRANSACTION:
-            return await broker.transactions.find(key)
+            return await broker.transactions.shards.make_topic()
+    return None
+
+
+def _find(broker: "Broker", version: int, key_type: int, key: str) -> int | KafkaError:
+    match key_type:
+        case KeyType.GROUP:
+            return broker.groups.shards.leader_for(key)
+        case KeyType.TRANSACTION:
+            return broker.transactions.shards.leader_for(key)
         case KeyType.SHARE if version >= FIRST_WITH_SHARE_GROUPS and _is_share_partition(key):
             return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no share groups")
         case KeyType.SHARE:

@@ -16,7 +16,7 @@ from kio.schema.describe_groups.v6.response import (
 from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, gather
+from ottla.broker.pending import Pending
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -32,23 +32,18 @@ def handle(
 ) -> Pending[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def answer(results: list[commands.DescribedGroup | KafkaError]) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(
-            throttle_time=NO_THROTTLE,
-            groups=tuple(
-                _refusal(group_id, result, context.version, operations)
-                if isinstance(result, KafkaError)
-                else _description(result, operations)
-                for group_id, result in zip(request.groups, results, strict=True)
-            ),
-        )
+    def describe(group_id: str) -> Pending[DescribedGroup]:
+        def answer(result: commands.DescribedGroup | KafkaError) -> DescribedGroup:
+            if isinstance(result, KafkaError):
+                return _refusal(group_id, result, context.version, operations)
+            return _description(result, operations)
 
-    return gather(
-        [
-            broker.groups.submit(group_id, commands.DescribeGroup(group_id=group_id))
-            for group_id in request.groups
-        ]
-    ).then(answer)
+        return broker.groups.submit(group_id, commands.DescribeGroup(group_id=group_id)).then(answer)
+
+    group_ids = tuple(dict.fromkeys(request.groups))  # one that is named twice is described once
+    return broker.turns.run(group_ids, describe).then(
+        lambda groups: DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    )
 
 
 def _refusal(group_id: str, error: KafkaError, version: int, operations: int) -> DescribedGroup:

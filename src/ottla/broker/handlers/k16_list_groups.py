@@ -1,5 +1,6 @@
 """ListGroups, versions 0 to 5. v3 flexible; v4 states and a filter by them (KIP-518); v5 types and theirs (KIP-848)."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest
@@ -22,22 +23,25 @@ def handle(
         states=frozenset(state.lower() for state in request.states_filter),
         types=frozenset(group_type.lower() for group_type in request.types_filter),
     )
-    return broker.groups.list_groups(command).then(_response)
+
+    def answer(
+        listed: tuple[commands.ListedGroup, ...] | KafkaError,
+    ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
+        if isinstance(listed, KafkaError):
+            return _response(listed.code, ())
+        return broker.turns.run(listed, _group).then(lambda groups: _response(ErrorCode.none, groups))
+
+    return broker.groups.list_groups(command).then(answer)
 
 
-def _response(listed: tuple[commands.ListedGroup, ...] | KafkaError) -> ListGroupsResponse:
-    if isinstance(listed, KafkaError):
-        return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=listed.code, groups=())
-    return ListGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        groups=tuple(
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.group_type,
-            )
-            for group in listed
-        ),
+def _response(code: ErrorCode, groups: Iterable[ListedGroup]) -> ListGroupsResponse:
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=tuple(groups))
+
+
+def _group(group: commands.ListedGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state,
+        group_type=group.group_type,
     )

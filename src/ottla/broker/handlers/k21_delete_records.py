@@ -11,6 +11,8 @@ from kio.schema.delete_records.v2.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.pending import Pending
+from ottla.broker.topic_pieces import run_by_topic
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
 
@@ -18,17 +20,16 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 
-def handle(broker: "Broker", context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        throttle_time=timedelta(),
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(_delete(broker, topic.name, partition) for partition in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-    )
+def handle(
+    broker: "Broker", context: RequestContext, request: DeleteRecordsRequest
+) -> Pending[DeleteRecordsResponse]:
+    return run_by_topic(
+        broker.turns,
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, partition: _delete(broker, topic.name, partition),
+        lambda topic, results: DeleteRecordsTopicResult(name=topic.name, partitions=results),
+    ).then(lambda topics: DeleteRecordsResponse(throttle_time=timedelta(), topics=tuple(topics)))
 
 
 def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

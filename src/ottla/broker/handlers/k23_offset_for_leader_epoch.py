@@ -14,6 +14,8 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.pending import Pending
+from ottla.broker.topic_pieces import run_by_topic
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -22,17 +24,14 @@ if TYPE_CHECKING:
 
 def handle(
     broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        throttle_time=timedelta(),
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(_end_of_epoch(broker, topic.topic, wanted) for wanted in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-    )
+) -> Pending[OffsetForLeaderEpochResponse]:
+    return run_by_topic(
+        broker.turns,
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, wanted: _end_of_epoch(broker, topic.topic, wanted),
+        lambda topic, results: OffsetForLeaderTopicResult(topic=topic.topic, partitions=results),
+    ).then(lambda topics: OffsetForLeaderEpochResponse(throttle_time=timedelta(), topics=tuple(topics)))
 
 
 def _end_of_epoch(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -1,6 +1,7 @@
 """DescribeConfigs, versions 1 to 4 (KIP-133). v3 types and documentation (KIP-569); v4 flexible."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.pending import Pending
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.config import (
     ConfigEntry,
@@ -31,16 +33,18 @@ if TYPE_CHECKING:
 Document = Callable[[int, str], str | None]
 
 
+def lift(request: DescribeConfigsRequest, as_sent: object, version: int) -> DescribeConfigsRequest:
+    # What is asked twice is answered once.
+    return replace(request, resources=tuple(dict.fromkeys(request.resources)))
+
+
 def handle(
     broker: "Broker", context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> Pending[DescribeConfigsResponse]:
     document = _documentation() if request.include_documentation else lambda resource_type, name: None
-    return DescribeConfigsResponse(
-        throttle_time=timedelta(),
-        results=tuple(
-            _describe(broker, resource, request.include_synonyms, document) for resource in request.resources
-        ),
-    )
+    return broker.turns.run(
+        request.resources, lambda resource: _describe(broker, resource, request.include_synonyms, document)
+    ).then(lambda results: DescribeConfigsResponse(throttle_time=timedelta(), results=tuple(results)))
 
 
 def _documentation() -> Document:

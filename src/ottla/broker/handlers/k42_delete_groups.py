@@ -7,7 +7,7 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, gather
+from ottla.broker.pending import Pending
 from ottla.core.groups.commands import DeleteGroup
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -20,17 +20,13 @@ def handle(
 ) -> Pending[DeleteGroupsResponse]:
     group_ids = tuple(dict.fromkeys(request.groups_names))  # one that is named twice is deleted once
 
-    def answer(results: list[KafkaError | None]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(
-            throttle_time=NO_THROTTLE,
-            results=tuple(
-                DeletableGroupResult(
-                    group_id=group_id, error_code=ErrorCode.none if refused is None else refused.code
-                )
-                for group_id, refused in zip(group_ids, results, strict=True)
-            ),
-        )
+    def delete(group_id: str) -> Pending[DeletableGroupResult]:
+        def answer(refused: KafkaError | None) -> DeletableGroupResult:
+            code = ErrorCode.none if refused is None else refused.code
+            return DeletableGroupResult(group_id=group_id, error_code=code)
 
-    return gather(
-        [broker.groups.submit(group_id, DeleteGroup(group_id=group_id)) for group_id in group_ids]
-    ).then(answer)
+        return broker.groups.submit(group_id, DeleteGroup(group_id=group_id)).then(answer)
+
+    return broker.turns.run(group_ids, delete).then(
+        lambda results: DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    )

@@ -12,6 +12,8 @@ from kio.schema.describe_producers.v0.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.pending import Pending
+from ottla.broker.topic_pieces import run_by_topic
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -21,17 +23,18 @@ if TYPE_CHECKING:
 
 def handle(
     broker: "Broker", context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        throttle_time=timedelta(),
-        topics=tuple(
-            TopicResponse(
-                name=topic.name,
-                partitions=tuple(_describe(broker, topic.name, index) for index in topic.partition_indexes),
-            )
-            for topic in request.topics
-        ),
-    )
+) -> Pending[DescribeProducersResponse]:
+    # A partition that is named twice is described once: it may have very many producers.
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return run_by_topic(
+        broker.turns,
+        [(name, tuple(indexes)) for name, indexes in wanted.items()],
+        lambda topic: topic[1],
+        lambda topic, index: _describe(broker, topic[0], index),
+        lambda topic, results: TopicResponse(name=topic[0], partitions=results),
+    ).then(lambda topics: DescribeProducersResponse(throttle_time=timedelta(), topics=tuple(topics)))
 
 
 def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:

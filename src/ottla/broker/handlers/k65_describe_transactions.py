@@ -12,7 +12,7 @@ from kio.schema.describe_transactions.v0.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, gather
+from ottla.broker.pending import Pending
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -25,21 +25,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def handle(
     broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:
-    described = [
-        broker.transactions.submit(each, DescribeTransaction(transactional_id=each))
-        for each in request.transactional_ids
-    ]
+    def describe(transactional_id: str) -> Pending[TransactionState]:
+        command = DescribeTransaction(transactional_id=transactional_id)
+        described = broker.transactions.submit(transactional_id, command)
+        return described.then(lambda result: _state(transactional_id, result))
 
-    def answer(results: list[DescribedTransaction | KafkaError]) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(
-            throttle_time=NO_THROTTLE,
-            transaction_states=tuple(
-                _state(transactional_id, result)
-                for transactional_id, result in zip(request.transactional_ids, results, strict=True)
-            ),
+    transactional_ids = tuple(dict.fromkeys(request.transactional_ids))  # one that is named twice, once
+    return broker.turns.run(transactional_ids, describe).then(
+        lambda states: DescribeTransactionsResponse(
+            throttle_time=NO_THROTTLE, transaction_states=tuple(states)
         )
-
-    return gather(described).then(answer)
+    )
 
 
 def _state(transactional_id: str, described: DescribedTransaction | KafkaError) -> TransactionState:

@@ -28,23 +28,28 @@ def handle(
     known = set(STATE_NAMES.values())
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in known)
 
-    def answer(listed: tuple[commands.ListedTransaction, ...] | KafkaError) -> ListTransactionsResponse:
+    def answer(
+        listed: tuple[commands.ListedTransaction, ...] | KafkaError,
+    ) -> ListTransactionsResponse | Pending[ListTransactionsResponse]:
         if isinstance(listed, KafkaError):
             return ListTransactionsResponse(
                 throttle_time=NO_THROTTLE, error_code=listed.code, transaction_states=()
             )
-        return ListTransactionsResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=ErrorCode.none,
-            unknown_state_filters=unknown,
-            transaction_states=tuple(
-                TransactionState(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state,
-                )
-                for each in listed
-            ),
+        return broker.turns.run(listed, _state).then(
+            lambda states: ListTransactionsResponse(
+                throttle_time=NO_THROTTLE,
+                error_code=ErrorCode.none,
+                unknown_state_filters=unknown,
+                transaction_states=tuple(states),
+            )
         )
 
     return broker.transactions.list_transactions(command).then(answer)
+
+
+def _state(listed: commands.ListedTransaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=listed.transactional_id,
+        producer_id=listed.producer_id,
+        transaction_state=listed.state,
+    )

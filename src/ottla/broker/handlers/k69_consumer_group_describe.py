@@ -14,7 +14,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_is_on
-from ottla.broker.pending import Pending, completed, gather
+from ottla.broker.pending import Pending, completed
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -29,18 +29,18 @@ def handle(
 ) -> Pending[ConsumerGroupDescribeResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def answer(results: list[Result]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            throttle_time=NO_THROTTLE,
-            groups=tuple(
-                _refusal(group_id, result)
-                if isinstance(result, KafkaError)
-                else _description(result, operations)
-                for group_id, result in zip(request.group_ids, results, strict=True)
-            ),
-        )
+    def describe(group_id: str) -> Pending[DescribedGroup]:
+        def answer(result: Result) -> DescribedGroup:
+            if isinstance(result, KafkaError):
+                return _refusal(group_id, result)
+            return _description(result, operations)
 
-    return gather([_describe(broker, group_id) for group_id in request.group_ids]).then(answer)
+        return _describe(broker, group_id).then(answer)
+
+    group_ids = tuple(dict.fromkeys(request.group_ids))  # one that is named twice is described once
+    return broker.turns.run(group_ids, describe).then(
+        lambda groups: ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    )
 
 
 def _describe(broker: "Broker", group_id: str) -> Pending[Result]:

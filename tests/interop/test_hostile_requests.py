@@ -1,0 +1,134 @@
+"""One request, however much it asks for, neither stops the broker for the others nor bloats it."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.interop.brokers import RunningBroker, run_ottla
+from tests.interop.kio_client import KioClient
+from tests.interop.librdkafka import create_topic
+from tests.interop.neighbour import Neighbour
+from tests.interop.wire import WireClient, request
+
+FETCH = 1
+OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
+DESCRIBE_GROUPS = 15
+CREATE_TOPICS = 19
+DESCRIBE_TRANSACTIONS = 65
+
+NO_TAGS = b"\0"
+EMPTY = b"\x01"  # a compact string
+TWO_MB = 2_000_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    """Of its own: memory is measured. Its coordinators have their topics."""
+    with run_ottla(tmp_path / "data") as running:
+        create_topic(running.bootstrap, "neighbour")
+        with WireClient(running.bootstrap) as client:
+            for key_type in (b"\0", b"\1"):
+                client.ask(find_coordinators(key_type, ["some"]))
+        yield running
+
+
+def uvarint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def array(count: int, items: bytes) -> bytes:
+    return uvarint(count + 1) + items
+
+
+def names(count: int) -> bytes:
+    """Different ones, as an array of compact strings."""
+    return array(count, b"".join(b"\x07%06x" % number for number in range(count)))
+
+
+def find_coordinators(key_type: bytes, keys: list[str]) -> bytes:
+    items = b"".join(uvarint(len(key) + 1) + key.encode() for key in keys)
+    return request(FIND_COORDINATOR, 4, key_type + array(len(keys), items) + NO_TAGS, flexible=True)
+
+
+class Attack(NamedTuple):
+    api_key: int
+    version: int
+    body: bytes
+
+
+def group_offsets(count: int) -> bytes:
+    """OffsetFetch v8 of all offsets of groups without a name."""
+    return array(count, (EMPTY + b"\0" + NO_TAGS) * count) + b"\0" + NO_TAGS
+
+
+EQUAL_NAMES = {
+    "describe groups": Attack(DESCRIBE_GROUPS, 5, array(TWO_MB, EMPTY * TWO_MB) + b"\0" + NO_TAGS),
+    "describe transactions": Attack(DESCRIBE_TRANSACTIONS, 0, array(TWO_MB, EMPTY * TWO_MB) + NO_TAGS),
+    "find coordinators": Attack(FIND_COORDINATOR, 4, b"\0" + array(TWO_MB, EMPTY * TWO_MB) + NO_TAGS),
+    "fetch offsets": Attack(OFFSET_FETCH, 8, group_offsets(TWO_MB // 3)),
+}
+DIFFERENT_NAMES = {
+    "describe groups": Attack(DESCRIBE_GROUPS, 5, names(200_000) + b"\0" + NO_TAGS),
+    "describe transactions": Attack(DESCRIBE_TRANSACTIONS, 0, names(200_000) + NO_TAGS),
+    "find coordinators": Attack(FIND_COORDINATOR, 4, b"\0" + names(200_000) + NO_TAGS),
+    "fetch offsets": Attack(
+        OFFSET_FETCH,
+        8,
+        array(200_000, b"".join(b"\x07%06x" % number + b"\0" + NO_TAGS for number in range(200_000)))
+        + b"\0"
+        + NO_TAGS,
+    ),
+}
+
+
+def send(broker: RunningBroker, attack: Attack) -> bool:
+    """Whether the request was answered; else its connection was closed."""
+    with WireClient(broker.bootstrap, timeout_s=300.0) as client:
+        client.send(request(*attack, flexible=True))
+        try:
+            client.receive()
+        except (ConnectionError, struct.error):
+            return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EQUAL_NAMES)
+def test_a_request_of_equal_names_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+    with Neighbour(broker, "neighbour") as neighbour:
+        send(broker, EQUAL_NAMES[name])
+        neighbour.go_on()
+    assert neighbour.peak_kb - neighbour.before_kb < 100_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENT_NAMES)
+def test_a_request_of_many_names_is_answered_and_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+    with Neighbour(broker, "neighbour") as neighbour:
+        assert send(broker, DIFFERENT_NAMES[name])
+        neighbour.go_on()
+    assert neighbour.peak_kb - neighbour.before_kb < 400_000
+
+
+@pytest.mark.slow
+def test_a_topic_of_thousands_of_partitions_holds_up_nobody(broker: RunningBroker) -> None:
+    client = KioClient(broker.bootstrap, timeout_s=120.0)
+    with Neighbour(broker, "neighbour") as neighbour:
+        topic = {
+            "name": "wide",
+            "num_partitions": 9_990,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [],
+        }
+        created = client.ask(CREATE_TOPICS, 7, topics=[topic], timeout=60_000, validate_only=False)
+        neighbour.go_on()
+    client.close()
+    assert [result.num_partitions for result in created.topics] == [9_990]
