@@ -193,7 +193,7 @@ class Broker:
         config = self.config
         self.waiting_room = WaitingRoom()
         self.record_work = RecordWork(self.env.workers)
-        self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
+        self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room, self.turns)
         self.partitions.on_opened_late = self._partitions_opened_late
         self.log_dirs.on_offline = self._directory_offline
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))
@@ -428,9 +428,17 @@ class Broker:
                     if r.type == ResourceType.CLIENT_METRICS
                 }
             )
-        self.partitions.apply(changes, new)
+        following = self.partitions.apply(changes, new)
         self._tell_coordinators(changes, types, new)
-        return self.partitions.sync_deletions() if changes.deleted else None
+        if following is None:
+            return self.partitions.sync_deletions() if changes.deleted else None
+        return self._follow_partitions(following)
+
+    async def _follow_partitions(self, following: Awaitable[None]) -> None:
+        """Very many partitions are opened and deleted in turns; coordinators take over theirs after that."""
+        await following
+        self._partitions_opened_late()
+        await self.partitions.sync_deletions()
 
     def _tell_coordinators(
         self, changes: MetadataChanges, config_types: set[int], image: MetadataImage

@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
+from ottla.broker.turns import Turns
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -28,10 +31,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.partition")
 
+# Opened or deleted in one turn of the event loop: one takes half a millisecond.
+FEW_PARTITIONS = 20
+PARTITIONS_PER_STEP = 5
+
 
 class PartitionHost:
-    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom) -> None:
+    def __init__(
+        self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom, turns: Turns
+    ) -> None:
         self._env = env
+        self._turns = turns
         self._config = config
         self._log_dirs = log_dirs
         self._waiting_room = waiting_room
@@ -42,6 +52,7 @@ class PartitionHost:
         self._moves = ReplicaMoves(env, config, log_dirs)
         self.on_opened_late: Callable[[], None] = lambda: None
         self._unopened: dict[tuple[UUID, int], bool] = {}  # whether it is of this run
+        self._opening: set[tuple[UUID, int]] = set()  # their turn has not come yet
         self._is_loading = True  # until the image that this run began with is applied
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -70,6 +81,12 @@ class PartitionHost:
             return KafkaError(
                 ErrorCode.unknown_topic_or_partition, f"there is no partition {name or topic_id}-{index}"
             )
+        if (topic.topic_id, index) in self._opening:
+            # As Kafka, while the metadata is ahead of the logs: clients ask again.
+            return KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"{topic.name}-{index} is being opened; try again in a moment",
+            )
         if self._config.node_id in topic.partitions[index].replicas:
             return KafkaError(
                 ErrorCode.kafka_storage_error,
@@ -87,19 +104,52 @@ class PartitionHost:
     async def close(self) -> None:
         await self._moves.close()
 
-    def apply(self, changes: MetadataChanges, image: MetadataImage) -> None:
-        """Makes what is hosted equal to `image`; `changes` say where it differs from the image before."""
+    def apply(self, changes: MetadataChanges, image: MetadataImage) -> Awaitable[None] | None:
+        """Makes what is hosted equal to `image`; `changes` say where it differs from the image before.
+
+        What it returns, if anything, deletes and opens the rest of very many partitions; it is to be awaited before the
+        next changes are applied.
+        """
         self._image = image
-        for topic in changes.deleted:
-            self._delete_topic(topic)
-        for topic in changes.created:
-            self._host_partitions(topic, topic.partitions)
-        for change in changes.changed:
-            self._host_partitions(change.topic, {part.partition: part.new for part in change.partitions})
+        deleted = [hosted for topic in changes.deleted for hosted in self._unhost_topic(topic)]
+        new = [(topic, topic.partitions) for topic in changes.created]
+        new += [
+            (change.topic, {part.partition: part.new for part in change.partitions})
+            for change in changes.changed
+        ]
+        following = None
+        if self._is_loading or len(deleted) + sum(len(partitions) for _, partitions in new) <= FEW_PARTITIONS:
+            for hosted in deleted:
+                self._delete_log(hosted)
+            for topic, partitions in new:
+                self._host_partitions(topic, partitions)
+        else:
+            following = self._apply_in_turns(deleted, new)
         self._is_loading = False
         for resource in changes.configs:
             if resource.type == ResourceType.TOPIC:
                 self.reconfigure(resource.name)
+        return following
+
+    def _apply_in_turns(
+        self, deleted: list[HostedPartition], new: list[tuple[TopicImage, Mapping[int, PartitionImage]]]
+    ) -> Awaitable[None]:
+        steps: list[Callable[[], None]] = [partial(self._delete_log, hosted) for hosted in deleted]
+        for topic, partitions in new:
+            self._opening.update((topic.topic_id, index) for index in partitions)
+            items = iter(partitions.items())
+            while some := dict(islice(items, PARTITIONS_PER_STEP)):
+                steps.append(partial(self._host_partitions, topic, some, is_new=True))
+        done: asyncio.Future[list[None]] = asyncio.get_running_loop().create_future()
+        self._turns.run(steps, lambda step: step()).subscribe(done.set_result, done.set_exception)
+
+        async def finish() -> None:
+            try:
+                await done
+            finally:
+                self._opening.clear()
+
+        return finish()
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Before anything is opened: folders of partitions that are not in the metadata are renamed and kept.
@@ -178,6 +228,8 @@ class PartitionHost:
     def _host_partitions(
         self, topic: TopicImage, partitions: Mapping[int, PartitionImage], *, is_new: bool | None = None
     ) -> None:
+        if self._opening:
+            self._opening.difference_update((topic.topic_id, index) for index in partitions)
         local = {index: part for index, part in partitions.items() if part.leader == self._config.node_id}
         if not local:
             return
@@ -245,17 +297,23 @@ class PartitionHost:
             now_ms=self._env.clock.now_ms(),
         )
 
-    def _delete_topic(self, topic: TopicImage) -> None:
+    def _unhost_topic(self, topic: TopicImage) -> list[HostedPartition]:
+        """Nobody finds its partitions any more; those whose logs are to be deleted."""
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name) is partitions:
             del self._by_name[topic.name]
         for hosted in partitions.values():
             hosted.close()
-            if hosted.failure is None:
-                try:
-                    self._log_dirs.delete(hosted.topic_partition, self._new_uuid(), self._env.clock.now_ms())
-                except KafkaError as error:
-                    logger.error("%s cannot be deleted: %s", hosted.topic_partition, error.message)
+        return [hosted for hosted in partitions.values() if hosted.failure is None]
+
+    def _delete_log(self, hosted: HostedPartition) -> None:
+        partition = hosted.topic_partition
+        if self._log_dirs.logs.get(partition) is not hosted.log:
+            return  # its directory has gone offline meanwhile
+        try:
+            self._log_dirs.delete(partition, self._new_uuid(), self._env.clock.now_ms())
+        except KafkaError as error:
+            logger.error("%s cannot be deleted: %s", partition, error.message)
 
     def _new_uuid(self) -> UUID:
         return uuid.UUID(int=self._env.random.getrandbits(128), version=4)

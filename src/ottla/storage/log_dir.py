@@ -233,5 +233,6 @@ class DeletionSync:
         """On the event loop, after `sync`."""
         for checkpoint in self.checkpoints:
             checkpoint.written()
-        self.log_dir.renamed_logs = [log for log in self.log_dir.renamed_logs if log not in self.logs]
+        synced = frozenset(self.logs)
+        self.log_dir.renamed_logs = [log for log in self.log_dir.renamed_logs if log not in synced]
         self.log_dir.deletions_synced = max(self.log_dir.deletions_synced, self.deletions)

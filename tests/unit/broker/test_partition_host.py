@@ -10,7 +10,7 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
 
 from ottla.core.controller.changes import MetadataChanges, PartitionChange, TopicChange
-from ottla.core.controller.image import PartitionImage, TopicImage
+from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 
 
@@ -97,4 +97,66 @@ async def test_a_topic_that_cannot_be_deleted_does_not_hold_up_the_others(bench:
     assert [result.error_code for result in response.responses] == [ErrorCode.none, ErrorCode.none]
     assert not bench.broker.image.topics
     assert (await bench.produce("a", b"x")).error_code is ErrorCode.unknown_topic_or_partition
+    await bench.stop()
+
+
+def number_hosted(bench: Bench, topic: str) -> int:
+    return sum(hosted.topic_partition.topic == topic for hosted in bench.broker.partitions)
+
+
+@on_broker()
+async def test_very_many_partitions_are_opened_in_turns_and_clients_are_to_ask_again_meanwhile(
+    bench: Bench,
+) -> None:
+    seen: list[tuple[int, KafkaError]] = []
+
+    def look(old: MetadataImage, new: MetadataImage) -> None:
+        with pytest.raises(KafkaError) as refused:
+            bench.broker.partitions.find("wide", None, 1999)
+        seen.append((number_hosted(bench, "wide"), refused.value))
+
+    bench.broker.quorum.subscribe(look)
+    topic_id = await bench.create("wide", 2000)
+    ((hosted, refused),) = seen
+    assert hosted == 0
+    assert refused.code is ErrorCode.not_leader_or_follower
+    assert "is being opened; try again" in refused.message
+    assert number_hosted(bench, "wide") == 2000
+    assert bench.broker.partitions.find("wide", None, 1999).log.topic_id == topic_id
+
+
+@on_broker()
+async def test_very_many_partitions_are_deleted_in_turns_and_their_name_can_be_used_again(
+    bench: Bench,
+) -> None:
+    await bench.create("wide", 2000)
+    seen: list[tuple[int, int]] = []
+    bench.broker.quorum.subscribe(
+        lambda old, new: seen.append((number_hosted(bench, "wide"), len(bench.broker.log_dirs.logs)))
+    )
+    state = DeleteTopicState(name="wide", topic_id=None)
+    deletion = asyncio.create_task(
+        bench.ask(DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=1)))
+    )
+    await until(lambda: "wide" not in bench.broker.image.topics)
+    again = await bench.create("wide", 30)
+    assert (await deletion).responses[0].error_code is ErrorCode.none
+    assert seen[0] == (0, 2000)
+    assert {hosted.log.topic_id for hosted in bench.broker.partitions} == {again}
+    assert len(bench.broker.log_dirs.logs) == 30
+
+
+@on_broker(started=False)
+async def test_very_many_partitions_whose_disk_fails_in_the_midst_are_deleted_without_an_error(
+    bench: Bench,
+) -> None:
+    bench.config["metadata.log.dir"] = "/meta"
+    bench.disk.make_dirs("/meta")
+    await bench.start()
+    await bench.create("wide", 2000)
+    bench.disk.fail("/data", operations=frozenset({"rename"}))
+    state = DeleteTopicState(name="wide", topic_id=None)
+    response = await bench.ask(DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=1)))
+    assert response.responses[0].error_code is ErrorCode.none
+    assert not bench.broker.image.topics
     await bench.stop()

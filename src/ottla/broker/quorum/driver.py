@@ -32,6 +32,8 @@ logger = logging.getLogger("ottla.quorum")
 
 # A start replays what came after the last snapshot: beyond this many records it is worth one at once.
 REPLAYED_RECORDS_MAX = 5_000
+# More are encoded by a worker.
+RECORDS_ENCODED_ON_LOOP = 500
 
 # What it returns, if anything, is awaited before the commands that made the image are answered.
 Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
@@ -235,7 +237,7 @@ class Quorum:
         pending = self._take_round()
         now_ms = self._env.clock.now_ms()
         try:
-            results = [self._decide(command, now_ms) for command, _ in pending]
+            results = [await self._decide(command, now_ms) for command, _ in pending]
             await self._persist()
         except Exception as error:
             failure = _failure(self._log_dir, error)
@@ -260,7 +262,7 @@ class Quorum:
         self._pending = commands[end:]
         return commands[:end]
 
-    def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
+    async def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
         try:
             decision = self._machine.decide(command, now_ms)
         except KafkaError as error:
@@ -268,13 +270,20 @@ class Quorum:
         except Exception as error:
             logger.exception("the controller could not decide %r", command)
             return error
-        if decision.records:
+        if len(decision.records) > RECORDS_ENCODED_ON_LOOP:
+            records, version = decision.records, self._machine.image.metadata_version
+            encoded = await self._env.workers.run(lambda: [encode_record(each, version) for each in records])
+            self._propose_encoded(records, encoded)
+        elif decision.records:
             self._propose(decision.records)
         return decision
 
-    def _propose(self, records: "list[MetadataRecord] | tuple[MetadataRecord, ...]") -> None:
+    def _propose(self, records: Sequence[MetadataRecord]) -> None:
         metadata_version = self._machine.image.metadata_version
-        entry = self._raft.propose([encode_record(record, metadata_version) for record in records])
+        self._propose_encoded(records, [encode_record(record, metadata_version) for record in records])
+
+    def _propose_encoded(self, records: Sequence[MetadataRecord], encoded: list[bytes]) -> None:
+        entry = self._raft.propose(encoded)
         for index, record in enumerate(records):
             self._machine.replay(entry.base_offset + index, record, entry.epoch)
 
