@@ -1,5 +1,6 @@
 """One request, however much it asks for, neither stops the broker for the others nor bloats it."""
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,3 +133,28 @@ def test_a_topic_of_thousands_of_partitions_holds_up_nobody(broker: RunningBroke
         neighbour.go_on()
     client.close()
     assert [result.num_partitions for result in created.topics] == [9_990]
+
+
+def fetch_of(partitions: int) -> bytes:
+    """Fetch v12 that opens a session of a topic that is not there, and does not wait."""
+    start = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, 0)
+    asked = b"".join(
+        struct.pack(">iiqiqi", index, -1, 0, -1, -1, 1 << 20) + NO_TAGS for index in range(partitions)
+    )
+    topics = array(1, b"\x05gone" + array(partitions, asked) + NO_TAGS)
+    return request(FETCH, 12, start + topics + array(0, b"") + b"\x01" + NO_TAGS, flexible=True)
+
+
+@pytest.mark.slow
+def test_fetch_sessions_of_very_many_partitions_take_a_bounded_amount_of_memory(
+    broker: RunningBroker,
+) -> None:
+    fetch = fetch_of(80_000)  # 2.6 MB
+    with Neighbour(broker, "neighbour") as neighbour:
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                client = stack.enter_context(WireClient(broker.bootstrap, timeout_s=120.0))
+                client.ask(fetch)
+        neighbour.go_on()
+    assert neighbour.peak_kb - neighbour.before_kb < 300_000
+    assert neighbour.after_kb - neighbour.before_kb < 200_000

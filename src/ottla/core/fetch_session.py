@@ -28,6 +28,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 SESSION_ID_MAX = EPOCH_MAX = 0x7FFFFFFF
 
+# Topics and partitions of all sessions together. One takes about 500 bytes, so that they take 100 MB at most.
+ENTRIES_MAX = 200_000
+
 
 class SessionTopic:
     """A topic as the client names it: by name up to version 12 of Fetch, by id from 13."""
@@ -113,6 +116,7 @@ class FetchSession:
 
     __slots__ = (
         "created_ms",
+        "entries",
         "epoch",
         "evictable_by_all",
         "evictable_by_privileged",
@@ -133,9 +137,13 @@ class FetchSession:
         self.topics: dict[str | UUID | None, SessionTopic] = {}
         # In reading order; a dict, because a partition goes to the end after each answer with records.
         self.partitions: dict[SessionPartition, None] = {}
+        self.entries = 0  # as the cache has counted them
         self.created_ms = self.last_used_ms = 0
         self.eviction_key = (is_privileged, 0, NO_SESSION_ID)
         self.evictable_by_all = self.evictable_by_privileged = False
+
+    def count_entries(self) -> int:
+        return len(self.topics) + len(self.partitions)
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
         for topic in topics:
@@ -222,11 +230,18 @@ class FetchSessionCache:
 
     of one not used for `min_eviction_ms`; else of a consumer's, if it is a follower's (privileged) itself; else
     of one with fewer partitions that has lived for `min_eviction_ms`.
+
+    Their memory is bounded too, which Kafka leaves to its heap. Sessions that nobody uses make room, and a consumer's
+    for a follower's; a small one not for a large one, or a single client could push out all the others.
     """
 
-    def __init__(self, max_sessions: int = 1000, min_eviction_ms: int = 120_000) -> None:
+    def __init__(
+        self, max_sessions: int = 1000, min_eviction_ms: int = 120_000, max_entries: int = ENTRIES_MAX
+    ) -> None:
         self.max_sessions = max_sessions
         self.min_eviction_ms = min_eviction_ms
+        self.max_entries = max_entries
+        self.entries = 0
         self.evictions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
         # Least valuable first. Lists kept in order: they change only when a session's size or age class does.
@@ -264,11 +279,20 @@ class FetchSessionCache:
             self._remove(session)
             return SessionlessContext(topics)
         self._touch(session, now_ms)
+        if not self._make_room(session, 0, now_ms):
+            self._remove(session)
+            raise KafkaError(
+                ErrorCode.fetch_session_id_not_found,
+                f"fetch session {session_id} has grown to {len(session.partitions)} partitions, for which there is no "
+                "room; fetch with epoch 0",
+            )
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         return IncrementalContext(session)
 
     def add(self, session: FetchSession, now_ms: int, random_id: int) -> int:
         """Takes the session in and answers its id; 0 where no other session may be evicted for it."""
+        if not self._make_room(session, session.count_entries(), now_ms):
+            return NO_SESSION_ID
         if len(self._sessions) >= self.max_sessions and not self._try_evict(session, now_ms):
             return NO_SESSION_ID
         session_id = max(random_id & SESSION_ID_MAX, 1)
@@ -300,7 +324,25 @@ class FetchSessionCache:
             )
         return session
 
+    def _make_room(self, session: FetchSession, added: int, now_ms: int) -> bool:
+        """Whether `added` more entries have room, once sessions are evicted that must not keep them from it."""
+        if session.count_entries() > self.max_entries:
+            return False
+        while self.entries + added > self.max_entries:
+            victim = next(iter(self._sessions.values()), None)
+            if victim is None or now_ms - victim.last_used_ms <= self.min_eviction_ms:
+                consumers = self._evictable_by_privileged if session.is_privileged else []
+                if not consumers or consumers[0][0]:
+                    return False
+                victim = self._sessions[consumers[0][2]]
+            self._remove(victim)
+            self.evictions += 1
+        return True
+
     def _touch(self, session: FetchSession, now_ms: int) -> None:
+        entries = session.count_entries()
+        self.entries += entries - session.entries
+        session.entries = entries
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         by_all = now_ms - session.created_ms > self.min_eviction_ms
@@ -337,6 +379,8 @@ class FetchSessionCache:
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]
+        self.entries -= session.entries
+        session.entries = 0
         self._leave_eviction_order(session)
 
     def _leave_eviction_order(self, session: FetchSession) -> None:

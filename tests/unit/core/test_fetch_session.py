@@ -330,3 +330,64 @@ def test_a_session_that_grows_becomes_more_valuable() -> None:
     assert opened(cache, 0, 1, 2, random_id=3, now_ms=1002) == 3
     assert error_of(cache, second, 2) is ErrorCode.fetch_session_id_not_found
     respond(resolve(cache, first, 2, now_ms=1002))
+
+
+def grow(cache: FetchSessionCache, session_id: int, epoch: int, *indexes: int, now_ms: int = 0) -> None:
+    respond(resolve(cache, session_id, epoch, [topic("t", *indexes)], now_ms=now_ms), now_ms=now_ms)
+
+
+def test_the_topics_and_partitions_of_all_sessions_are_counted_as_they_come_and_go() -> None:
+    cache = FetchSessionCache()
+    first, second = opened(cache, 0, 1), opened(cache, 0, 1, 2)
+    assert cache.entries == (1 + 2) + (1 + 3)
+    grow(cache, first, 1, 7)
+    assert cache.entries == (1 + 3) + (1 + 3)
+    respond(resolve(cache, first, 2, forgotten=[ForgottenTopic("t", None, [0, 1, 7])]))
+    assert cache.entries == 1 + 3
+    respond(resolve(cache, second, -1))
+    assert cache.entries == 0
+
+
+def test_a_session_that_has_no_room_is_answered_without_one_however_many_partitions_the_others_have() -> None:
+    cache = FetchSessionCache(max_entries=10)
+    small = opened(cache, 0)
+    grow(cache, small, 1, 0, now_ms=129_000)
+    assert opened(cache, *range(8), now_ms=130_000) == 0, "it is smaller and old, but a client uses it"
+    assert opened(cache, *range(10)) == 0
+    assert len(cache) == 1
+    assert opened(cache, *range(7)) != 0
+    grow(cache, small, 2, 0)
+
+
+def test_sessions_that_nobody_uses_make_room_for_as_many_partitions_as_it_takes() -> None:
+    cache = FetchSessionCache(max_entries=10)
+    old = [opened(cache, 0, 1), opened(cache, 0, 1), opened(cache, 0, 1)]
+    grow(cache, old[2], 1, 0, now_ms=50_000)
+    assert opened(cache, *range(6), now_ms=130_000, random_id=99) == 99
+    assert [error_of(cache, session_id, 1) for session_id in old[:2]] == [
+        ErrorCode.fetch_session_id_not_found
+    ] * 2
+    assert cache.entries == 3 + 7
+    assert cache.evictions == 2
+
+
+def test_a_follower_makes_consumers_give_up_their_room() -> None:
+    cache = FetchSessionCache(max_entries=10)
+    opened(cache, 0, 1)
+    follower = opened(cache, 0, is_follower=True)
+    assert opened(cache, *range(6), is_follower=True) != 0
+    assert len(cache) == 2
+    assert cache.entries == 2 + 7
+    assert opened(cache, 0, is_follower=True) == 0, "followers do not make room for each other"
+    grow(cache, follower, 1, 0)
+
+
+def test_a_session_that_grows_beyond_the_room_there_is_is_closed() -> None:
+    cache = FetchSessionCache(max_entries=10)
+    other, growing = opened(cache, 0, 1), opened(cache, 0)
+    with pytest.raises(KafkaError, match="has grown to 8 partitions") as refused:
+        resolve(cache, growing, 1, [topic("t", *range(8))])
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    assert error_of(cache, growing, 2) is ErrorCode.fetch_session_id_not_found
+    assert cache.entries == 3
+    grow(cache, other, 1, 0)
