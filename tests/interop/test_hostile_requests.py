@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_ottla
-from tests.interop.kio_client import KioClient
+from tests.interop.kio_client import KioClient, errors_in
 from tests.interop.librdkafka import create_topic
 from tests.interop.neighbour import Neighbour
 from tests.interop.wire import WireClient, request
 
 FETCH = 1
+OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
 DESCRIBE_GROUPS = 15
@@ -143,6 +144,29 @@ def fetch_of(partitions: int) -> bytes:
     )
     topics = array(1, b"\x05gone" + array(partitions, asked) + NO_TAGS)
     return request(FETCH, 12, start + topics + array(0, b"") + b"\x01" + NO_TAGS, flexible=True)
+
+
+@pytest.mark.slow
+def test_a_commit_of_very_many_offsets_is_accepted_and_holds_up_nobody(broker: RunningBroker) -> None:
+    create_topic(broker.bootstrap, "wide", 1000)
+    client = KioClient(broker.bootstrap, timeout_s=120.0)
+    offsets = [
+        {
+            "partition_index": index,
+            "committed_offset": 0,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        for index in range(1000)
+    ]
+    commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    with Neighbour(broker, "neighbour") as neighbour:
+        topics = [{"name": "wide", "partitions": offsets}] * 100
+        committed = client.ask(OFFSET_COMMIT, 8, **commit, topics=topics)
+        neighbour.go_on()
+    client.close()
+    assert [len(topic.partitions) for topic in committed.topics] == [1000] * 100
+    assert errors_in(committed) == []
 
 
 @pytest.mark.slow

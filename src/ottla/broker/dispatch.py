@@ -72,7 +72,6 @@ class Dispatcher:
         self._broker = broker
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._long_message = asyncio.Semaphore(1)
 
     def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
@@ -129,7 +128,7 @@ class Dispatcher:
 
         def respond(context: RequestContext, response: Any) -> "Answer | Pending[Answer]":
             if has_many_elements(response, RESPONSE_ELEMENTS_ON_LOOP):
-                return self._in_worker(lambda: encode(context, response))
+                return self._broker.in_worker(lambda: encode(context, response))
             return encode(context, response)
 
         def serve(context: RequestContext, request: Any) -> "Answer | Pending[Answer]":
@@ -144,18 +143,11 @@ class Dispatcher:
             broker: "Broker", context: RequestContext, body: memoryview
         ) -> "Answer | Pending[Answer]":
             if len(body) > REQUEST_BYTES_ON_LOOP:
-                decoded = self._in_worker(lambda: decode(context, body))
+                decoded = broker.in_worker(lambda: decode(context, body))
                 return decoded.then(lambda request: serve(context, request))
             return serve(context, decode(context, body))
 
         return handle_body
-
-    def _in_worker(self, work: Callable[[], T]) -> Pending[T]:
-        async def run() -> T:
-            async with self._long_message:
-                return await self._broker.env.workers.run(work)
-
-        return self._broker.answer_later(run())
 
     def _await(self, context: RequestContext, result: "Awaitable[T | Pending[T]]") -> Pending[T]:
         pending: Pending[T] = Pending()

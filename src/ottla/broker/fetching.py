@@ -12,6 +12,7 @@ from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_host import PartitionHost
 from ottla.broker.pending import Pending
+from ottla.broker.turns import Turns
 from ottla.core.fetch_session import FetchContext, PartitionResult, SessionPartition
 from ottla.env.clock import Clock
 from ottla.model.errors import KafkaError
@@ -21,6 +22,8 @@ from ottla.protocol.fetch_codec import (
     FetchPartitionResponse,
     FetchRequest,
 )
+
+PARTITIONS_PER_TURN = 5_000
 
 
 class FetchRead(NamedTuple):
@@ -48,22 +51,37 @@ class FetchReader:
         self._max_bytes = max_bytes
         self._is_follower = request.replica_id >= 0
 
+    @property
+    def is_long(self) -> bool:
+        """Whether reading takes so long that it is done in turns, and not again with each record that comes."""
+        return len(self._context.partitions) > PARTITIONS_PER_TURN
+
     def read(self) -> FetchRead:
+        self._begin()
+        return self._finish([self._read_or_refuse(partition) for partition in self._context.partitions])
+
+    def read_in_turns(self, turns: Turns) -> Pending[FetchRead]:
+        self._begin()
+        return turns.run(tuple(self._context.partitions), self._read_or_refuse).then(self._finish)
+
+    def _begin(self) -> None:
         self._left = self._max_bytes
         self._size = 0
         self._doubtful: list[FileRegion] = []
-        is_urgent = False
-        results: list[PartitionResult] = []
-        for partition in self._context.partitions:
-            try:
-                response = self._read_partition(partition)
-            except KafkaError as error:
-                response = FetchPartitionResponse(partition.request.index, int(error.code))
-                is_urgent = True
-            if response.diverging_epoch is not None:
-                is_urgent = True
-            results.append((partition, response))
-        return FetchRead(results, self._size, is_urgent, self._doubtful)
+        self._is_urgent = False
+
+    def _finish(self, results: list[PartitionResult]) -> FetchRead:
+        return FetchRead(results, self._size, self._is_urgent, self._doubtful)
+
+    def _read_or_refuse(self, partition: SessionPartition) -> PartitionResult:
+        try:
+            response = self._read_partition(partition)
+        except KafkaError as error:
+            response = FetchPartitionResponse(partition.request.index, int(error.code))
+            self._is_urgent = True
+        if response.diverging_epoch is not None:
+            self._is_urgent = True
+        return partition, response
 
     def _read_partition(self, partition: SessionPartition) -> FetchPartitionResponse:
         asked = partition.request
@@ -125,6 +143,20 @@ class FetchReader:
                 continue
             found.append((hosted, partition.request.fetch_offset))
         return found
+
+
+class TimedFetch(DelayedAnswer):
+    """A fetch of so many partitions that it waits for its time to be over, and looks at them only then."""
+
+    def __init__(self, answer: Pending[Any], expired: Callable[[], None]) -> None:
+        super().__init__(answer)
+        self._expired = expired
+
+    def try_complete(self, now_ms: int) -> bool:
+        return False
+
+    def on_expire(self, now_ms: int) -> None:
+        self._expired()
 
 
 class DelayedFetch(DelayedAnswer):

@@ -9,7 +9,7 @@ There is no global state: several brokers live in one process, each with its own
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from types import TracebackType
@@ -96,6 +96,7 @@ class Broker:
         self.failed: asyncio.Future[Exception] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.turns = Turns(self.env.clock)
+        self._long_message = asyncio.Semaphore(1)
         self._broker_epoch = -1
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
@@ -344,6 +345,15 @@ class Broker:
 
         self.spawn(run())
         return pending
+
+    def in_worker(self, work: Callable[[], T]) -> Pending[T]:
+        """Reads or writes a long message: one at a time, because it takes much memory."""
+
+        async def run() -> T:
+            async with self._long_message:
+                return await self.env.workers.run(work)
+
+        return self.answer_later(run())
 
     def _work_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

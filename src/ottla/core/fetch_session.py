@@ -35,7 +35,7 @@ ENTRIES_MAX = 200_000
 class SessionTopic:
     """A topic as the client names it: by name up to version 12 of Fetch, by id from 13."""
 
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("__weakref__", "name", "partitions", "topic_id")
 
     def __init__(self, name: str | None, topic_id: UUID | None) -> None:
         self.name = name
@@ -174,9 +174,31 @@ class FetchSession:
         if not topic.partitions:
             del self.topics[key]
 
+    def dissolve(self) -> None:
+        """Ends the session. Topics and partitions know each other: without this only a collector frees them.
+
+        A request that is still at work reads the partitions as they are.
+        """
+        for topic in self.topics.values():
+            topic.partitions.clear()
+        self.topics.clear()
+
     def move_to_end(self, partition: SessionPartition) -> None:
         del self.partitions[partition]
         self.partitions[partition] = None
+
+
+def prepare_whole_fetch(
+    session_epoch: int, topics: Sequence[FetchTopic], *, uses_topic_ids: bool, is_follower: bool
+) -> FetchSession | SessionlessContext | None:
+    """What `FetchSessionCache.resolve` makes of a whole fetch; None for an incremental one. Safe in any thread."""
+    if session_epoch == FINAL_EPOCH:
+        return SessionlessContext(topics)
+    if session_epoch != INITIAL_EPOCH:
+        return None
+    session = FetchSession(uses_topic_ids=uses_topic_ids, is_privileged=is_follower)
+    session.update(topics, ())
+    return session
 
 
 class FullContext(FetchContext):
@@ -195,6 +217,8 @@ class FullContext(FetchContext):
         for partition, response in results:
             partition.note(response)
         session_id = self._cache.add(self._session, now_ms, self._random_id)
+        if session_id == NO_SESSION_ID:
+            self._session.dissolve()
         return SessionResponse(session_id, _by_topic(results))
 
 
@@ -262,17 +286,18 @@ class FetchSessionCache:
         is_follower: bool,
         now_ms: int,
         random_id: int,
+        prepared: FetchSession | SessionlessContext | None = None,
     ) -> FetchContext:
         """What the request means. KafkaError where it speaks of a session that is not there as it thinks."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A whole fetch closes the session that it names.
             if session_id != NO_SESSION_ID and session_id in self._sessions:
                 self._remove(self._sessions[session_id])
-            if session_epoch == FINAL_EPOCH:
-                return SessionlessContext(topics)
-            session = FetchSession(uses_topic_ids=uses_topic_ids, is_privileged=is_follower)
-            session.update(topics, ())
-            return FullContext(self, session, random_id)
+            whole = prepared or prepare_whole_fetch(
+                session_epoch, topics, uses_topic_ids=uses_topic_ids, is_follower=is_follower
+            )
+            assert whole is not None
+            return FullContext(self, whole, random_id) if isinstance(whole, FetchSession) else whole
         session = self._find(session_id, session_epoch, uses_topic_ids)
         session.update(topics, forgotten)
         if not session.partitions:
@@ -382,6 +407,7 @@ class FetchSessionCache:
         self.entries -= session.entries
         session.entries = 0
         self._leave_eviction_order(session)
+        session.dissolve()
 
     def _leave_eviction_order(self, session: FetchSession) -> None:
         key = session.eviction_key

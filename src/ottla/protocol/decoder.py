@@ -15,15 +15,11 @@ from uuid import UUID
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.primitives import STRING_BYTES_MAX
+from ottla.protocol.primitives import ELEMENTS_MAX, STRING_BYTES_MAX, count_elements
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
 from ottla.protocol.varint import Buffer, read_uvarint
 
 Read = Callable[[Buffer, int], tuple[Any, int]]
-
-# An element costs some microseconds and some hundred bytes from here to the response. No client comes near this bound:
-# offsets of 100,000 partitions, each of a topic of its own, are 200,000 elements.
-ELEMENTS_MAX = 250_000
 
 
 class BoundedRequest(bytes):
@@ -33,12 +29,10 @@ class BoundedRequest(bytes):
 
     def take(self, count: int) -> None:
         """Before `count` elements are read. Raises MalformedRequest if they are too many."""
-        self._elements += count
-        if self._elements > ELEMENTS_MAX:
-            raise MalformedRequest(
-                f"its arrays have {self._elements} elements or more where {ELEMENTS_MAX} are allowed: "
-                "ask for less in one request"
-            )
+        try:
+            self._elements = count_elements(self._elements, count)
+        except ValueError as error:
+            raise MalformedRequest(str(error)) from None
 
 
 def bounded(body: memoryview) -> Buffer:

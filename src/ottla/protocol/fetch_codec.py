@@ -18,6 +18,7 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    count_elements,
     encode_compact_string,
     encode_leader,
     encode_node_endpoints,
@@ -175,11 +176,14 @@ def _decode_rigid(body: memoryview, version: int) -> FetchRequest:
     else:
         replica_id, wait, least, most, isolation = REQUEST_V4.unpack_from(body)
         position = REQUEST_V4.size
+    elements = 0
     topics: list[FetchTopic] = []
     topic_count, position = read_count(body, position)
+    elements = count_elements(elements, topic_count)
     for _ in range(topic_count):
         name, position = read_string(body, position)
         count, position = read_count(body, position)
+        elements = count_elements(elements, count)
         partitions: list[FetchPartition] = []
         for _ in range(count):
             partition, position = _decode_rigid_partition(body, position, version)
@@ -188,9 +192,11 @@ def _decode_rigid(body: memoryview, version: int) -> FetchRequest:
     forgotten: list[ForgottenTopic] = []
     if version >= SESSIONS_FROM:
         topic_count, position = read_count(body, position)
+        elements = count_elements(elements, topic_count)
         for _ in range(topic_count):
             name, position = read_string(body, position)
             count, position = read_count(body, position)
+            elements = count_elements(elements, count)
             indexes, position = _read_indexes(body, position, count)
             forgotten.append(ForgottenTopic(required(name), None, indexes))
     rack_id = ""
@@ -232,11 +238,14 @@ def _decode_flexible(body: memoryview, version: int) -> FetchRequest:
     else:
         replica_id, wait, least, most, isolation, session_id, session_epoch = REQUEST_V7.unpack_from(body)
         position = REQUEST_V7.size
+    elements = 0
     topics: list[FetchTopic] = []
     topic_count, position = read_compact_count(body, position)
+    elements = count_elements(elements, topic_count)
     for _ in range(topic_count):
         name, topic_id, position = _read_topic(body, position, version)
         count, position = read_compact_count(body, position)
+        elements = count_elements(elements, count)
         partitions: list[FetchPartition] = []
         for _ in range(count):
             fields = ASKED_V12.unpack_from(body, position)
@@ -251,9 +260,11 @@ def _decode_flexible(body: memoryview, version: int) -> FetchRequest:
         topics.append(FetchTopic(name, topic_id, partitions))
     forgotten: list[ForgottenTopic] = []
     topic_count, position = read_compact_count(body, position)
+    elements = count_elements(elements, topic_count)
     for _ in range(topic_count):
         name, topic_id, position = _read_topic(body, position, version)
         count, position = read_compact_count(body, position)
+        elements = count_elements(elements, count)
         indexes, position = _read_indexes(body, position, count)
         position = skip_tags(body, position)
         forgotten.append(ForgottenTopic(name, topic_id, indexes))

@@ -17,6 +17,7 @@ from ottla.protocol.primitives import (
     MALFORMED,
     NO_TAGS,
     NO_THROTTLE_TIME,
+    count_elements,
     encode_compact_string,
     encode_string,
     end_request,
@@ -97,6 +98,7 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
     member_id, position = read_compact_string(body, position + 4)
     group_instance_id, position = read_compact_string(body, position)
     count, position = read_compact_count(body, position)
+    elements = count_elements(0, count)
     topics: list[OffsetCommitTopic] = []
     for _ in range(count):
         name = topic_id = None
@@ -107,6 +109,7 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
             name, position = read_compact_string(body, position)
             name = required(name)
         partitions_count, position = read_compact_count(body, position)
+        elements = count_elements(elements, partitions_count)
         partitions: list[OffsetCommitPartition] = []
         for _ in range(partitions_count):
             index, offset, leader_epoch = _PARTITION.unpack_from(body, position)
@@ -134,10 +137,12 @@ def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
         position += 8
     layout = _PARTITION if version >= LEADER_EPOCH_FROM else _PARTITION_V2
     count, position = read_count(body, position)
+    elements = count_elements(0, count)
     topics: list[OffsetCommitTopic] = []
     for _ in range(count):
         name, position = read_string(body, position)
         partitions_count, position = read_count(body, position)
+        elements = count_elements(elements, partitions_count)
         partitions: list[OffsetCommitPartition] = []
         for _ in range(partitions_count):
             index, offset, *leader_epoch = layout.unpack_from(body, position)

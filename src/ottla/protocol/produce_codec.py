@@ -17,6 +17,7 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    count_elements,
     encode_compact_string,
     encode_leader,
     encode_node_endpoints,
@@ -147,6 +148,7 @@ def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
     transactional_id, position = read_compact_string(body, 0)
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
     topic_count, position = read_compact_count(body, position + 6)
+    elements = count_elements(0, topic_count)
     topics: list[ProduceTopic] = []
     name: str | None = None
     topic_id: uuid.UUID | None = None
@@ -158,6 +160,7 @@ def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
             text, position = read_compact_string(body, position)
             name = required(text)
         count, position = read_compact_count(body, position)
+        elements = count_elements(elements, count)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             (index,) = INT32.unpack_from(body, position)
@@ -179,10 +182,12 @@ def _decode_rigid(body: memoryview) -> ProduceRequest:
     transactional_id, position = read_string(body, 0)
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
     topic_count, position = read_count(body, position + 6)
+    elements = count_elements(0, topic_count)
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         name, position = read_string(body, position)
         count, position = read_count(body, position)
+        elements = count_elements(elements, count)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = INDEX_AND_LENGTH.unpack_from(body, position)

@@ -17,6 +17,7 @@ from ottla.protocol.primitives import (
     MALFORMED,
     NO_TAGS,
     NO_THROTTLE_TIME,
+    count_elements,
     encode_compact_string,
     encode_string,
     end_request,
@@ -77,10 +78,11 @@ def decode_add_partitions_request(body: memoryview, version: int) -> list[Partit
 def _decode_several(body: memoryview) -> list[PartitionsOfTransaction]:
     transactions = []
     count, position = read_compact_count(body, 0)
+    elements = count_elements(0, count)
     for _ in range(count):
         transactional_id, position = _read_compact_name(body, position)
         producer_id, epoch, verify_only = _PRODUCER_AND_FLAG.unpack_from(body, position)
-        topics, position = _read_compact_topics(body, position + _PRODUCER_AND_FLAG.size)
+        topics, position, elements = _read_compact_topics(body, position + _PRODUCER_AND_FLAG.size, elements)
         position = skip_tags(body, position)
         transactions.append(
             PartitionsOfTransaction(
@@ -94,7 +96,7 @@ def _decode_several(body: memoryview) -> list[PartitionsOfTransaction]:
 def _decode_flexible(body: memoryview) -> PartitionsOfTransaction:
     transactional_id, position = _read_compact_name(body, 0)
     producer_id, epoch = _PRODUCER.unpack_from(body, position)
-    topics, position = _read_compact_topics(body, position + _PRODUCER.size)
+    topics, position, _ = _read_compact_topics(body, position + _PRODUCER.size, 0)
     end_request(body, skip_tags(body, position))
     return PartitionsOfTransaction(transactional_id, producer_id, epoch, False, topics, _in_one_row(topics))
 
@@ -103,11 +105,13 @@ def _decode_rigid(body: memoryview) -> PartitionsOfTransaction:
     transactional_id, position = read_string(body, 0)
     producer_id, epoch = _PRODUCER.unpack_from(body, position)
     count, position = read_count(body, position + _PRODUCER.size)
+    elements = count_elements(0, count)
     topics: list[Topic] = []
     for _ in range(count):
         name, position = read_string(body, position)
         name = required(name)
         number, position = read_count(body, position)
+        elements = count_elements(elements, number)
         topics.append((name, _read_indexes(body, position, number)))
         position += number * INT32.size
     end_request(body, position)
@@ -116,15 +120,18 @@ def _decode_rigid(body: memoryview) -> PartitionsOfTransaction:
     )
 
 
-def _read_compact_topics(body: memoryview, position: int) -> tuple[list[Topic], int]:
+def _read_compact_topics(body: memoryview, position: int, elements: int) -> tuple[list[Topic], int, int]:
+    """The topics, the position after them, and how many elements the request has had up to there."""
     topics: list[Topic] = []
     count, position = read_compact_count(body, position)
+    elements = count_elements(elements, count)
     for _ in range(count):
         name, position = _read_compact_name(body, position)
         number, position = read_compact_count(body, position)
+        elements = count_elements(elements, number)
         topics.append((name, _read_indexes(body, position, number)))
         position = skip_tags(body, position + number * INT32.size)
-    return topics, position
+    return topics, position, elements
 
 
 def _in_one_row(topics: list[Topic]) -> tuple[TopicPartition, ...]:

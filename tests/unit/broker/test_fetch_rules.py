@@ -12,6 +12,8 @@ from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
 
+from ottla.broker import fetching
+from ottla.broker.handlers import k01_fetch
 from ottla.core.partition.producers import NOT_REQUIRED
 from ottla.model.errors import ErrorCode
 from ottla.records.header import scan_batches
@@ -293,3 +295,32 @@ async def test_who_is_no_replica_of_a_partition_cannot_fetch_as_one(bench: Bench
     request = fetch_request(topic_id, fetched(), replica_state=ReplicaState(replica_id=7, replica_epoch=1))
     response = await bench.ask(request)
     assert response.responses[0].partitions[0].error_code is ErrorCode.not_leader_or_follower
+
+
+@pytest.fixture
+def one_partition_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "PARTITIONS_PER_TURN", 1)
+    monkeypatch.setattr(k01_fetch, "PARTITIONS_PER_TURN", 1)
+
+
+@pytest.mark.usefixtures("one_partition_is_many")
+@on_broker()
+async def test_a_fetch_of_very_many_partitions_is_answered_as_any_other(bench: Bench) -> None:
+    topic_id = await bench.create("journal", 3)
+    await bench.produce("journal", b"x", partition=1)
+    wanted = [fetched(partition=partition) for partition in range(4)]
+    answers = await fetch(bench, topic_id, *wanted)
+    assert [values_in(answer.records) for answer in answers] == [[], [b"x"], [], []]
+    assert answers[3].error_code is ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.usefixtures("one_partition_is_many")
+@on_broker()
+async def test_a_fetch_of_very_many_partitions_waits_until_its_time_is_over(bench: Bench) -> None:
+    topic_id = await bench.create("journal", 3)
+    await bench.produce("journal", b"x", partition=2)
+    wanted = [fetched(partition=partition) for partition in range(3)]
+    began = asyncio.get_running_loop().time()
+    answers = await fetch(bench, topic_id, *wanted, max_wait=timedelta(seconds=5), min_bytes=1000)
+    assert 5 <= asyncio.get_running_loop().time() - began < 6
+    assert [values_in(answer.records) for answer in answers] == [[], [], [b"x"]]

@@ -1,5 +1,7 @@
 """KIP-227: incremental fetches, and which sessions make room for others."""
 
+import gc
+import weakref
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -391,3 +393,20 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_closed() -> None:
     assert error_of(cache, growing, 2) is ErrorCode.fetch_session_id_not_found
     assert cache.entries == 3
     grow(cache, other, 1, 0)
+
+
+@pytest.mark.parametrize("max_entries", [0, 10])
+def test_what_a_session_held_is_free_with_it_and_waits_for_no_collector(max_entries: int) -> None:
+    cache = FetchSessionCache(max_entries=max_entries)
+    context = resolve(cache, 0, 0, [topic("t", 0, 1)])
+    of_session = weakref.ref(next(iter(context.partitions)).topic)
+    gc.disable()
+    try:
+        session_id = respond(context).session_id
+        del context
+        if session_id:
+            assert of_session() is not None
+            respond(resolve(cache, session_id, -1))
+        assert of_session() is None
+    finally:
+        gc.enable()

@@ -10,9 +10,10 @@ from kio.serial import entity_reader as kio_reader
 from kio.serial import entity_writer
 
 from ottla.protocol.api_keys import APIS, ApiKey
-from ottla.protocol.decoder import ELEMENTS_MAX, entity_reader
+from ottla.protocol.decoder import entity_reader
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.messages import decode_request
+from ottla.protocol.primitives import ELEMENTS_MAX
 from ottla.protocol.varint import encode_uvarint
 
 

@@ -7,10 +7,10 @@ v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records go out 
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
-from ottla.broker.dispatch import RequestContext
-from ottla.broker.fetching import DelayedFetch, FetchRead, FetchReader
+from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.fetching import PARTITIONS_PER_TURN, DelayedFetch, FetchRead, FetchReader, TimedFetch
 from ottla.broker.pending import Pending
-from ottla.core.fetch_session import FetchContext
+from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_whole_fetch
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
 from ottla.protocol.fetch_codec import (
@@ -29,9 +29,30 @@ if TYPE_CHECKING:
 _FLEXIBLE_FROM = 12
 _WARM_STEP_BYTES = 1 << 20
 
+Prepared = FetchSession | SessionlessContext | None
+
 
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
-    request = decode_fetch_request(body, context.header.api_version)
+    version = context.header.api_version
+    if len(body) > REQUEST_BYTES_ON_LOOP:
+        decoded = broker.in_worker(lambda: _decode_and_prepare(body, version))
+        return decoded.then(lambda read: _serve(broker, context, *read))
+    return _serve(broker, context, decode_fetch_request(body, version))
+
+
+def _decode_and_prepare(body: memoryview, version: int) -> tuple[FetchRequest, Prepared]:
+    request = decode_fetch_request(body, version)
+    return request, prepare_whole_fetch(
+        request.session_epoch,
+        request.topics,
+        uses_topic_ids=version >= TOPIC_IDS_FROM,
+        is_follower=request.replica_id >= 0,
+    )
+
+
+def _serve(
+    broker: "Broker", context: RequestContext, request: FetchRequest, prepared: Prepared = None
+) -> Answer | Pending[Answer]:
     try:
         session = broker.fetch_sessions.resolve(
             session_id=request.session_id,
@@ -42,6 +63,7 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
             is_follower=request.replica_id >= 0,
             now_ms=broker.env.clock.now_ms(),
             random_id=broker.env.random.getrandbits(31),
+            prepared=prepared,
         )
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
@@ -53,6 +75,8 @@ def _fetch(
 ) -> Answer | Pending[Answer]:
     max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
     reader = FetchReader(broker.partitions, request, session, max_bytes, broker.env.clock)
+    if reader.is_long:
+        return _fetch_in_turns(broker, context, request, session, reader)
     read = reader.read()
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
         return _respond(broker, context, session, read)
@@ -66,6 +90,31 @@ def _fetch(
     return pending
 
 
+def _fetch_in_turns(
+    broker: "Broker",
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchContext,
+    reader: FetchReader,
+) -> Pending[Answer]:
+    """A fetch of very many partitions: read once at the beginning and, if that is too little, when its time is over."""
+
+    def respond(read: FetchRead) -> Answer | Pending[Answer]:
+        return _respond(broker, context, session, read)
+
+    def answer(read: FetchRead) -> Answer | Pending[Answer]:
+        if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0:
+            return respond(read)
+        pending: Pending[Answer] = Pending(lambda: broker.waiting_room.cancel(operation))
+        operation = TimedFetch(
+            pending, lambda: pending.resolve(reader.read_in_turns(broker.turns).then(respond))
+        )
+        broker.waiting_room.wait(operation, (), request.max_wait_ms)
+        return pending
+
+    return reader.read_in_turns(broker.turns).then(answer)
+
+
 def _respond(
     broker: "Broker", context: RequestContext, session: FetchContext, read: FetchRead
 ) -> Answer | Pending[Answer]:
@@ -73,8 +122,12 @@ def _respond(
         answer = session.respond(read.results, broker.env.clock.now_ms())
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
-    parts = _encode(context, FetchResponse(0, 0, answer.session_id, answer.topics))
+    response = FetchResponse(0, 0, answer.session_id, answer.topics)
     cold = [region for region in read.doubtful if not region.file.is_cached(region.position, region.length)]
+    if len(read.results) > PARTITIONS_PER_TURN:
+        encoded = broker.in_worker(lambda: _encode(context, response))
+        return encoded.then(lambda parts: _after_warming(broker, parts, cold) if cold else parts)
+    parts = _encode(context, response)
     return _after_warming(broker, parts, cold) if cold else parts
 
 

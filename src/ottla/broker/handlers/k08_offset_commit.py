@@ -1,11 +1,12 @@
 """OffsetCommit, versions 2 to 10: see `protocol/offset_commit_codec.py` for what each of them brought."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Broker
 
 FIRST_WITH_STALE_MEMBER_EPOCH = 9
+OFFSETS_PER_TURN = 1000
 SHAPE_BYTES_MAX = 16 * 1024  # larger commits are rare, and might not fit into one batch
 
 # The errors of partitions that are not there, in the order of the request; None for those that the group is asked.
@@ -30,9 +32,14 @@ Committed = tuple[PartitionError, ...] | KafkaError
 
 
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+    if len(body) > REQUEST_BYTES_ON_LOOP:
+        decoded = broker.in_worker(lambda: decode_offset_commit_request(body, context.version))
+        return decoded.then(lambda request: _commit(broker, context, None, request))
     sent = bytes(body)
     shape = broker.groups.shapes.find(sent, context.version)
-    return _commit(broker, context, sent) if shape is None else _commit_again(broker, context, sent, shape)
+    if shape is not None:
+        return _commit_again(broker, context, sent, shape)
+    return _commit(broker, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
 
 
 def _commit_again(
@@ -49,15 +56,17 @@ def _commit_again(
     return answer(committed.value) if committed.done else committed.then(answer)
 
 
-def _commit(broker: "Broker", context: RequestContext, body: bytes) -> Answer | Pending[Answer]:
+def _commit(
+    broker: "Broker", context: RequestContext, body: bytes | None, request: OffsetCommitRequest
+) -> Answer | Pending[Answer]:
+    """`body` is what `request` was read from, unless it is too large to be a repeated commit's."""
     version = context.version
-    request = decode_offset_commit_request(memoryview(body), version)
     offsets, refusals = _check_topics(broker.image, request)
 
     def answer(committed: Committed) -> Answer:
         codes = list(_codes(committed, refusals))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
-        if not any(codes):
+        if body is not None and not any(codes):
             _learn(broker.groups.shapes, body, version, request, command, response)
         return context.respond(response)
 
@@ -72,7 +81,27 @@ def _commit(broker: "Broker", context: RequestContext, body: bytes) -> Answer | 
     )
     if not offsets:  # nothing for the group: whether it is there does not matter
         return answer(())
-    return broker.groups.submit(request.group_id, command).then(answer)
+    return _submit(broker, command).then(answer)
+
+
+def _submit(broker: "Broker", command: OffsetCommit) -> Pending[Committed]:
+    """Very many offsets in pieces, for a turn of the event loop each. A refused piece refuses the whole."""
+    if len(command.offsets) <= OFFSETS_PER_TURN:
+        return broker.groups.submit(command.group_id, command)
+    pieces = [
+        replace(command, offsets=command.offsets[start : start + OFFSETS_PER_TURN])
+        for start in range(0, len(command.offsets), OFFSETS_PER_TURN)
+    ]
+
+    def merge(committed: list[Committed]) -> Committed:
+        merged: list[PartitionError] = []
+        for some in committed:
+            if isinstance(some, KafkaError):
+                return some
+            merged += some
+        return tuple(merged)
+
+    return broker.turns.run(pieces, lambda piece: broker.groups.submit(piece.group_id, piece)).then(merge)
 
 
 def _learn(

@@ -7,8 +7,8 @@ v5 TRANSACTION_ABORTABLE.
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
-from ottla.broker.dispatch import RequestContext
-from ottla.broker.pending import Pending, completed, gather
+from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.pending import Pending, completed
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.model.errors import ErrorCode, KafkaError
@@ -32,7 +32,16 @@ Codes = list[ErrorCode]
 
 def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
     version = context.version
-    transactions = decode_add_partitions_request(body, version)
+    if len(body) > REQUEST_BYTES_ON_LOOP:
+        decoded = broker.in_worker(lambda: decode_add_partitions_request(body, version))
+        return decoded.then(lambda transactions: _serve(broker, context, transactions))
+    return _serve(broker, context, decode_add_partitions_request(body, version))
+
+
+def _serve(
+    broker: "Broker", context: RequestContext, transactions: list[PartitionsOfTransaction]
+) -> Answer | Pending[Answer]:
+    version = context.version
 
     def answer(codes: list[Codes]) -> Answer:
         return context.respond(encode_add_partitions_response(transactions, codes, version))
@@ -40,7 +49,7 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
     if len(transactions) == 1:
         codes = _decide(broker, version, transactions[0])
         return answer([codes.value]) if codes.done else codes.then(lambda each: answer([each]))
-    return gather([_decide(broker, version, asked) for asked in transactions]).then(answer)
+    return broker.turns.run(transactions, lambda asked: _decide(broker, version, asked)).then(answer)
 
 
 def _decide(broker: "Broker", version: int, asked: PartitionsOfTransaction) -> Pending[Codes]:
