@@ -18,6 +18,7 @@ OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
 DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
 CREATE_TOPICS = 19
 DESCRIBE_TRANSACTIONS = 65
 
@@ -167,6 +168,29 @@ def test_a_commit_of_very_many_offsets_is_accepted_and_holds_up_nobody(broker: R
     client.close()
     assert [len(topic.partitions) for topic in committed.topics] == [1000] * 100
     assert errors_in(committed) == []
+
+
+def commit_to(group: bytes) -> bytes:
+    """OffsetCommit v8 of one partition by a group without members."""
+    offset = struct.pack(">iqi", 0, 0, -1) + b"\x01" + NO_TAGS
+    topic = b"\x0aneighbour" + array(1, offset) + NO_TAGS
+    sender = uvarint(len(group) + 1) + group + struct.pack(">i", -1) + b"\x01" + b"\0"
+    return request(OFFSET_COMMIT, 8, sender + array(1, topic) + NO_TAGS, flexible=True)
+
+
+@pytest.mark.slow
+def test_a_list_of_very_many_groups_holds_up_nobody(broker: RunningBroker) -> None:
+    number, at_once = 100_000, 500
+    with WireClient(broker.bootstrap, timeout_s=120.0) as client:
+        for start in range(0, number, at_once):
+            client.send(b"".join(commit_to(b"%06x" % group) for group in range(start, start + at_once)))
+            for _ in range(at_once):
+                client.receive()
+        with Neighbour(broker, "neighbour") as neighbour:
+            listed = client.ask(request(LIST_GROUPS, 3, NO_TAGS, flexible=True))
+            neighbour.go_on()
+    assert all(b"%06x" % group in listed for group in (0, number - 1))
+    assert len(listed) > 7 * number
 
 
 @pytest.mark.slow
