@@ -138,6 +138,6 @@ def test_a_transactional_id_that_a_record_has_no_room_for_is_malformed() -> None
 
 
 def test_an_array_that_claims_more_partitions_than_there_are_bytes_is_malformed() -> None:
-    body = bytes.fromhex("00027478" + "00" * 10 + "00000001" + "000174" + "7fffffff")
-    with pytest.raises(MalformedRequest, match="claims 2147483647 partitions"):
+    body = bytes.fromhex("00027478" + "00" * 10 + "00000001" + "000174" + "0000ffff")
+    with pytest.raises(MalformedRequest, match="claims 65535 partitions"):
         decode_add_partitions_request(memoryview(body), 0)
