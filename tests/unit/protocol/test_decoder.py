@@ -3,7 +3,7 @@
 from io import BytesIO
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader as kio_reader
@@ -25,9 +25,12 @@ def test_every_version_reads_as_kio_reads_it(key: ApiKey, data: st.DataObject) -
     schema = load_request_schema(key, version)
     message = data.draw(st.from_type(schema))
     buffer = BytesIO()
-    entity_writer(schema)(buffer, message)
-    raw = buffer.getvalue()
-    assert entity_reader(schema)(memoryview(raw), 0) == kio_reader(schema)(raw, 0)
+    try:
+        entity_writer(schema)(buffer, message)
+        expected = kio_reader(schema)(buffer.getvalue(), 0)
+    except OverflowError:  # kio draws durations that it can neither write nor read
+        reject()
+    assert entity_reader(schema)(memoryview(buffer.getvalue()), 0) == expected
 
 
 def test_an_array_that_claims_more_than_is_there_is_malformed_not_an_allocation() -> None:
