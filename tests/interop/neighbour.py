@@ -1,6 +1,5 @@
 """A well-behaved client beside a hostile one: it measures what the attack costs everybody else."""
 
-import os
 import threading
 import time
 from types import TracebackType
@@ -10,8 +9,7 @@ from tests.interop.brokers import RunningBroker
 from tests.interop.librdkafka import wait_until
 from tests.interop.wire import WireClient, batch, produce_error, produce_request, record
 
-# Twice as long beside another worker of the suite, which takes one of two processors.
-WAIT_S_MAX = 2.0 if "PYTEST_XDIST_WORKER" in os.environ else 1.0
+WAIT_S_MAX = 1.0
 PAUSE_S = 0.01
 
 

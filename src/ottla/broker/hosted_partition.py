@@ -276,7 +276,7 @@ class HostedPartition:
         try:
             removed = self.log.delete_old_segments(now_ms, self.leader.high_watermark)
         except OSError as error:
-            self.storage_failed(error)
+            logger.error("%s", self.storage_failed(error).message)
             return 0
         self._apply(self.leader.move_log_start_offset(self.log.log_start_offset))
         return len(removed)
