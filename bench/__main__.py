@@ -20,6 +20,7 @@ from bench.scenarios import (
     groups,
     growth,
     latency,
+    loop_turns,
     one_record,
     pipeline,
     spark,
@@ -38,6 +39,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "groups": groups.SCENARIOS,
     "transactions": transactions.SCENARIOS,
     "growth": growth.SCENARIOS,
+    "turns": loop_turns.SCENARIOS,
     "spark": spark.SCENARIOS,
     "pipeline": pipeline.SCENARIOS,
 }

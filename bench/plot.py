@@ -17,6 +17,7 @@ def draw(target: Path, found: Sequence[Series]) -> bool:
         from matplotlib import pyplot
     except ImportError:
         return False
+    found = [series for series in found if series.ratio is not None]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.32 * len(found)), layout="constrained")
     for place, series in enumerate(reversed(found)):
         goal = series.metric.target

@@ -45,13 +45,19 @@ def rows(found: Sequence[Series]) -> list[tuple[str, ...]]:
             series.metric.name,
             series.metric.unit,
             number(series.median("ottla")),
-            number(series.median("kafka")),
-            f"{series.ratio:.2f}x",
-            f"{series.spread('ottla')} / {series.spread('kafka')}",
+            *against_kafka(series),
             series.verdict,
         )
         for series in found
     ]
+
+
+def against_kafka(series: Series) -> tuple[str, str, str]:
+    """Kafka's median, the ratio and the spread."""
+    if series.ratio is None:
+        return "-", "-", series.spread("ottla")
+    spread = f"{series.spread('ottla')} / {series.spread('kafka')}"
+    return number(series.median("kafka")), f"{series.ratio:.2f}x", spread
 
 
 def number(value: float) -> str:

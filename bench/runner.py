@@ -26,7 +26,10 @@ class Series:
         return f"{(max(values) - min(values)) / (median(values) or 1):.0%}" if len(values) > 1 else "-"
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
+        """None for what only Ottla has."""
+        if "kafka" not in self.scenario.sides:
+            return None
         return self.metric.ratio(self.median("ottla"), self.median("kafka"))
 
     @property
@@ -34,7 +37,7 @@ class Series:
         """Against the target and the limit, where there are any."""
         targets = []
         if self.metric.target is not None:
-            targets.append((f"{self.metric.target:g}x", self.ratio >= self.metric.target))
+            targets.append((f"{self.metric.target:g}x", (self.ratio or 0) >= self.metric.target))
         if self.metric.limit is not None:
             limit = f"at most {self.metric.limit:g} {self.metric.unit}"
             targets.append((limit, self.median("ottla") <= self.metric.limit))
@@ -53,6 +56,8 @@ def run_scenarios(
         series = {metric.name: Series(scenario, metric) for metric in scenario.metrics}
         for number in range(min(rounds, scenario.rounds_max or rounds)):
             for side in sides if number % 2 == 0 else reversed(sides):
+                if side.name not in scenario.sides:
+                    continue
                 measured = scenario.run(side, sizes)
                 shown = ", ".join(f"{name} {value:,.3g}" for name, value in measured.items())
                 say(f"{scenario.name}, round {number + 1}, {side.name}: {shown}")

@@ -34,10 +34,11 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rounds_max` limits the rounds of a scenario that takes minutes."""
+    """`rounds_max` limits the rounds of a scenario that takes minutes; `sides` are those that it measures."""
 
     name: str
     what: str
     metrics: tuple[Metric, ...]
     run: Callable[[Side, Sizes], dict[str, float]]
     rounds_max: int | None = None
+    sides: tuple[str, ...] = ("ottla", "kafka")

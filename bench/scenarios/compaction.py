@@ -36,12 +36,13 @@ PRODUCER = {"linger.ms": 20, "batch.size": 16_384, "queue.buffering.max.kbytes":
 
 def cleaning(side: Side, sizes: Sizes) -> dict[str, float]:
     """MB of closed segments a second, by the size of the values and the number of keys."""
+    broker = side.running()
     size = sizes.of(400, 60) * MIB
     found = {}
     for value_bytes in (1_000, 100):
         records = size // (value_bytes + 30)
         for name, keys in (("few", records // 1_000), ("many", records // 2)):
-            with dirty_topic(side, value_bytes, records, keys) as (broker, topic, dirty_bytes):
+            with dirty_topic(broker, value_bytes, records, keys) as (topic, dirty_bytes):
                 seconds = clean(broker, topic, partitions=1)
                 found[f"{value_bytes} B, {name} keys"] = dirty_bytes / MIB / seconds
     return found
@@ -52,12 +53,13 @@ def beside_traffic(side: Side, sizes: Sizes) -> dict[str, float]:
 
     Measured turn about: what else the machine does is in both, and a single stall of the disk decides neither.
     """
+    broker = side.running()
     partitions, records = sizes.of(4, 2), sizes.of(300, 60) * MIB // 1_030
     spec = {"value_bytes": 100, "rate": LATENCY_RATE, "records": LATENCY_RATE * sizes.of(4, 2)}
     without, beside = [], []
     for _ in range(sizes.of(5, 2)):
         with (
-            dirty_topic(side, 1_000, records, records // 2, partitions) as (broker, dirty, _),
+            dirty_topic(broker, 1_000, records, records // 2, partitions) as (dirty, _),
             side.topic(broker) as topic,
             ThreadPoolExecutor() as pool,
         ):
@@ -70,10 +72,9 @@ def beside_traffic(side: Side, sizes: Sizes) -> dict[str, float]:
 
 @contextlib.contextmanager
 def dirty_topic(
-    side: Side, value_bytes: int, records: int, keys: int, partitions: int = 1
-) -> Iterator[tuple[RunningBroker, str, int]]:
+    broker: RunningBroker, value_bytes: int, records: int, keys: int, partitions: int = 1
+) -> Iterator[tuple[str, int]]:
     """A compacted topic that is not cleaned yet, and how many bytes of it lie in closed segments."""
-    broker = side.running()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for node in admin.list_topics(timeout=ADMIN_TIMEOUT_S).brokers:
         set_config(admin, ResourceType.BROKER, str(node), "log.cleaner.backoff.ms", "100")
@@ -107,7 +108,7 @@ def dirty_topic(
         for path in sorted((broker.data_dir / f"{name}-{partition}").glob("*.log"))[:-1]
     ]
     try:
-        yield broker, name, sum(closed)
+        yield name, sum(closed)
     finally:
         admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
 

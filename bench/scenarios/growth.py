@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from tests.interop.brokers import RunningBroker
 from tests.interop.wire import API_VERSIONS, WireClient, request
 
 from bench.scenario import Metric, Scenario, Sizes
@@ -50,18 +51,21 @@ def with_connections(connections: int) -> Callable[[Side, Sizes], dict[str, floa
     return run
 
 
+def fill(side: Side, broker: RunningBroker, topic: str, megabytes: int) -> None:
+    """Records of 1 KB into an empty topic, at most a million by one client."""
+    for filled in range(0, megabytes, 1_000):
+        chunk = min(1_000, megabytes - filled) * 1_000
+        end = filled * 1_000 + chunk
+        side.client("produce", broker, topic, records=chunk, value_bytes=VALUE_BYTES, expected_end=end)
+
+
 def with_log_of(full_mb: int, quick_mb: int) -> Callable[[Side, Sizes], dict[str, float]]:
     """A log of so many megabytes: opening it after a clean stop and after kill -9, reading from its middle."""
 
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
         megabytes = sizes.of(full_mb, quick_mb)
         with side.fresh() as broker, side.topic(broker) as topic:
-            for filled in range(0, megabytes, 1_000):
-                chunk = min(1_000, megabytes - filled) * 1_000
-                end = filled * 1_000 + chunk
-                side.client(
-                    "produce", broker, topic, records=chunk, value_bytes=VALUE_BYTES, expected_end=end
-                )
+            fill(side, broker, topic, megabytes)
             broker.restart()
             clean_s = broker.start_seconds
             broker.kill()
