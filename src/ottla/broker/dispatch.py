@@ -1,6 +1,8 @@
 """From a frame to the handler of its API, and from the handler's message to the parts of a response.
 
-Handlers live in `broker/handlers`, one module per API key, imported when the first request of their kind comes.
+Handlers live in `broker/handlers`, one module per API key. The first request of its kind loads it in a thread, because
+importing it with kio's schemas and a coordinator takes up to 100 ms, in which the event loop would serve nobody.
+
 A module has either
 - `handle(broker, context, request)`, plain or async, that answers with the response or a Pending of it: takes and
   returns the newest version of kio's messages; where versions differ in shape also `lift(request, as_sent, version)`
@@ -31,6 +33,34 @@ T = TypeVar("T")
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
 _new_tuple = tuple.__new__  # see framing
 _SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
+
+_USERS_OF_COORDINATORS = {
+    "groups": {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+    },
+    "transactions": {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+    },
+}
 
 # Read or written in a few milliseconds. What is longer goes to a worker.
 REQUEST_BYTES_ON_LOOP = 32 * 1024
@@ -76,13 +106,15 @@ class Dispatcher:
     def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
         handler = self._handlers.get((header.api_key, header.api_version))
-        if handler is None:
-            handler = self._handler_for(header)
         context = _new_tuple(RequestContext, (header, connection))
-        return handler(self._broker, context, memoryview(frame)[header.body_position :])
+        body = memoryview(frame)[header.body_position :]
+        if handler is None:
+            return self._load_and_handle(context, body)
+        return handler(self._broker, context, body)
 
-    def _handler_for(self, header: RequestHeader) -> BodyHandler:
-        """The handler of an API and version that was not asked for before."""
+    def _load_and_handle(self, context: RequestContext, body: memoryview) -> "Answer | Pending[Answer]":
+        """Serves the first request of an API and version."""
+        header = context.header
         known = _SPECS.get(header.api_key)
         if known is None:
             raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
@@ -91,25 +123,39 @@ class Dispatcher:
         max_version = spec.latest_enabled(unstable=unstable)
         if not spec.min_version <= header.api_version <= max_version:
             if key is ApiKey.API_VERSIONS:
-                return _newer_api_versions
+                return _newer_api_versions(self._broker, context, body)
             raise MalformedRequest(
                 f"{key.name} v{header.api_version} is not supported: this broker speaks "
                 f"v{spec.min_version} to v{max_version}"
             )
-        module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
-        handler: BodyHandler = (
-            module.handle_body if hasattr(module, "handle_body") else self._message_handler(key, module)
-        )
-        self._handlers[(key.value, header.api_version)] = handler
-        return handler
 
-    def _message_handler(self, key: ApiKey, module: Any) -> BodyHandler:
+        def handle(handler: BodyHandler) -> "Answer | Pending[Answer]":
+            self._handlers[(key.value, header.api_version)] = handler
+            return handler(self._broker, context, body)
+
+        loaded = self._broker.env.workers.run(lambda: self._load(key, header.api_version))
+        return self._broker.answer_later(loaded).then(handle)
+
+    def _load(self, key: ApiKey, version: int) -> BodyHandler:
+        """In a thread."""
+        for coordinator, keys in _USERS_OF_COORDINATORS.items():
+            if key in keys:
+                import_module(f"ottla.broker.coordinators.{coordinator}")
+        module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
+        if hasattr(module, "handle_body"):
+            handler: BodyHandler = module.handle_body
+            return handler
+        return self._message_handler(key, version, module)
+
+    def _message_handler(self, key: ApiKey, version: int, module: Any) -> BodyHandler:
         from ottla.protocol.messages import (  # not for Produce and Fetch, nor the start
             decode_request,
             encode_response,
             has_many_elements,
+            load_schemas,
         )
 
+        load_schemas(key, version)
         handle, lift, lower = module.handle, getattr(module, "lift", None), getattr(module, "lower", None)
         # KAFKA-5859: the response header of ApiVersions is always v0: the client cannot know yet what we speak.
         always_v0 = key is ApiKey.API_VERSIONS

@@ -194,7 +194,7 @@ class Broker:
         config = self.config
         self.waiting_room = WaitingRoom()
         self.record_work = RecordWork(self.env.workers)
-        self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room, self.turns)
+        self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.partitions.on_opened_late = self._partitions_opened_late
         self.log_dirs.on_offline = self._directory_offline
         self.telemetry = ClientTelemetry(config.get_int("telemetry.max.bytes"))

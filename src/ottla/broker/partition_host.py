@@ -4,7 +4,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -12,7 +11,6 @@ from uuid import UUID
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
-from ottla.broker.turns import Turns
 from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -31,17 +29,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.partition")
 
+_NewPartitions = list[tuple[TopicImage, list[int]]]  # their indexes
+
 # Opened or deleted in one turn of the event loop: one takes half a millisecond.
 FEW_PARTITIONS = 20
-PARTITIONS_PER_STEP = 5
+PARTITIONS_PER_STEP = 10
 
 
 class PartitionHost:
-    def __init__(
-        self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom, turns: Turns
-    ) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom) -> None:
         self._env = env
-        self._turns = turns
         self._config = config
         self._log_dirs = log_dirs
         self._waiting_room = waiting_room
@@ -112,44 +109,47 @@ class PartitionHost:
         """
         self._image = image
         deleted = [hosted for topic in changes.deleted for hosted in self._unhost_topic(topic)]
-        new = [(topic, topic.partitions) for topic in changes.created]
-        new += [
-            (change.topic, {part.partition: part.new for part in change.partitions})
-            for change in changes.changed
-        ]
+        new: _NewPartitions = [(topic, list(topic.partitions)) for topic in changes.created]
+        new += [(change.topic, [part.partition for part in change.partitions]) for change in changes.changed]
         following = None
-        if self._is_loading or len(deleted) + sum(len(partitions) for _, partitions in new) <= FEW_PARTITIONS:
+        if self._is_loading or len(deleted) + sum(len(indexes) for _, indexes in new) <= FEW_PARTITIONS:
             for hosted in deleted:
                 self._delete_log(hosted)
-            for topic, partitions in new:
-                self._host_partitions(topic, partitions)
+            for topic, indexes in new:
+                self._host_partitions(topic, {index: topic.partitions[index] for index in indexes})
         else:
-            following = self._apply_in_turns(deleted, new)
+            self._opening.update((topic.topic_id, index) for topic, indexes in new for index in indexes)
+            following = self._apply_in_steps(deleted, new)
         self._is_loading = False
         for resource in changes.configs:
             if resource.type == ResourceType.TOPIC:
                 self.reconfigure(resource.name)
         return following
 
-    def _apply_in_turns(
-        self, deleted: list[HostedPartition], new: list[tuple[TopicImage, Mapping[int, PartitionImage]]]
-    ) -> Awaitable[None]:
-        steps: list[Callable[[], None]] = [partial(self._delete_log, hosted) for hosted in deleted]
-        for topic, partitions in new:
-            self._opening.update((topic.topic_id, index) for index in partitions)
-            items = iter(partitions.items())
-            while some := dict(islice(items, PARTITIONS_PER_STEP)):
-                steps.append(partial(self._host_partitions, topic, some, is_new=True))
-        done: asyncio.Future[list[None]] = asyncio.get_running_loop().create_future()
-        self._turns.run(steps, lambda step: step()).subscribe(done.set_result, done.set_exception)
+    async def _apply_in_steps(self, deleted: list[HostedPartition], new: "_NewPartitions") -> None:
+        """Deletes and opens a few partitions in a turn of the event loop; a thread creates the files of new ones."""
+        try:
+            for hosted in deleted:
+                self._delete_log(hosted)
+                await asyncio.sleep(0)
+            partitions = ((topic, index) for topic, indexes in new for index in indexes)
+            while step := list(islice(partitions, PARTITIONS_PER_STEP)):
+                await self._create_logs(step)
+                for topic, index in step:
+                    self._host_partitions(topic, {index: topic.partitions[index]}, is_new=True)
+        finally:
+            self._opening.clear()
 
-        async def finish() -> None:
-            try:
-                await done
-            finally:
-                self._opening.clear()
-
-        return finish()
+    async def _create_logs(self, partitions: list[tuple[TopicImage, int]]) -> None:
+        now_ms = self._env.clock.now_ms()
+        works = [
+            self._log_dirs.creation(
+                TopicPartition(topic.name, index), self._settings(topic.name).log, now_ms, topic.topic_id
+            )
+            for topic, index in partitions
+            if topic.partitions[index].leader == self._config.node_id
+        ]
+        await self._env.workers.run(lambda: [work() for work in works if work is not None])
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Before anything is opened: folders of partitions that are not in the metadata are renamed and kept.

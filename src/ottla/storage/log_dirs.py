@@ -57,7 +57,8 @@ class LogDirs:
         self._dirs: list[LogDir] = []
         self._places: dict[TopicPartition, LogDir] = {}
         self._deletions: list[Deletion] = []
-        self._recovered: dict[TopicPartition, Log] = {}  # opened ahead, by `recovery`
+        self._recovered: dict[TopicPartition, Log] = {}  # opened ahead, by `recovery` or `creation`
+        self._not_created: set[TopicPartition] = set()  # have a place, and a `creation` that is not done
         try:
             for path in paths:
                 self._take(path.rstrip("/") or "/")
@@ -208,6 +209,9 @@ class LogDirs:
         """
         if partition in self.logs:
             return self.logs[partition]
+        if partition in self._not_created:
+            self._not_created.discard(partition)
+            self._forget_place(partition)
         log_dir = self._places.get(partition)
         has_folder = log_dir is not None
         if log_dir is None:
@@ -224,7 +228,7 @@ class LogDirs:
                 # Also if it cannot be opened now: the next try must not make a second folder in another directory.
                 log_dir.partitions.add(partition)
                 self._places[partition] = log_dir
-            log = self._recovered.pop(partition, None) or self._open_in(
+            log = self._opened_ahead(partition, log_dir) or self._open_in(
                 log_dir, partition, config, now_ms, topic_id
             )
         except OSError as error:
@@ -240,6 +244,18 @@ class LogDirs:
         log.clean_up_to = log_dir.cleaner_offsets.get(partition)
         self.logs[partition] = log
         return log
+
+    def _opened_ahead(self, partition: TopicPartition, log_dir: LogDir) -> Log | None:
+        log = self._recovered.pop(partition, None)
+        if log is None or log.directory == f"{log_dir.path}/{partition}":
+            return log
+        log.close(clean=False)  # its directory has gone offline since
+        return None
+
+    def _forget_place(self, partition: TopicPartition) -> None:
+        log_dir = self._places.pop(partition, None)
+        if log_dir is not None:
+            log_dir.partitions.discard(partition)
 
     def _open_in(
         self,
@@ -277,6 +293,30 @@ class LogDirs:
                 self._recovered[partition] = self._open_in(log_dir, partition, config, now_ms, topic_id)
 
         return log_dir.path, work
+
+    def creation(
+        self, partition: TopicPartition, config: LogConfig, now_ms: int, topic_id: uuid.UUID
+    ) -> Callable[[], None] | None:
+        """Work that creates the log of a new partition ahead of `open`. Safe in any thread.
+
+        None where that is for `open` alone, which also meets again what fails here.
+        """
+        if partition in self._places or not self._dirs:
+            return None
+        log_dir = min(self._dirs, key=lambda log_dir: len(log_dir.partitions))
+        if any(self._has_namesake(other, log_dir, partition) for other in self._dirs):
+            return None
+        log_dir.unfinished_moves.discard(partition)  # see _forget_namesake
+        log_dir.partitions.add(partition)
+        self._places[partition] = log_dir
+        self._not_created.add(partition)
+
+        def work() -> None:
+            with contextlib.suppress(OSError, KafkaError, CorruptCheckpointError):
+                self._recovered[partition] = self._open_in(log_dir, partition, config, now_ms, topic_id)
+                self._not_created.discard(partition)
+
+        return work
 
     def _directory_for_new(self, partition: TopicPartition, wanted: str | None) -> LogDir:
         """The one with the fewest partitions, of those that answer."""
@@ -380,11 +420,15 @@ class LogDirs:
         target.unfinished_moves.discard(partition)
         for log_dir in list(self._dirs):
             # A power loss that brought back the old folder in any directory would leave the partition in two places.
-            is_renamed = any(log.topic_partition == partition for log in log_dir.renamed_logs)
-            if is_renamed or (log_dir is target and target.has_entries_of(partition)):
+            if self._has_namesake(log_dir, target, partition):
                 sync = self._deletion_sync(log_dir)
                 sync.sync()
                 sync.completed()
+
+    @staticmethod
+    def _has_namesake(log_dir: LogDir, target: LogDir, partition: TopicPartition) -> bool:
+        is_renamed = any(log.topic_partition == partition for log in log_dir.renamed_logs)
+        return is_renamed or (log_dir is target and target.has_entries_of(partition))
 
     # Moves
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from struct import pack, unpack
 from types import ModuleType, SimpleNamespace
@@ -16,13 +17,14 @@ from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.serial import entity_reader
 from tests.unit.broker.bench import Bench, Raw, on_broker, until
 
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP
+from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, Dispatcher
 from ottla.broker.handlers import k15_describe_groups, k60_describe_cluster
 from ottla.model.errors import ErrorCode
 from ottla.protocol import messages
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.messages import converter, decode_request
 from ottla.protocol.varint import encode_uvarint
+from ottla.sim.workers import SimWorkers
 
 
 def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() -> None:
@@ -303,3 +305,40 @@ def test_a_converter_carries_what_both_versions_have_and_fills_in_defaults() -> 
     )
     lowered = converter(newest, oldest)(request)
     assert [topic.name for topic in lowered.topics] == ["t"]
+
+
+def test_the_first_request_of_an_api_version_loads_its_handler_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[tuple[ApiKey, int]] = []
+    in_thread = False
+    real_run, real_load = SimWorkers.run, Dispatcher._load
+
+    async def run_work(workers: SimWorkers, work: Callable[[], Any]) -> Any:
+        def run_in_thread() -> Any:
+            nonlocal in_thread
+            in_thread = True
+            try:
+                return work()
+            finally:
+                in_thread = False
+
+        return await real_run(workers, run_in_thread)
+
+    def load(dispatcher: Dispatcher, key: ApiKey, version: int) -> Any:
+        assert in_thread
+        loaded.append((key, version))
+        return real_load(dispatcher, key, version)
+
+    monkeypatch.setattr(SimWorkers, "run", run_work)
+    monkeypatch.setattr(Dispatcher, "_load", load)
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        raw = await Raw.connect(bench)
+        for version in (0, 0, 1, 0):
+            raw.send(18, version)
+            await raw.response()
+
+    run()
+    assert loaded == [(ApiKey.API_VERSIONS, 0), (ApiKey.API_VERSIONS, 1)]

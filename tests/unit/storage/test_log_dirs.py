@@ -387,3 +387,53 @@ def test_opening_a_partition_after_a_clean_stop_reads_a_few_small_files_and_no_l
     assert disk.stats.operations["stat"] <= 20 + 2 * segments  # sizes of .log and .txnindex
     assert disk.stats.bytes_read < 150 * 20
     assert not disk.stats.operations.keys() & {"open", "map", "write"}
+
+
+def test_logs_of_new_partitions_can_be_created_ahead_in_a_thread():
+    dirs = open_dirs("/data/a", "/data/b", disk=sim_disk())
+    works = [dirs.creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) for index in range(4)]
+    assert [dirs.directory_of(partition(index)) for index in range(4)] == ["/data/a", "/data/b"] * 2
+    for work in works:
+        assert work is not None
+        work()
+    log = dirs.open(partition(3), SMALL, NOW_MS, topic_id=uuid.UUID(int=7), is_new=True)
+    assert (log.directory, log.topic_id) == ("/data/b/orders-3", uuid.UUID(int=7))
+    assert dirs.creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    dirs.release()
+
+
+def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
+    disk = sim_disk()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    assert work is not None
+    disk.fail("/data/a", errno.EIO)
+    work()
+    assert not dirs.offline  # the thread only tries
+    assert dirs.open(partition(0), SMALL, NOW_MS, is_new=True).directory == "/data/b/orders-0"
+    assert list(dirs.offline) == ["/data/a"]
+    dirs.release()
+
+
+def test_a_log_created_ahead_in_a_directory_that_goes_offline_is_created_again_in_another():
+    disk = sim_disk()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    assert work is not None
+    work()
+    disk.fail("/data/a", errno.EIO)
+    dirs.failed(partition(0), OSError(errno.EIO, "the disk fails"))
+    assert dirs.open(partition(0), SMALL, NOW_MS, is_new=True).directory == "/data/b/orders-0"
+    dirs.release()
+
+
+def test_a_partition_whose_namesake_is_not_durably_deleted_is_not_created_ahead():
+    dirs = open_dirs("/data/a", disk=sim_disk())
+    dirs.open(partition(0), SMALL, NOW_MS)
+    dirs.delete(partition(0), uuid.UUID(int=5), NOW_MS)
+    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    for sync in dirs.deletion_syncs():
+        sync.sync()
+        sync.completed()
+    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
+    dirs.release()
