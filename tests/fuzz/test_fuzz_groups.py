@@ -147,7 +147,7 @@ async def ask_at_random(world: World, seed: int, topic_id: uuid.UUID) -> None:
 
 
 def shards_of(bench: Bench) -> dict[int, Any]:
-    return {shard.hosted.topic_partition.partition: shard for shard in bench.broker.groups.shards}
+    return {shard.hosted.topic_partition.partition: shard for shard in bench.services.groups.get().shards}
 
 
 def durable(shards: dict[int, Any]) -> dict[int, Any]:
@@ -161,7 +161,7 @@ def run_seed(seed: int) -> None:
         bench = Bench(world, configs, ("/data",))
         await bench.start()
         topic_id = await bench.create("orders", partitions=3)
-        await bench.broker.groups.find("g")
+        await bench.services.groups.get().find("g")
         await ask_at_random(world, seed, topic_id)
         written = shards_of(bench)
         for shard in written.values():

@@ -160,8 +160,8 @@ async def ask_at_random(bench: Bench, world: World, seed: int) -> None:
 
 
 def known(bench: Bench) -> Any:
-    shards = [*bench.broker.transactions.shards, *bench.broker.groups.shards]
-    partitions = sorted(bench.broker.partitions, key=lambda hosted: hosted.topic_partition)
+    shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
+    partitions = sorted(bench.services.partitions, key=lambda hosted: hosted.topic_partition)
     return (
         [shard.machine.durable() for shard in shards],
         [sorted(hosted.log.producers.entries()) for hosted in partitions],
@@ -176,16 +176,16 @@ def run_seed(seed: int) -> None:
         bench = Bench(world, configs, ("/data",))
         await bench.start()
         await bench.create("orders", partitions=2)
-        await bench.broker.groups.find("g")
-        await bench.broker.transactions.find("tx")
+        await bench.services.groups.get().find("g")
+        await bench.services.transactions.get().find("tx")
         await ask_at_random(bench, world, seed)
         await asyncio.sleep(120)  # what is open has run out of time
-        for shard in [*bench.broker.transactions.shards, *bench.broker.groups.shards]:
+        for shard in [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]:
             shard.machine.validate()
         written = known(bench)
         await bench.stop()
         await bench.start()
-        shards = [*bench.broker.transactions.shards, *bench.broker.groups.shards]
+        shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
         await until(lambda: all(shard.state is ShardState.ACTIVE for shard in shards))
         assert known(bench) == written
         await bench.stop()

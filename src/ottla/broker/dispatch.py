@@ -4,10 +4,10 @@ Handlers live in `broker/handlers`, one module per API key. The first request of
 importing it with kio's schemas and a coordinator takes up to 100 ms, in which the event loop would serve nobody.
 
 A module has either
-- `handle(broker, context, request)`, plain or async, that answers with the response or a Pending of it: takes and
+- `handle(services, context, request)`, plain or async, that answers with the response or a Pending of it: takes and
   returns the newest version of kio's messages; where versions differ in shape also `lift(request, as_sent, version)`
   and `lower(response, version)`; or
-- `handle_body(broker, context, body)`: for Produce and Fetch, which have codecs of their own.
+- `handle_body(services, context, body)`: for Produce and Fetch, which have codecs of their own.
 
 A long message takes seconds to read or write. A worker does that, one message at a time, so that the memory which they
 take is that of one.
@@ -17,16 +17,14 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.connection import Answer, ClientConnection
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 T = TypeVar("T")
 
@@ -85,21 +83,21 @@ class RequestContext(NamedTuple):
         return [response_prefix(self.header.correlation_id, len(body), flexible) + body]
 
 
-BodyHandler = Callable[["Broker", RequestContext, memoryview], "Answer | Pending[Answer]"]
+BodyHandler = Callable[[BrokerServices, RequestContext, memoryview], "Answer | Pending[Answer]"]
 
 
-def _newer_api_versions(broker: "Broker", context: RequestContext, body: memoryview) -> Answer:
+def _newer_api_versions(services: BrokerServices, context: RequestContext, body: memoryview) -> Answer:
     # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
     from ottla.broker.handlers.k18_api_versions import unsupported_version
     from ottla.protocol.messages import encode_response
 
-    response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(broker))
+    response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(services))
     return [response_prefix(context.header.correlation_id, len(response), False) + response]
 
 
 class Dispatcher:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -110,7 +108,7 @@ class Dispatcher:
         body = memoryview(frame)[header.body_position :]
         if handler is None:
             return self._load_and_handle(context, body)
-        return handler(self._broker, context, body)
+        return handler(self._services, context, body)
 
     def _load_and_handle(self, context: RequestContext, body: memoryview) -> "Answer | Pending[Answer]":
         """Serves the first request of an API and version."""
@@ -119,11 +117,11 @@ class Dispatcher:
         if known is None:
             raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
         key, spec = known
-        unstable = self._broker.config.get_bool("unstable.api.versions.enable")
+        unstable = self._services.config.get_bool("unstable.api.versions.enable")
         max_version = spec.latest_enabled(unstable=unstable)
         if not spec.min_version <= header.api_version <= max_version:
             if key is ApiKey.API_VERSIONS:
-                return _newer_api_versions(self._broker, context, body)
+                return _newer_api_versions(self._services, context, body)
             raise MalformedRequest(
                 f"{key.name} v{header.api_version} is not supported: this broker speaks "
                 f"v{spec.min_version} to v{max_version}"
@@ -131,10 +129,10 @@ class Dispatcher:
 
         def handle(handler: BodyHandler) -> "Answer | Pending[Answer]":
             self._handlers[(key.value, header.api_version)] = handler
-            return handler(self._broker, context, body)
+            return handler(self._services, context, body)
 
-        loaded = self._broker.env.workers.run(lambda: self._load(key, header.api_version))
-        return self._broker.answer_later(loaded).then(handle)
+        loaded = self._services.env.workers.run(lambda: self._load(key, header.api_version))
+        return self._services.tasks.run(loaded).then(handle)
 
     def _load(self, key: ApiKey, version: int) -> BodyHandler:
         """In a thread."""
@@ -142,10 +140,8 @@ class Dispatcher:
             if key in keys:
                 import_module(f"ottla.broker.coordinators.{coordinator}")
         module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
-        if hasattr(module, "handle_body"):
-            handler: BodyHandler = module.handle_body
-            return handler
-        return self._message_handler(key, version, module)
+        handler: BodyHandler | None = getattr(module, "handle_body", None)
+        return self._message_handler(key, version, module) if handler is None else handler
 
     def _message_handler(self, key: ApiKey, version: int, module: Any) -> BodyHandler:
         from ottla.protocol.messages import (  # not for Produce and Fetch, nor the start
@@ -174,11 +170,11 @@ class Dispatcher:
 
         def respond(context: RequestContext, response: Any) -> "Answer | Pending[Answer]":
             if has_many_elements(response, RESPONSE_ELEMENTS_ON_LOOP):
-                return self._broker.in_worker(lambda: encode(context, response))
+                return self._services.message_thread.submit(lambda: encode(context, response))
             return encode(context, response)
 
         def serve(context: RequestContext, request: Any) -> "Answer | Pending[Answer]":
-            result = handle(self._broker, context, request)
+            result = handle(self._services, context, request)
             if inspect.isawaitable(result):
                 result = self._await(context, result)
             if isinstance(result, Pending):
@@ -186,10 +182,10 @@ class Dispatcher:
             return respond(context, result)
 
         def handle_body(
-            broker: "Broker", context: RequestContext, body: memoryview
+            services: BrokerServices, context: RequestContext, body: memoryview
         ) -> "Answer | Pending[Answer]":
             if len(body) > REQUEST_BYTES_ON_LOOP:
-                decoded = broker.in_worker(lambda: decode(context, body))
+                decoded = services.message_thread.submit(lambda: decode(context, body))
                 return decoded.then(lambda request: serve(context, request))
             return serve(context, decode(context, body))
 

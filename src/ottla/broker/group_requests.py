@@ -2,14 +2,11 @@
 
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import GROUP_VERSION
 from ottla.core.groups.commands import Client
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 NO_THROTTLE = timedelta()
 CONSUMER_PROTOCOL_LEVEL = 1  # of group.version
@@ -31,10 +28,10 @@ def milliseconds(time: timedelta) -> int:
     return time // _MILLISECOND
 
 
-def consumer_protocol_is_on(broker: "Broker") -> bool:
+def consumer_protocol_is_on(services: BrokerServices) -> bool:
     """KIP-848 needs the cluster's feature and this broker's consent."""
-    return broker.image.features.get(
+    return services.metadata.image.features.get(
         GROUP_VERSION, 0
-    ) >= CONSUMER_PROTOCOL_LEVEL and "consumer" in broker.config.get_list(
+    ) >= CONSUMER_PROTOCOL_LEVEL and "consumer" in services.config.get_list(
         "group.coordinator.rebalance.protocols"
     )

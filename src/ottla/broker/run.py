@@ -35,9 +35,8 @@ async def _serve(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(config)
     try:
-        await broker.start()
+        broker = await Broker.start(config)
     except (ConfigError, RefusedDirectoryError, LostDirectoryError, KafkaError, OSError) as error:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         reason = error.message if isinstance(error, KafkaError) else error
@@ -58,7 +57,6 @@ async def _serve(config: BrokerConfig) -> int:
 
 
 async def _until_stopped(broker: Broker, stop: asyncio.Event) -> int:
-    assert broker.failed is not None
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
     if broker.failed.done():

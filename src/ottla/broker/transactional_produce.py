@@ -2,22 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
 from ottla.broker.coordinators.verification import Entry, Refusals, ask_coordinator, verification_is_on
 from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import AppendPlan
 from ottla.core.partition.producers import NOT_REQUIRED, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.produce_codec import ProduceRequest
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, Bytes, read_header
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ADDS_PARTITIONS = 12
@@ -54,7 +51,7 @@ class Admission:
 
 
 def admit(
-    broker: "Broker",
+    services: BrokerServices,
     request: ProduceRequest,
     version: int,
     append: Callable[[Admission], Answer | Pending[Answer]],
@@ -65,7 +62,7 @@ def admit(
     else:
         entry = Entry.VERIFIED_OR_ABORTABLE if version >= FIRST_WITH_ABORTABLE else Entry.VERIFIED
     admission = Admission()
-    batches = _transactional_batches(broker, request)
+    batches = _transactional_batches(services, request)
     if not batches:
         return append(admission)
     producer = batches[0][1].producer_id, batches[0][1].producer_epoch
@@ -77,25 +74,25 @@ def admit(
             "the request has transactional records of several producers",
         )
         admission.refused = {hosted.topic_partition: mixed for hosted, _ in batches}
-    elif not verification_is_on(broker, entry):
+    elif not verification_is_on(services, entry):
         admission.by_default = NOT_REQUIRED
     else:
-        _start_verifications(broker, admission, batches, entry)
+        _start_verifications(services, admission, batches, entry)
     if not admission.verifications:
         return append(admission)
     assert request.transactional_id is not None
     question = (request.transactional_id, *producer, tuple(admission.verifications))
-    if entry is not Entry.ADDED and broker.transactions.has_partitions(*question):
+    if entry is not Entry.ADDED and services.transactions.get().has_partitions(*question):
         return append(admission)
-    asking = partial(ask_coordinator, broker, *question, entry)
+    asking = partial(ask_coordinator, services, *question, entry)
     told = asking()
     if told.done and not told.value:
         return append(admission)
-    return _Asking(broker, admission, entry, asking, append).wait_for(told)
+    return _Asking(services, admission, entry, asking, append).wait_for(told)
 
 
 def _transactional_batches(
-    broker: "Broker", request: ProduceRequest
+    services: BrokerServices, request: ProduceRequest
 ) -> list[tuple[HostedPartition, BatchHeader]]:
     """Of partitions that are here. What else is wrong is found when the batch is appended."""
     found = []
@@ -108,19 +105,19 @@ def _transactional_batches(
             if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
                 continue
             try:
-                found.append((broker.partitions.find(topic.name, topic.topic_id, data.index), header))
+                found.append((services.partitions.find(topic.name, topic.topic_id, data.index), header))
             except KafkaError:
                 continue
     return found
 
 
 def _start_verifications(
-    broker: "Broker",
+    services: BrokerServices,
     admission: Admission,
     batches: list[tuple[HostedPartition, BatchHeader]],
     entry: Entry,
 ) -> None:
-    now_ms = broker.env.clock.now_ms()
+    now_ms = services.env.clock.now_ms()
     for hosted, header in batches:
         try:
             verification = hosted.log.producers.start_verification(
@@ -145,7 +142,7 @@ class _Asking(DelayedAnswer):
 
     def __init__(
         self,
-        broker: "Broker",
+        services: BrokerServices,
         admission: Admission,
         entry: Entry,
         ask: Callable[[], Pending[Refusals]],
@@ -153,12 +150,12 @@ class _Asking(DelayedAnswer):
     ) -> None:
         self._answer: Pending[Answer] = Pending()
         super().__init__(self._answer)
-        self._broker = broker
+        self._services = services
         self._admission = admission
         self._entry = entry
         self._ask = ask
         self._append = append
-        self._left_ms = broker.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
+        self._left_ms = services.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
     def wait_for(self, told: Pending[Refusals]) -> Pending[Answer]:
         told.subscribe(self._told, self._answer.fail)
@@ -167,9 +164,9 @@ class _Asking(DelayedAnswer):
     def _told(self, refused: Refusals) -> None:
         is_early = any(error.code is ErrorCode.concurrent_transactions for error in refused.values())
         if is_early and self._entry is Entry.ADDED and self._left_ms > 0:
-            backoff_ms = self._broker.config.get_int("add.partitions.to.txn.retry.backoff.ms")
+            backoff_ms = self._services.config.get_int("add.partitions.to.txn.retry.backoff.ms")
             self._left_ms -= backoff_ms
-            self._broker.waiting_room.wait(self, (), backoff_ms)
+            self._services.delayed_operations.wait(self, (), backoff_ms)
             return
         for partition, error in refused.items():
             self._admission.refused[partition] = _told_to_producer(error, self._entry)

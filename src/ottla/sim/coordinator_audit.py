@@ -29,7 +29,8 @@ def check_shards_against_their_logs(broker: Broker) -> None:
 
 
 def _active(broker: Broker) -> list[CoordinatorShard[Any]]:
-    shards: tuple[CoordinatorShard[Any], ...] = (*broker.groups.shards, *broker.transactions.shards)
+    groups, transactions = broker.services.groups.get(), broker.services.transactions.get()
+    shards: tuple[CoordinatorShard[Any], ...] = (*groups.shards, *transactions.shards)
     return [shard for shard in shards if shard.state is ShardState.ACTIVE and shard.hosted.failure is None]
 
 

@@ -76,7 +76,7 @@ class BrokerNode:
         self.disk = self.disk.reopen()
 
     async def _serve(self, env: Env) -> None:
-        async with Broker(BrokerConfig(self._config), env) as broker:
+        async with await Broker.start(BrokerConfig(self._config), env) as broker:
             self.broker = broker
             self._ready.set()
             await self._stop.wait()

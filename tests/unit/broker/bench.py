@@ -18,6 +18,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from ottla.broker.node import Broker
+from ottla.broker.services import BrokerServices
 from ottla.env import Env
 from ottla.env.network import Stream
 from ottla.model.config import BrokerConfig, ResourceType
@@ -54,6 +55,10 @@ class Bench:
     def new_client(self, name: str) -> SimClient:
         return SimClient(self.world.network.host(name), (HOST, PORT), name)
 
+    @property
+    def services(self) -> BrokerServices:
+        return self.broker.services
+
     # -- the broker
 
     async def start(self, **config: str) -> None:
@@ -64,7 +69,7 @@ class Bench:
         settings = self.config | {name.replace("_", "."): value for name, value in config.items()}
 
         async def serve(env: Env) -> None:
-            async with Broker(BrokerConfig(settings), env) as broker:
+            async with await Broker.start(BrokerConfig(settings), env) as broker:
                 self.broker = broker
                 ready.set_result(None)
                 await self._stop.wait()

@@ -50,7 +50,7 @@ class FakeGroups:
 def with_groups(bench: Bench, answer: Any) -> FakeGroups:
     """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
     fake: Any = FakeGroups(answer)
-    bench.broker._groups = fake
+    bench.services.groups._service = fake
     return fake  # type: ignore[no-any-return]
 
 

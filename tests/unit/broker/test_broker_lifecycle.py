@@ -28,20 +28,19 @@ from ottla.storage.meta_properties import RefusedDirectoryError
 T = TypeVar("T")
 
 
-def broker_in(*directories: Path, node_id: int = 1, port: int = 0) -> Broker:
-    return Broker(
-        BrokerConfig(
-            {
-                "node.id": str(node_id),
-                "log.dirs": ",".join(map(str, directories)),
-                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            }
-        )
-    )
+async def broker_in(*directories: Path, node_id: int = 1, port: int = 0, **configs: str) -> Broker:
+    """Keywords are configs, with `_` for the dots."""
+    settings = {
+        "node.id": str(node_id),
+        "log.dirs": ",".join(map(str, directories)),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+    }
+    settings |= {name.replace("_", "."): value for name, value in configs.items()}
+    return await Broker.start(BrokerConfig(settings))
 
 
 def client_of(broker: Broker) -> SimClient:
-    return SimClient(broker.env.network, broker.address, "test")
+    return SimClient(broker.services.env.network, broker.address, "test")
 
 
 def run(work: Awaitable[T]) -> T:
@@ -63,7 +62,7 @@ async def new_producer_id(bench: Bench) -> int:
 @on_broker(started=False)
 async def test_a_restart_keeps_topics_configs_records_producers_and_the_cluster_id(bench: Bench) -> None:
     await bench.start()
-    cluster_id = bench.broker.cluster_id
+    cluster_id = bench.services.cluster_id
     topic_id = await bench.create("journal", 3, retention_ms="86400000")
     await bench.configure(ResourceType.BROKER, "", message_max_bytes="5000")
     producer_id = await new_producer_id(bench)
@@ -72,11 +71,13 @@ async def test_a_restart_keeps_topics_configs_records_producers_and_the_cluster_
     for end in (bench.stop, bench.kill, bench.stop):
         await end()
         await bench.start()
-        assert bench.broker.cluster_id == cluster_id
-        topic = bench.broker.image.topics["journal"]
+        assert bench.services.cluster_id == cluster_id
+        topic = bench.services.metadata.image.topics["journal"]
         assert (topic.topic_id, len(topic.partitions)) == (topic_id, 3)
-        assert bench.broker.image.config(ResourceType.TOPIC, "journal") == {"retention.ms": "86400000"}
-        assert bench.broker.config.get_int("message.max.bytes") == 5000
+        assert bench.services.metadata.image.config(ResourceType.TOPIC, "journal") == {
+            "retention.ms": "86400000"
+        }
+        assert bench.services.config.get_int("message.max.bytes") == 5000
         assert await bench.read(topic_id) == [b"a"]
         duplicate = await bench.produce("journal", records=batch)
         assert (duplicate.error_code, duplicate.base_offset) == (ErrorCode.none, 0)
@@ -102,7 +103,7 @@ async def test_a_deleted_topic_stays_deleted_after_a_kill(bench: Bench) -> None:
     await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
     await bench.kill()
     await bench.start()
-    assert "journal" not in bench.broker.image.topics
+    assert "journal" not in bench.services.metadata.image.topics
     topic_id = await bench.create("journal")
     assert await bench.read(topic_id) == []
     await bench.stop()
@@ -185,19 +186,15 @@ async def test_a_directory_that_fails_when_its_strays_are_set_aside_is_offline_a
     bench.disk.make_dirs("/two/unknown-0")
     bench.disk.fail("/two/unknown-0", operations=frozenset({"rename"}))
     await bench.start()
-    assert [*bench.broker.log_dirs.offline] == ["/two"]
-    assert len(bench.broker.log_dirs.logs) == 1
+    assert [*bench.services.log_dirs.offline] == ["/two"]
+    assert len(bench.services.log_dirs.logs) == 1
     await bench.stop()
     assert bench.disk.exists("/two/unknown-0")
 
 
 def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) -> None:
-    def broker(data: str) -> Broker:
-        static = broker_in(tmp_path / data).config.static
-        return Broker(BrokerConfig({**static, "metadata.log.dir": str(tmp_path / "metadata")}))
-
     async def start_and_stop(data: str) -> None:
-        async with broker(data):
+        async with await broker_in(tmp_path / data, metadata_log_dir=str(tmp_path / "metadata")):
             pass
 
     for _ in range(2):
@@ -212,7 +209,7 @@ def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) 
 
 def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path) as broker:
+        async with await broker_in(tmp_path) as broker:
             client = client_of(broker)
             assert await client.create_topic("journal", 1, {}) is ErrorCode.none
             topic_id = (await client.metadata("journal")).topics[0].topic_id
@@ -229,7 +226,7 @@ def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: P
 
 def test_two_brokers_live_in_one_process_without_knowing_of_each_other(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path / "a") as one, broker_in(tmp_path / "b", node_id=2) as two:
+        async with await broker_in(tmp_path / "a") as one, await broker_in(tmp_path / "b", node_id=2) as two:
             assert one.cluster_id != two.cluster_id
             client = client_of(one)
             assert await client.create_topic("journal", 1, {}) is ErrorCode.none
@@ -242,12 +239,12 @@ def test_two_brokers_live_in_one_process_without_knowing_of_each_other(tmp_path:
 
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path):
+        async with await broker_in(tmp_path):
             with pytest.raises(
                 RefusedDirectoryError, match="in use by another broker: stop that one or choose"
             ):
-                await broker_in(tmp_path).start()
-        async with broker_in(tmp_path):
+                await broker_in(tmp_path)
+        async with await broker_in(tmp_path):
             pass
 
     run(main())
@@ -255,11 +252,11 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path, node_id=1):
+        async with await broker_in(tmp_path, node_id=1):
             pass
         with pytest.raises(RefusedDirectoryError, match=r"belongs to node 1, and this is node 2: start with"):
-            await broker_in(tmp_path, node_id=2).start()
-        async with broker_in(tmp_path, node_id=1):
+            await broker_in(tmp_path, node_id=2)
+        async with await broker_in(tmp_path, node_id=1):
             pass
 
     run(main())
@@ -268,25 +265,25 @@ def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
 def test_data_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         for name in ("a", "b"):
-            async with broker_in(tmp_path / name):
+            async with await broker_in(tmp_path / name):
                 pass
         with pytest.raises(
             RefusedDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
         ):
-            await broker_in(tmp_path / "a", tmp_path / "b").start()
+            await broker_in(tmp_path / "a", tmp_path / "b")
 
     run(main())
 
 
 def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path / "a") as first:
+        async with await broker_in(tmp_path / "a") as first:
             with pytest.raises(OSError) as refused:
-                await broker_in(tmp_path / "b", port=first.address[1]).start()
+                await broker_in(tmp_path / "b", port=first.address[1])
             assert refused.value.errno == errno.EADDRINUSE
             # This test, and of the first broker the quorum, the sweeper of idle connections, housekeeping, the cleaner.
             assert len(asyncio.all_tasks()) == 5
-        async with broker_in(tmp_path / "b"):
+        async with await broker_in(tmp_path / "b"):
             pass
 
     run(main())
@@ -298,7 +295,7 @@ def test_an_env_that_was_given_stays_open_after_the_stop(tmp_path: Path) -> None
         config = BrokerConfig(
             {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"}
         )
-        async with Broker(config, env):
+        async with await Broker.start(config, env):
             pass
         assert await env.workers.run(lambda: 7) == 7
         env.workers.close()
@@ -312,12 +309,12 @@ def test_work_beside_a_request_that_fails_is_told_in_the_log(caplog: pytest.LogC
         async def fail() -> None:
             raise ZeroDivisionError("a bug")
 
-        bench.broker.spawn(fail())
+        bench.services.tasks.start(fail())
         await asyncio.sleep(1)
 
     with caplog.at_level(logging.ERROR, "ottla"):
         body()
-    assert "work beside a request failed" in caplog.messages
+    assert "a background task failed" in caplog.messages
 
 
 @on_broker(started=False)
@@ -334,7 +331,7 @@ async def test_a_restart_with_many_partitions_reads_no_log_data(bench: Bench) ->
 
 def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_path: Path) -> None:
     async def main() -> None:
-        async with broker_in(tmp_path / "a") as first:
+        async with await broker_in(tmp_path / "a") as first:
             taken = first.address[1]
             config = BrokerConfig(
                 {
@@ -345,7 +342,7 @@ def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_pa
                 }
             )
             with pytest.raises(OSError):
-                await Broker(config).start()
+                await Broker.start(config)
             assert len(asyncio.all_tasks()) == 5
 
     run(main())
@@ -402,7 +399,7 @@ def test_a_broker_with_configs_that_promise_what_is_not_built_does_not_start(tmp
         }
     )
     with pytest.raises(ConfigError) as refused:
-        run(Broker(config).start())
+        run(Broker.start(config))
     assert [problem.partition(" ")[0] for problem in refused.value.problems] == [
         "authorizer.class.name",
         "create.topic.policy.class.name",

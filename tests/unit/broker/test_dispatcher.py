@@ -257,7 +257,7 @@ async def test_the_software_of_a_client_is_remembered_and_a_malformed_one_refuse
     assert (await bench.ask(request("-bad-"))).error_code is ErrorCode.invalid_request
     response = await bench.ask(request("ottla-test"))
     assert response.error_code is ErrorCode.none
-    (connection,) = bench.broker._server.connections
+    (connection,) = bench.broker.server.connections
     assert connection.client_software == ("ottla-test", "1.0")
 
 

@@ -48,7 +48,7 @@ async def test_an_error_in_what_makes_a_response_of_a_decision(bench: Bench) -> 
         patch.setattr(k12_heartbeat, "_response", broken)
         assert await is_closed_by(bench, heartbeat)
         later: Pending[Any] = Pending()
-        bench.broker.groups.submit = lambda *_: later  # type: ignore[method-assign, assignment, return-value]
+        bench.services.groups.get().submit = lambda *_: later  # type: ignore[method-assign, assignment, return-value]
 
         async def decide() -> None:
             later.complete(None)
@@ -65,7 +65,7 @@ async def test_an_error_in_work_beside_a_request(bench: Bench) -> None:
         )
         assert await is_closed_by(bench, request)
         with_transactions(bench, None)
-        patch.setattr(bench.broker.groups.shards, "find", broken)
+        patch.setattr(bench.services.groups.get().shards, "find", broken)
         fields = {"transactional_id": "tx", "producer_id": 12, "producer_epoch": 3, "group_id": "g"}
         assert await is_closed_by(bench, message(ApiKey.ADD_OFFSETS_TO_TXN, 4, **fields))
 
@@ -98,15 +98,15 @@ async def test_an_error_in_a_produce_that_waits(bench: Bench) -> None:
         patch.setattr(DelayedProduce, "try_complete", broken)
 
         async def tell() -> None:
-            hosted = bench.broker.partitions.find("journal", None, 0)
-            bench.broker.waiting_room.notify(hosted.topic_partition)
+            hosted = bench.services.partitions.find("journal", None, 0)
+            bench.services.delayed_operations.notify(hosted.topic_partition)
 
         assert await is_closed_by(bench, produce_request("journal", bench.batch(b"a")), tell)
 
 
 @on_small_broker()
 async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(bench: Bench) -> None:
-    await bench.broker.groups.find("g")
+    await bench.services.groups.get().find("g")
     await bench.create("orders")
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
     fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
@@ -118,7 +118,7 @@ async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(be
         found: ErrorCode = response.topics[0].partitions[0].error_code
         return found
 
-    shard = bench.broker.groups.shards.shard_of("g")
+    shard = bench.services.groups.get().shards.shard_of("g")
     assert shard is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard, "_batches", broken)

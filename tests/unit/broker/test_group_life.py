@@ -210,7 +210,7 @@ def test_a_coordinator_that_loads_without_descriptors_tries_again(times: int) ->
         await bench.start()
         await asyncio.sleep(12)
         assert await client.committed(topic_id) == (42, "note")
-        assert not bench.broker.log_dirs.offline
+        assert not bench.services.log_dirs.offline
         await bench.stop()
 
     run()

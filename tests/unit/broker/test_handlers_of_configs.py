@@ -146,7 +146,7 @@ def alter(
 
 
 def overrides(bench: Bench, topic: str = "journal") -> dict[str, str]:
-    return dict(bench.broker.image.config(TOPIC, topic))
+    return dict(bench.services.metadata.image.config(TOPIC, topic))
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -251,7 +251,7 @@ async def test_message_max_bytes_of_the_broker_holds_for_topics_without_their_ow
 @on_broker()
 async def test_compression_type_holds_at_once(bench: Bench) -> None:
     await bench.create("journal")
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     for codec in ("producer", "zstd", "uncompressed", "lz4"):
         await bench.configure(TOPIC, "journal", compression_type=codec)
         await bench.produce("journal", b"a" * 500)
@@ -268,7 +268,7 @@ async def test_log_append_time_holds_at_once_and_is_told_to_the_producer(bench: 
     await bench.configure(TOPIC, "journal", message_timestamp_type="LogAppendTime")
     answer = await bench.produce("journal", records=early)
     assert answer.log_append_time is not None
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     first, second = read_batches(hosted.log.segments.active.file.read_at(0, 100_000))
     assert first.records[0].timestamp == early_ms
     assert second.records[0].timestamp == int(answer.log_append_time.timestamp() * 1000)
@@ -284,9 +284,9 @@ async def test_a_partition_made_after_a_change_has_it_too(bench: Bench) -> None:
 @on_broker()
 async def test_connection_limits_of_the_broker_change_without_a_restart(bench: Bench) -> None:
     await bench.configure(BROKER, "", max_connections_per_ip="1")
-    assert bench.broker._server.limits.max_connections_per_ip == 1
+    assert bench.broker.server.limits.max_connections_per_ip == 1
     assert await bench.configure(BROKER, "", max_connections_per_ip=None) is ErrorCode.none
-    assert bench.broker._server.limits.max_connections_per_ip > 1
+    assert bench.broker.server.limits.max_connections_per_ip > 1
 
 
 @on_broker()
@@ -318,7 +318,7 @@ def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
-        before = dict(bench.broker.image.configs)
+        before = dict(bench.services.metadata.image.configs)
         for request in (
             replace(name, {config: value}, resource_type),
             alter(name, (config, 0, value), resource_type=resource_type),
@@ -326,7 +326,7 @@ def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
             (result,) = (await bench.ask(request)).responses
             assert result.error_code is ErrorCode.invalid_config
             assert reason in result.error_message
-        assert bench.broker.image.configs == before
+        assert bench.services.metadata.image.configs == before
 
     run()
 
@@ -335,7 +335,7 @@ def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
 async def test_a_topic_with_a_config_that_is_not_built_is_not_created(bench: Bench) -> None:
     with pytest.raises(AssertionError, match="tiered storage is not built"):
         await bench.create("journal", remote_log_copy_disable="true")
-    assert "journal" not in bench.broker.image.topics
+    assert "journal" not in bench.services.metadata.image.topics
 
 
 # -- ListConfigResources

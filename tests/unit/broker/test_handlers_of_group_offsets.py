@@ -324,7 +324,7 @@ def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offset
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders", partitions=2)
-        await bench.broker.groups.find("g")
+        await bench.services.groups.get().find("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         answered = []
         for offset in range(1, 5):
@@ -333,7 +333,9 @@ def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offset
             answered.append(answers(await bench.ask(request)))
         topic = topic_id if version >= 10 else "orders"
         assert answered == [[(topic, 0, ErrorCode.none), (topic, 1, ErrorCode.none)]] * 4
-        fetched = bench.broker.groups.submit("g", commands.OffsetFetch(group_id="g", partitions=None)).value
+        fetched = (
+            bench.services.groups.get().submit("g", commands.OffsetFetch(group_id="g", partitions=None)).value
+        )
         assert [(each.partition, each.offset, each.metadata) for each in fetched] == [
             (0, 4, "note"),
             (1, 40, "note"),
@@ -347,7 +349,7 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders")
-        await bench.broker.groups.find("g")
+        await bench.services.groups.get().find("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
         for offset in range(1, 6):
             request = commit_request(
@@ -357,7 +359,7 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
                 **nobody,
             )
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
-            shard = bench.broker.groups.shards.shard_of("g")
+            shard = bench.services.groups.get().shards.shard_of("g")
             assert shard is not None
             committed, _ = shard.machine.offsets._offsets.durable()  # type: ignore[misc]
             value = committed["g"]["orders"][0]
@@ -371,12 +373,12 @@ def test_a_commit_that_repeats_is_refused_when_its_topic_is_gone_or_its_group_ha
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders", partitions=1)
-        await bench.broker.groups.find("g")
+        await bench.services.groups.get().find("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         request = commit_request(9, ("orders", None, [partition(0)]), **nobody)
         for _ in range(3):
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
-        shard = bench.broker.groups.shards.shard_of("g")
+        shard = bench.services.groups.get().shards.shard_of("g")
         assert shard is not None
         shard.machine.state.groups["g"].check_offset_commit = refuse  # type: ignore[method-assign]
         assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_member_id)]

@@ -28,7 +28,7 @@ def test_describe_cluster_names_the_cluster_and_its_brokers(version: int) -> Non
             include_cluster_authorized_operations=True, include_fenced_brokers=False
         )
         response = await bench.ask(request, version)
-        assert (response.error_code, response.cluster_id) == (ErrorCode.none, bench.broker.cluster_id)
+        assert (response.error_code, response.cluster_id) == (ErrorCode.none, bench.services.cluster_id)
         assert response.controller_id == 1
         (broker,) = response.brokers
         assert (broker.broker_id, broker.host, broker.port, broker.rack) == (1, HOST, PORT, "r1")
@@ -101,19 +101,19 @@ def feature_request(feature: str, level: int, **options: Any) -> UpdateFeaturesR
 def test_update_features_refuses_what_is_not_supported(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
-        before = dict(bench.broker.image.features)
+        before = dict(bench.services.metadata.image.features)
         for request in (feature_request("no.such", 1), feature_request("metadata.version", 9999)):
             response = await bench.ask(request, version)
             assert response.error_code is not ErrorCode.none
             assert response.error_message
-        assert bench.broker.image.features == before
+        assert bench.services.metadata.image.features == before
 
     run()
 
 
 @on_broker()
 async def test_update_features_of_the_oldest_version_knows_upgrades_and_safe_downgrades(bench: Bench) -> None:
-    level = bench.broker.image.features["metadata.version"]
+    level = bench.services.metadata.image.features["metadata.version"]
 
     def request(wanted: int, *, allow_downgrade: bool) -> UpdateFeaturesRequestV0:
         update = FeatureUpdateKeyV0(
@@ -124,14 +124,14 @@ async def test_update_features_of_the_oldest_version_knows_upgrades_and_safe_dow
     assert (await bench.ask(request(level, allow_downgrade=False))).error_code is ErrorCode.none
     refused = await bench.ask(request(level - 1, allow_downgrade=False))
     assert refused.error_code is not ErrorCode.none
-    assert bench.broker.image.features["metadata.version"] == level
+    assert bench.services.metadata.image.features["metadata.version"] == level
 
 
 @on_broker()
 async def test_update_features_to_the_present_level_changes_nothing(bench: Bench) -> None:
-    level = bench.broker.image.features["metadata.version"]
+    level = bench.services.metadata.image.features["metadata.version"]
     assert (await bench.ask(feature_request("metadata.version", level))).error_code is ErrorCode.none
-    assert bench.broker.image.features["metadata.version"] == level
+    assert bench.services.metadata.image.features["metadata.version"] == level
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -63,7 +63,7 @@ def test_create_topics_makes_a_topic_in_every_version(version: int) -> None:
         )
         (result,) = (await bench.ask(request, version)).topics
         assert (result.name, result.error_code) == ("journal", ErrorCode.none)
-        topic = bench.broker.image.topics["journal"]
+        topic = bench.services.metadata.image.topics["journal"]
         assert len(topic.partitions) == 3
         if version >= 5:
             assert (result.num_partitions, result.replication_factor) == (3, 1)
@@ -109,7 +109,7 @@ def test_create_topics_refuses_with_a_message_and_creates_nothing(
         assert refused.error_code is expected
         assert refused.error_message
         assert created.error_code is ErrorCode.none
-        assert set(bench.broker.image.topics) == {"good"}
+        assert set(bench.services.metadata.image.topics) == {"good"}
 
     run()
 
@@ -132,7 +132,7 @@ async def test_create_topics_that_only_validates_creates_nothing(bench: Bench) -
     request = CreateTopicsRequest(topics=(new_topic("journal"),), timeout=SECOND, validate_only=True)
     (result,) = (await bench.ask(request)).topics
     assert result.error_code is ErrorCode.none
-    assert not bench.broker.image.topics
+    assert not bench.services.metadata.image.topics
 
 
 # -- Metadata
@@ -153,7 +153,7 @@ def test_metadata_describes_a_topic_in_every_version(version: int) -> None:
         if version >= 1:
             assert (response.controller_id, broker.rack) == (1, "r1")
         if version >= 2:
-            assert response.cluster_id == bench.broker.cluster_id
+            assert response.cluster_id == bench.services.cluster_id
         if version >= 7:
             assert [partition.leader_epoch for partition in topic.partitions] == [0, 0]
         if version >= 10:
@@ -207,7 +207,7 @@ async def test_metadata_creates_topics_only_where_client_and_broker_allow_it(ben
     assert bad.error_code is ErrorCode.invalid_topic_exception
     (internal,) = (await bench.ask(metadata_request("__consumer_offsets", create=True))).topics
     assert (internal.error_code, internal.is_internal) == (ErrorCode.unknown_topic_or_partition, True)
-    assert set(bench.broker.image.topics) == {"made"}
+    assert set(bench.services.metadata.image.topics) == {"made"}
 
 
 @on_broker(auto_create_topics_enable="false")
@@ -243,7 +243,7 @@ def test_delete_topics_by_name_in_the_versions_that_know_names_only(version: int
         gone, unknown = (await bench.ask(request, version)).responses
         assert (gone.name, gone.error_code) == ("journal", ErrorCode.none)
         assert unknown.error_code is ErrorCode.unknown_topic_or_partition
-        assert not bench.broker.image.topics
+        assert not bench.services.metadata.image.topics
 
     run()
 
@@ -271,7 +271,7 @@ def test_delete_topics_can_be_switched_off(version: int, expected: str) -> None:
         request = DeleteTopicsRequestV5(topic_names=("journal",), timeout=SECOND)
         (refused,) = (await bench.ask(request, version)).responses
         assert refused.error_code is ErrorCode[expected]
-        assert "journal" in bench.broker.image.topics
+        assert "journal" in bench.services.metadata.image.topics
 
     run()
 
@@ -315,7 +315,7 @@ def test_create_partitions_refuses_with_a_message(count: int, assignments: Any, 
         (result,) = (await bench.ask(more_partitions("journal", count, assignments))).results
         assert result.error_code is expected
         assert result.error_message
-        assert len(bench.broker.image.topics["journal"].partitions) == 2
+        assert len(bench.services.metadata.image.topics["journal"].partitions) == 2
 
     run()
 
@@ -331,7 +331,7 @@ async def test_create_partitions_that_only_validates_adds_nothing(bench: Bench) 
     await bench.create("journal")
     (result,) = (await bench.ask(more_partitions("journal", 3, validate_only=True))).results
     assert result.error_code is ErrorCode.none
-    assert len(bench.broker.image.topics["journal"].partitions) == 1
+    assert len(bench.services.metadata.image.topics["journal"].partitions) == 1
 
 
 # -- DescribeTopicPartitions

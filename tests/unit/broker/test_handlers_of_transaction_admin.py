@@ -56,7 +56,7 @@ def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        leader = bench.broker.partitions.find("journal", None, 0).leader
+        leader = bench.services.partitions.find("journal", None, 0).leader
         assert leader.last_stable_offset == 0
         topics = [
             {"name": "journal", "partition_indexes": (0, 5)},
@@ -98,7 +98,7 @@ async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench:
     producer = TransactionalProducer(bench)
     await producer.init()
     await producer.send_offset("g", "journal", 5)
-    shard = bench.broker.groups.shards.shard_of("g")
+    shard = bench.services.groups.get().shards.shard_of("g")
     assert shard is not None
     topic, partition = shard.hosted.topic_partition
     marker = {
@@ -120,7 +120,7 @@ async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_
     marker = {"producer_id": 5, "topics": [{"name": "journal", "partition_indexes": (0,)}]}
     ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
     assert code is ErrorCode.none
-    assert bench.broker.partitions.find("journal", None, 0).leader.high_watermark == 1
+    assert bench.services.partitions.find("journal", None, 0).leader.high_watermark == 1
 
 
 # -- DescribeTransactions, ListTransactions and DescribeProducers
@@ -257,11 +257,13 @@ async def test_a_cluster_begins_with_transactions_version_2_and_can_go_back(benc
     finalized = {each.name: each.max_version_level for each in features.finalized_features}
     supported = {each.name: (each.min_version, each.max_version) for each in features.supported_features}
     assert (finalized["transaction.version"], supported["transaction.version"]) == (2, (0, 2))
-    await bench.broker.transactions.find("tx")
+    await bench.services.transactions.get().find("tx")
     update = [{"feature": "transaction.version", "max_version_level": 0, "upgrade_type": 2}]
     answer = await bench.ask(message(ApiKey.UPDATE_FEATURES, 2, timeout=SECOND, feature_updates=update))
     assert answer.error_code is ErrorCode.none
-    assert {shard.machine.settings.transaction_version for shard in bench.broker.transactions.shards} == {0}
+    assert {
+        shard.machine.settings.transaction_version for shard in bench.services.transactions.get().shards
+    } == {0}
     producer = TransactionalProducer(bench, version_2=False)
     await producer.init()
     await producer.send("journal", b"a")

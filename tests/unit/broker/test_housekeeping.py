@@ -21,7 +21,7 @@ SMALL_SEGMENTS: dict[str, Any] = {"segment_bytes": "1048576"}
 
 
 def hosted(bench: Bench, topic: str = "journal", partition: int = 0) -> HostedPartition:
-    return bench.broker.partitions.find(topic, None, partition)
+    return bench.services.partitions.find(topic, None, partition)
 
 
 async def fill(bench: Bench, batches: int) -> None:
@@ -213,7 +213,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCap
     async def run(bench: Bench) -> None:
         await bench.create("journal", retention_bytes="1", **SMALL_SEGMENTS)
         await fill(bench, 3)
-        real = bench.broker._housekeeping.enforce_retention
+        real = bench.broker.housekeeping.enforce_retention
         failures = iter([ZeroDivisionError("a bug")])
 
         def once_broken(now_ms: int) -> None:
@@ -221,7 +221,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCap
                 raise failure
             real(now_ms)
 
-        bench.broker._housekeeping.enforce_retention = once_broken  # type: ignore[method-assign]
+        bench.broker.housekeeping.enforce_retention = once_broken  # type: ignore[method-assign]
         await until(lambda: hosted(bench).log.log_start_offset > 0)
 
     with caplog.at_level(logging.ERROR, "ottla.housekeeping"):

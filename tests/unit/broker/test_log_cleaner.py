@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def hosted(bench: Bench, partition: TopicPartition = CHANGES) -> HostedPartition:
-    return bench.broker.partitions.find(partition.topic, None, partition.partition)
+    return bench.services.partitions.find(partition.topic, None, partition.partition)
 
 
 async def put(bench: Bench, key: bytes, value: bytes | None, topic: str = CHANGES.topic) -> int:
@@ -230,7 +230,7 @@ async def test_a_topic_of_the_same_name_as_a_damaged_one_is_cleaned(bench: Bench
     await until(lambda: CHANGES in cleaner.uncleanable)
     await delete_topic(bench, "changes")
     await bench.create("changes", **COMPACTED)
-    assert bench.broker.log_dirs.logs[CHANGES].log_end_offset == 0
+    assert bench.services.log_dirs.logs[CHANGES].log_end_offset == 0
     await fill(bench, 10)
     await until(lambda: was_cleaned(bench))
     assert CHANGES not in cleaner.uncleanable
@@ -365,7 +365,7 @@ def test_a_cleaning_that_runs_out_of_descriptors_leaves_nothing_half_done_and_is
         bench.disk.fail("/data/changes-0", errno.EMFILE, operations=frozenset({operation}), times=times)
         await until(lambda: was_cleaned(bench))
         bench.disk.heal()
-        assert not bench.broker.log_dirs.offline
+        assert not bench.services.log_dirs.offline
         assert not bench.broker.log_cleaner.uncleanable
         assert not [
             name for name in bench.disk.list_dir("/data/changes-0") if name.endswith((".swap", ".cleaned"))

@@ -16,7 +16,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 def changed(bench: Bench, partition: PartitionImage) -> MetadataChanges:
     """Partition 0 of the topic is `partition` now."""
-    topic = bench.broker.image.topics["journal"]
+    topic = bench.services.metadata.image.topics["journal"]
     change = TopicChange(topic, (PartitionChange(0, topic.partitions[0], partition),))
     return MetadataChanges((), (), (change,), (), (), False)
 
@@ -25,11 +25,13 @@ def changed(bench: Bench, partition: PartitionImage) -> MetadataChanges:
 async def test_a_new_leader_epoch_keeps_the_high_watermark_and_is_found_in_the_log(bench: Bench) -> None:
     await bench.create("journal")
     await bench.produce("journal", b"a", b"b")
-    partition = bench.broker.image.topics["journal"].partitions[0]
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    partition = bench.services.metadata.image.topics["journal"].partitions[0]
+    hosted = bench.services.partitions.find("journal", None, 0)
     before = hosted.leader
-    bench.broker.partitions.apply(changed(bench, partition._replace(leader_epoch=5)), bench.broker.image)
-    assert bench.broker.partitions.find("journal", None, 0) is hosted
+    bench.services.partitions.apply(
+        changed(bench, partition._replace(leader_epoch=5)), bench.services.metadata.image
+    )
+    assert bench.services.partitions.find("journal", None, 0) is hosted
     assert hosted.leader is not before
     assert (hosted.leader.leader_epoch, hosted.leader.high_watermark) == (5, 2)
     await bench.produce("journal", b"c")
@@ -41,9 +43,11 @@ async def test_who_waits_hears_of_a_new_leader_epoch(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     request = fetch_request(topic_id, fetched(current_leader_epoch=0), max_wait=timedelta(seconds=9))
     poll = asyncio.create_task(bench.new_client("reader").request(request))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
-    partition = bench.broker.image.topics["journal"].partitions[0]
-    bench.broker.partitions.apply(changed(bench, partition._replace(leader_epoch=1)), bench.broker.image)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
+    partition = bench.services.metadata.image.topics["journal"].partitions[0]
+    bench.services.partitions.apply(
+        changed(bench, partition._replace(leader_epoch=1)), bench.services.metadata.image
+    )
     response = await asyncio.wait_for(poll, 1)
     assert response.responses[0].partitions[0].error_code is ErrorCode.fenced_leader_epoch
 
@@ -51,7 +55,7 @@ async def test_who_waits_hears_of_a_new_leader_epoch(bench: Bench) -> None:
 @on_broker()
 async def test_partitions_that_are_not_here_are_refused_with_the_reason(bench: Bench) -> None:
     topic_id = await bench.create("journal")
-    host = bench.broker.partitions
+    host = bench.services.partitions
 
     def refusal(name: str | None, wanted: UUID | None, index: int) -> ErrorCode:
         with pytest.raises(KafkaError) as refused:
@@ -69,7 +73,7 @@ async def test_partitions_that_are_not_here_are_refused_with_the_reason(bench: B
 @on_broker()
 async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None:
     await bench.create("journal")
-    image = bench.broker.image
+    image = bench.services.metadata.image
     elsewhere = image.topics["journal"].partitions[0]._replace(leader=2, replicas=(2,), isr=(2,))
     topic = TopicImage(name="other", topic_id=UUID(int=8), partitions={0: elsewhere})
     with_other = replace(
@@ -77,11 +81,11 @@ async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None
         topics={**image.topics, "other": topic},
         topics_by_id={**image.topics_by_id, topic.topic_id: topic},
     )
-    bench.broker.partitions.apply(MetadataChanges((topic,), (), (), (), (), False), with_other)
+    bench.services.partitions.apply(MetadataChanges((topic,), (), (), (), (), False), with_other)
     with pytest.raises(KafkaError) as refused:
-        bench.broker.partitions.find("other", None, 0)
+        bench.services.partitions.find("other", None, 0)
     assert refused.value.code is ErrorCode.not_leader_or_follower
-    bench.broker.partitions.apply(MetadataChanges((), (topic,), (), (), (), False), image)
+    bench.services.partitions.apply(MetadataChanges((), (topic,), (), (), (), False), image)
 
 
 @on_broker(started=False)
@@ -95,13 +99,13 @@ async def test_a_topic_that_cannot_be_deleted_does_not_hold_up_the_others(bench:
     wanted = tuple(DeleteTopicState(name=name, topic_id=None) for name in ("a", "b"))
     response = await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
     assert [result.error_code for result in response.responses] == [ErrorCode.none, ErrorCode.none]
-    assert not bench.broker.image.topics
+    assert not bench.services.metadata.image.topics
     assert (await bench.produce("a", b"x")).error_code is ErrorCode.unknown_topic_or_partition
     await bench.stop()
 
 
 def number_hosted(bench: Bench, topic: str) -> int:
-    return sum(hosted.topic_partition.topic == topic for hosted in bench.broker.partitions)
+    return sum(hosted.topic_partition.topic == topic for hosted in bench.services.partitions)
 
 
 @on_broker()
@@ -112,17 +116,17 @@ async def test_very_many_partitions_are_opened_in_turns_and_clients_are_to_ask_a
 
     def look(old: MetadataImage, new: MetadataImage) -> None:
         with pytest.raises(KafkaError) as refused:
-            bench.broker.partitions.find("wide", None, 1999)
+            bench.services.partitions.find("wide", None, 1999)
         seen.append((number_hosted(bench, "wide"), refused.value))
 
-    bench.broker.quorum.subscribe(look)
+    bench.services.quorum.subscribe(look)
     topic_id = await bench.create("wide", 2000)
     ((hosted, refused),) = seen
     assert hosted == 0
     assert refused.code is ErrorCode.not_leader_or_follower
     assert "is being opened; try again" in refused.message
     assert number_hosted(bench, "wide") == 2000
-    assert bench.broker.partitions.find("wide", None, 1999).log.topic_id == topic_id
+    assert bench.services.partitions.find("wide", None, 1999).log.topic_id == topic_id
 
 
 @on_broker()
@@ -131,19 +135,19 @@ async def test_very_many_partitions_are_deleted_in_turns_and_their_name_can_be_u
 ) -> None:
     await bench.create("wide", 2000)
     seen: list[tuple[int, int]] = []
-    bench.broker.quorum.subscribe(
-        lambda old, new: seen.append((number_hosted(bench, "wide"), len(bench.broker.log_dirs.logs)))
+    bench.services.quorum.subscribe(
+        lambda old, new: seen.append((number_hosted(bench, "wide"), len(bench.services.log_dirs.logs)))
     )
     state = DeleteTopicState(name="wide", topic_id=None)
     deletion = asyncio.create_task(
         bench.ask(DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=1)))
     )
-    await until(lambda: "wide" not in bench.broker.image.topics)
+    await until(lambda: "wide" not in bench.services.metadata.image.topics)
     again = await bench.create("wide", 30)
     assert (await deletion).responses[0].error_code is ErrorCode.none
     assert seen[0] == (0, 2000)
-    assert {hosted.log.topic_id for hosted in bench.broker.partitions} == {again}
-    assert len(bench.broker.log_dirs.logs) == 30
+    assert {hosted.log.topic_id for hosted in bench.services.partitions} == {again}
+    assert len(bench.services.log_dirs.logs) == 30
 
 
 @on_broker(started=False)
@@ -158,5 +162,5 @@ async def test_very_many_partitions_whose_disk_fails_in_the_midst_are_deleted_wi
     state = DeleteTopicState(name="wide", topic_id=None)
     response = await bench.ask(DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=1)))
     assert response.responses[0].error_code is ErrorCode.none
-    assert not bench.broker.image.topics
+    assert not bench.services.metadata.image.topics
     await bench.stop()

@@ -21,18 +21,19 @@ T = TypeVar("T")
 
 
 class Gate:
-    """In the place of the broker's RecordWork: work waits until the test lets it go on."""
+    """Before the broker's thread for records: work waits until the test lets it go on."""
 
     def __init__(self, bench: Bench) -> None:
-        self._inner = bench.broker.record_work
+        thread = bench.services.record_thread
+        self._run = thread.run
         self._open = asyncio.Event()
         self.waiting = 0
-        bench.broker.record_work = self  # type: ignore[assignment]
+        thread.run = self.run  # type: ignore[method-assign]
 
     async def run(self, work: Callable[[], T]) -> T:
         self.waiting += 1
         await self._open.wait()
-        return await self._inner.run(work)
+        return await self._run(work)
 
     def open(self) -> None:
         self._open.set()
@@ -48,7 +49,7 @@ def with_header(batch: bytes, **changes: int) -> bytes:
 
 
 def end_offset(bench: Bench, topic: str = "journal", partition: int = 0) -> int:
-    return bench.broker.partitions.find(topic, None, partition).log.log_end_offset
+    return bench.services.partitions.find(topic, None, partition).log.log_end_offset
 
 
 @on_broker()
@@ -192,7 +193,7 @@ async def test_a_batch_is_appended_in_the_leader_epoch_of_that_time(bench: Bench
     gate = Gate(bench)
     asked = asyncio.create_task(bench.produce("journal", records=long_batch(bench)))
     await until(lambda: gate.waiting == 1)
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     hosted.lead(
         PartitionLeader(
             hosted.log.producers,

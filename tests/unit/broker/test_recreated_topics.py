@@ -57,7 +57,7 @@ async def check(bench: Bench, topic_id: UUID) -> None:
         assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none
     await bench.kill()
     await bench.start()
-    log = bench.broker.log_dirs.logs[JOURNAL]
+    log = bench.services.log_dirs.logs[JOURNAL]
     assert (log.log_start_offset, log.log_end_offset) == (0, 9)
     assert len(await bench.read(topic_id)) == 9
 
@@ -74,7 +74,7 @@ async def test_a_deletion_is_answered_when_no_checkpoint_names_the_topic(bench: 
 async def test_a_deletion_and_a_creation_that_come_together_are_kept_apart(bench: Bench) -> None:
     await use(bench)
     syncs: list[str] = []
-    bench.broker.quorum.subscribe(lambda old, new: syncs.append("+".join(new.topics)))
+    bench.services.quorum.subscribe(lambda old, new: syncs.append("+".join(new.topics)))
     _, topic_id = await asyncio.gather(delete_topic(bench), bench.create("journal"))
     assert syncs == ["", "journal"]
     assert not named_in(bench)
@@ -97,13 +97,13 @@ async def test_a_start_forgets_what_a_crash_left_of_a_deletion(bench: Bench) -> 
 @on_broker(directories=("/data", "/two"), metadata_log_dir="/two")
 async def test_a_disk_that_fails_in_a_deletion_takes_its_directory_offline(bench: Bench) -> None:
     await bench.create("journal")
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == "/data"
+    assert bench.services.log_dirs.directory_of(JOURNAL) == "/data"
     bench.disk.fail("/data", errno.EIO, operations=frozenset({"sync_dir"}))
     await delete_topic(bench)
-    assert set(bench.broker.log_dirs.offline) == {"/data"}
+    assert set(bench.services.log_dirs.offline) == {"/data"}
     bench.disk.heal()
     await bench.create("journal")
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == "/two"
+    assert bench.services.log_dirs.directory_of(JOURNAL) == "/two"
 
 
 @on_broker(**SOON)
@@ -111,7 +111,7 @@ async def test_a_log_start_beyond_what_is_flushed_is_flushed_and_then_checkpoint
     await bench.create("journal")
     for _ in range(10):
         await bench.produce("journal", b"old")
-    log = bench.broker.log_dirs.logs[JOURNAL]
+    log = bench.services.log_dirs.logs[JOURNAL]
     assert log.recovery_point == 0
     await delete_records(bench, 8)
     path = f"/data/{LOG_START_OFFSETS}"
@@ -119,5 +119,5 @@ async def test_a_log_start_beyond_what_is_flushed_is_flushed_and_then_checkpoint
     assert log.recovery_point == 10
     await bench.lose_power()
     await bench.start()
-    log = bench.broker.log_dirs.logs[JOURNAL]
+    log = bench.services.log_dirs.logs[JOURNAL]
     assert (log.log_start_offset, log.log_end_offset) == (8, 10)

@@ -43,11 +43,11 @@ async def move(
 
 
 async def moved(bench: Bench) -> None:
-    await until(lambda: not bench.broker.log_dirs.moves)
+    await until(lambda: not bench.services.log_dirs.moves)
 
 
 def other_directory(bench: Bench) -> str:
-    here = bench.broker.log_dirs.directory_of(JOURNAL)
+    here = bench.services.log_dirs.directory_of(JOURNAL)
     return next(path for path in TWO if path != here)
 
 
@@ -63,11 +63,11 @@ async def test_a_replica_moves_with_all_its_records_and_offsets(bench: Bench) ->
     topic_id = await bench.create("journal", segment_bytes="1048576")
     for value in (b"a", b"b", b"c"):
         await bench.produce("journal", value)
-    old = bench.broker.log_dirs.directory_of(JOURNAL)
+    old = bench.services.log_dirs.directory_of(JOURNAL)
     target = other_directory(bench)
     assert await move(bench, target) is ErrorCode.none
     await moved(bench)
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+    assert bench.services.log_dirs.directory_of(JOURNAL) == target
     assert await bench.read(topic_id) == [b"a", b"b", b"c"]
     assert await bench.read(topic_id, 1) == [b"b", b"c"]
     answer = await bench.produce("journal", b"d")
@@ -88,16 +88,16 @@ async def test_records_appended_during_the_move_are_in_the_moved_log(bench: Benc
         await bench.produce("journal", payload)
     target = other_directory(bench)
     assert await move(bench, target) is ErrorCode.none
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     sent = 12
-    while bench.broker.log_dirs.moves:
+    while bench.services.log_dirs.moves:
         plan = hosted.append(bench.batch(payload), bench.world.clock.now_ms(), required_acks=-1)
         assert plan.first_offset == sent
         sent += 1
         assert sent < 500, "the move does not catch up"
         await asyncio.sleep(0.001)
     assert sent > 14
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+    assert bench.services.log_dirs.directory_of(JOURNAL) == target
     for offset in range(sent):
         assert (await bench.read(topic_id, offset))[0] == payload
     assert (await bench.produce("journal", b"after")).base_offset == sent
@@ -108,7 +108,7 @@ async def test_a_reader_that_waits_at_the_end_is_woken_by_an_append_after_the_mo
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
     waiting = asyncio.create_task(bench.new_client("reader").fetch(topic_id, 0, 1, max_wait_ms=8_000))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     await move(bench, other_directory(bench))
     await moved(bench)
     await bench.produce("journal", b"b")
@@ -120,23 +120,23 @@ async def test_the_same_directory_is_no_move_and_a_second_request_for_a_move_cha
     bench: Bench,
 ) -> None:
     await bench.create("journal")
-    here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+    here, there = bench.services.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
     assert await move(bench, here) is ErrorCode.none
-    assert not bench.broker.log_dirs.moves
+    assert not bench.services.log_dirs.moves
     for version in (1, 2):
         assert await move(bench, there, version=version) is ErrorCode.none
     await moved(bench)
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == there
+    assert bench.services.log_dirs.directory_of(JOURNAL) == there
 
 
 @on_broker(directories=TWO)
 async def test_a_move_back_to_where_the_replica_is_ends_the_move(bench: Bench) -> None:
     topic_id = await bench.create("journal", file_delete_delay_ms="0")
     await bench.produce("journal", b"a")
-    here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
-    hosted = bench.broker.partitions.find("journal", None, 0)
-    bench.broker.partitions.move(JOURNAL, there)
-    bench.broker.partitions.move(JOURNAL, here)
+    here, there = bench.services.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+    hosted = bench.services.partitions.find("journal", None, 0)
+    bench.services.partitions.move(JOURNAL, there)
+    bench.services.partitions.move(JOURNAL, here)
     await until(lambda: folders(bench) == {here: ["journal-0"], there: []})
     await asyncio.sleep(5)
     assert hosted.log.directory == f"{here}/journal-0"
@@ -157,9 +157,9 @@ async def test_a_move_keeps_to_its_throttle_which_may_change_meanwhile(bench: Be
     )
     loop = asyncio.get_running_loop()
     started = loop.time()
-    bench.broker.partitions.move(JOURNAL, other_directory(bench))
+    bench.services.partitions.move(JOURNAL, other_directory(bench))
     await until(lambda: loop.time() > started + 20, every_s=1)
-    assert bench.broker.log_dirs.moves
+    assert bench.services.log_dirs.moves
     await bench.configure(ResourceType.BROKER, "", replica_alter_log_dirs_io_max_bytes_per_second=None)
     await moved(bench)
     assert loop.time() < started + 40
@@ -185,7 +185,10 @@ def test_an_unknown_partition_is_refused(topic: str, partition: int) -> None:
 async def test_nothing_is_moved_to_or_while_a_directory_is_offline(bench: Bench) -> None:
     await bench.create("journal", 2)
     other = TopicPartition("journal", 1)
-    healthy, failing = bench.broker.log_dirs.directory_of(JOURNAL), bench.broker.log_dirs.directory_of(other)
+    healthy, failing = (
+        bench.services.log_dirs.directory_of(JOURNAL),
+        bench.services.log_dirs.directory_of(other),
+    )
     bench.disk.fail(failing or "")
     assert (await bench.produce("journal", b"a", partition=1)).error_code is ErrorCode.kafka_storage_error
     assert await move(bench, failing or "") is ErrorCode.kafka_storage_error
@@ -198,17 +201,17 @@ async def test_nothing_is_moved_to_or_while_a_directory_is_offline(bench: Bench)
 async def test_a_copy_that_fails_leaves_the_replica_where_it_is(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
-    here, target = bench.broker.log_dirs.directory_of(JOURNAL), other_directory(bench)
+    here, target = bench.services.log_dirs.directory_of(JOURNAL), other_directory(bench)
     bench.disk.fail(target, operations=frozenset({"write"}))
     assert await move(bench, target) is ErrorCode.none
     await moved(bench)
     bench.disk.heal()
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == here
+    assert bench.services.log_dirs.directory_of(JOURNAL) == here
     assert await bench.read(topic_id) == [b"a"]
     await until(lambda: not folders(bench)[target])
     assert await move(bench, target) is ErrorCode.none
     await moved(bench)
-    assert bench.broker.log_dirs.directory_of(JOURNAL) == target
+    assert bench.services.log_dirs.directory_of(JOURNAL) == target
 
 
 @on_broker(directories=TWO)
@@ -221,26 +224,26 @@ async def test_a_topic_deleted_on_the_way_takes_its_copy_along(bench: Bench) -> 
     request = DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=5))
     assert (await bench.ask(request)).responses[0].error_code is ErrorCode.none
     await until(lambda: folders(bench) == {"/one": [], "/two": []})
-    assert not bench.broker.log_dirs.moves
+    assert not bench.services.log_dirs.moves
 
 
 @on_broker(directories=TWO, started=False)
 async def test_a_move_that_a_stop_interrupts_is_undone_by_the_next_start(bench: Bench) -> None:
     for end in (bench.stop, bench.kill):
         await bench.start()
-        if "journal" not in bench.broker.image.topics:
+        if "journal" not in bench.services.metadata.image.topics:
             await bench.create("journal", segment_bytes="1048576")
             for _ in range(5):
                 await bench.produce("journal", bytes(600_000))
-        here, there = bench.broker.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
-        bench.broker.partitions.move(JOURNAL, there)
+        here, there = bench.services.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
+        bench.services.partitions.move(JOURNAL, there)
         await until(lambda there=there: bool(folders(bench)[there]))  # type: ignore[misc]
         await end()
         assert [name for name in folders(bench)[there] if name.endswith("-future")]
         await bench.start()
-        assert bench.broker.log_dirs.directory_of(JOURNAL) == here
+        assert bench.services.log_dirs.directory_of(JOURNAL) == here
         await until(lambda here=here, there=there: folders(bench) == {here: ["journal-0"], there: []})  # type: ignore[misc]
-        assert bench.broker.partitions.find("journal", None, 0).log.log_end_offset == 5
+        assert bench.services.partitions.find("journal", None, 0).log.log_end_offset == 5
         await bench.stop()
 
 
@@ -250,7 +253,7 @@ async def test_the_copy_is_described_as_a_future_replica_until_the_move_is_done(
     for _ in range(5):
         await bench.produce("journal", bytes(600_000))
     target = other_directory(bench)
-    bench.broker.partitions.move(JOURNAL, target)
+    bench.services.partitions.move(JOURNAL, target)
 
     async def described(path: str) -> list[tuple[bool, int]]:
         response = await bench.ask(DescribeLogDirsRequest(topics=None))
@@ -269,10 +272,10 @@ async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(
     await bench.create("journal", segment_bytes="1048576", retention_bytes="1500000")
     for _ in range(6):
         await bench.produce("journal", bytes(700_000))
-    hosted = bench.broker.partitions.find("journal", None, 0)
-    bench.broker.partitions.move(JOURNAL, other_directory(bench))
+    hosted = bench.services.partitions.find("journal", None, 0)
+    bench.services.partitions.move(JOURNAL, other_directory(bench))
     await asyncio.sleep(0.004)
-    bench.broker._housekeeping.enforce_retention(bench.world.clock.now_ms())
+    bench.broker.housekeeping.enforce_retention(bench.world.clock.now_ms())
     start = hosted.log.log_start_offset
     assert start > 0
     hosted.delete_records(5)
@@ -280,7 +283,7 @@ async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(
     assert hosted.log.log_start_offset == 5
     await bench.kill()
     await bench.start()
-    log = bench.broker.partitions.find("journal", None, 0).log
+    log = bench.services.partitions.find("journal", None, 0).log
     assert (log.log_start_offset, log.log_end_offset) == (5, 6)
 
 
@@ -289,24 +292,26 @@ def test_a_replica_moves_on_the_machines_own_disk_while_records_come_in(tmp_path
         paths = [str(tmp_path / name) for name in ("one", "two")]
         settings = {"node.id": "1", "log.dirs": ",".join(paths), "listeners": "PLAINTEXT://127.0.0.1:0"}
         values = [str(index).encode() * 20_000 for index in range(200)]
-        async with Broker(BrokerConfig(settings)) as broker:
-            client = SimClient(broker.env.network, broker.address, "test")
+        async with await Broker.start(BrokerConfig(settings)) as broker:
+            services = broker.services
+            client = SimClient(services.env.network, broker.address, "test")
             await client.create_topic("journal", 1, {"segment.bytes": "1048576"})
-            hosted = broker.partitions.find("journal", None, 0)
-            target = next(path for path in paths if path != broker.log_dirs.directory_of(JOURNAL))
+            hosted = services.partitions.find("journal", None, 0)
+            target = next(path for path in paths if path != services.log_dirs.directory_of(JOURNAL))
             for index, value in enumerate(values):
                 batch = build_batch([Record(0, index, None, value)])
                 assert (await client.produce(hosted.topic_id, 0, batch)).base_offset == index
                 if index == 100:
-                    broker.partitions.move(JOURNAL, target)
+                    services.partitions.move(JOURNAL, target)
             async with asyncio.timeout(30):
-                await until(lambda: not broker.log_dirs.moves)
-            assert broker.log_dirs.directory_of(JOURNAL) == target
+                await until(lambda: not services.log_dirs.moves)
+            assert services.log_dirs.directory_of(JOURNAL) == target
             client.close()
-        async with Broker(BrokerConfig(settings)) as broker:
-            client = SimClient(broker.env.network, broker.address, "test")
+        async with await Broker.start(BrokerConfig(settings)) as broker:
+            services = broker.services
+            client = SimClient(services.env.network, broker.address, "test")
             for offset in (0, 99, 100, 101, 150, 199):
-                answer = await client.fetch(broker.image.topics["journal"].topic_id, 0, offset)
+                answer = await client.fetch(services.metadata.image.topics["journal"].topic_id, 0, offset)
                 assert read_batches(answer.records or b"")[0].records[0].value == values[offset]
             client.close()
         assert (tmp_path / target / "journal-0").is_dir()
@@ -324,7 +329,7 @@ async def append_and_move(bench: Bench, operation: int, acknowledged: list[bytes
         acknowledged.append(value)
         if index == 1:
             bench.disk.crash_after(operation)
-            bench.broker.partitions.move(JOURNAL, other_directory(bench))
+            bench.services.partitions.move(JOURNAL, other_directory(bench))
             await moved(bench)
 
 
@@ -343,7 +348,7 @@ def move_with_power_loss(seed: int, operation: int) -> bool:
         await asyncio.gather(working, return_exceptions=True)
         await bench.lose_power()
         await bench.start()
-        hosted = bench.broker.partitions.find("journal", None, 0)
+        hosted = bench.services.partitions.find("journal", None, 0)
         values: list[bytes | None] = []
         while len(values) < hosted.leader.high_watermark:
             values += await bench.read(hosted.topic_id, len(values))

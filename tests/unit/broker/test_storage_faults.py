@@ -28,7 +28,7 @@ async def spread_topic(bench: Bench, **configs: str) -> tuple[Any, int, int, str
     """(topic id, a partition in the directory that will fail, one in the other, the directory that will fail)"""
     topic_id = await bench.create("journal", 4, **configs)
     directories = {
-        index: bench.broker.log_dirs.directory_of(TopicPartition("journal", index)) for index in range(4)
+        index: bench.services.log_dirs.directory_of(TopicPartition("journal", index)) for index in range(4)
     }
     failing = "/two"
     sick = next(index for index, path in directories.items() if path == failing)
@@ -52,7 +52,7 @@ def test_a_directory_that_cannot_be_written_takes_its_partitions_along_and_no_ot
         assert await bench.read(topic_id, partition=sound) == [b"a", b"b"]
         response = await bench.ask(fetch_request(topic_id, fetched(partition=sick)))
         assert response.responses[0].partitions[0].error_code is ErrorCode.kafka_storage_error
-        assert not bench.broker.failed.done()  # type: ignore[union-attr]
+        assert not bench.broker.failed.done()
         bench.disk.heal()
 
     run()
@@ -113,7 +113,7 @@ async def test_who_waits_for_a_partition_hears_at_once_that_its_disk_failed(benc
     topic_id, sick, _, failing = await spread_topic(bench)
     request = fetch_request(topic_id, fetched(partition=sick), max_wait=timedelta(seconds=9))
     poll = asyncio.create_task(bench.new_client("reader").request(request))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     bench.disk.fail(failing)
     await bench.produce("journal", b"a", partition=sick)
     response = await asyncio.wait_for(poll, 1)
@@ -128,7 +128,7 @@ async def test_new_partitions_go_to_the_directory_that_is_left(bench: Bench) -> 
     await bench.produce("journal", b"a", partition=sick)
     topic_id = await bench.create("later", 3)
     for partition in range(3):
-        assert bench.broker.log_dirs.directory_of(TopicPartition("later", partition)) == "/one"
+        assert bench.services.log_dirs.directory_of(TopicPartition("later", partition)) == "/one"
         assert (await bench.produce("later", b"a", partition=partition)).error_code is ErrorCode.none
     assert await bench.read(topic_id) == [b"a"]
     bench.disk.heal()
@@ -204,7 +204,7 @@ async def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline(b
     _, sick, sound, failing = await spread_topic(bench)
     await bench.produce("journal", b"a", partition=sick)
     bench.disk.fail(failing, operations=frozenset({"rename"}))
-    await until(lambda: failing in bench.broker.log_dirs.offline)
+    await until(lambda: failing in bench.services.log_dirs.offline)
     await asyncio.sleep(2)
     assert (await bench.produce("journal", b"b", partition=sick)).error_code is ErrorCode.kafka_storage_error
     assert (await bench.produce("journal", b"b", partition=sound)).error_code is ErrorCode.none
@@ -289,10 +289,10 @@ def test_a_topic_that_is_made_when_a_disk_fails_goes_to_the_other(
         bench.disk.fail("/one", error, operations=operations)
         topic_id = await bench.create("later", 4)
         for partition in range(4):
-            assert bench.broker.log_dirs.directory_of(TopicPartition("later", partition)) == "/two"
+            assert bench.services.log_dirs.directory_of(TopicPartition("later", partition)) == "/two"
             assert (await bench.produce("later", b"a", partition=partition)).error_code is ErrorCode.none
         assert await bench.read(topic_id, partition=3) == [b"a"]
-        assert list(bench.broker.log_dirs.offline) == ["/one"]
+        assert list(bench.services.log_dirs.offline) == ["/one"]
         bench.disk.heal()
 
     run()
@@ -314,7 +314,7 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
             refused = await bench.produce("journal", big)
             assert refused.error_code is ErrorCode.kafka_storage_error
             assert "The disk is not at fault: try again" in refused.error_message
-        assert not bench.broker.log_dirs.offline
+        assert not bench.services.log_dirs.offline
         bench.disk.heal()
         # The next one fits into the segment that could not be rolled.
         assert (await bench.produce("journal", b"small")).base_offset == 1
@@ -356,7 +356,7 @@ def test_whenever_descriptors_run_out_what_was_acknowledged_stays() -> None:
                 if number % 5 == 0:
                     bench.disk.heal()
             bench.disk.heal()
-            assert not bench.broker.log_dirs.offline
+            assert not bench.services.log_dirs.offline
             await (bench.kill if round_ % 2 else bench.stop)()
             await bench.start()
             found: list[bytes | None] = []
@@ -392,7 +392,7 @@ async def test_a_metadata_log_without_descriptors_waits_for_them(bench: Bench) -
     assert not creating.done()
     bench.disk.heal()
     await asyncio.wait_for(creating, 5)
-    assert not bench.broker.failed.done()  # type: ignore[union-attr]
+    assert not bench.broker.failed.done()
     assert (await bench.produce("later", b"a")).error_code is ErrorCode.none
 
 

@@ -214,7 +214,7 @@ def test_transactions_are_all_or_nothing_through_crashes(seed: int) -> None:
         await asyncio.sleep(30)  # what is open by now has run out of time, and is aborted
         bench.client = bench.new_client("afterwards")
         for partition, each in enumerate(followers):
-            leader = bench.broker.partitions.find("journal", None, partition).leader
+            leader = bench.services.partitions.find("journal", None, partition).leader
             assert leader.last_stable_offset == leader.log_end_offset, "a transaction hangs"
             while each.reader.position < leader.log_end_offset:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

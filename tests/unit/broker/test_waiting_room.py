@@ -180,12 +180,12 @@ async def test_a_long_poll_is_answered_by_the_append_it_waits_for(bench: Bench) 
         bench.new_client("reader").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
     )
     await asyncio.sleep(2)
-    assert len(bench.broker.waiting_room) == 1
+    assert len(bench.services.delayed_operations) == 1
     await bench.produce("journal", b"news")
     response = await poll
     assert values_in(response.responses[0].partitions[0].records) == [b"news"]
     assert loop.time() - started < 3
-    assert len(bench.broker.waiting_room) == 0
+    assert len(bench.services.delayed_operations) == 0
 
 
 @on_broker()
@@ -223,7 +223,7 @@ async def test_one_append_answers_every_poll_of_its_partition_and_none_of_anothe
         )
         for index in range(100)
     ]
-    await until(lambda: len(bench.broker.waiting_room) == 100)
+    await until(lambda: len(bench.services.delayed_operations) == 100)
     await bench.produce("journal", b"news", partition=1)
     await asyncio.wait(polls, timeout=1)
     assert [poll.done() for poll in polls] == [False, True] * 50
@@ -237,7 +237,7 @@ async def test_polls_of_a_deleted_topic_are_answered_at_once(bench: Bench) -> No
     poll = asyncio.create_task(
         bench.new_client("reader").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
     )
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     wanted = (DeleteTopicState(name="journal", topic_id=None),)
     await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
     response = await asyncio.wait_for(poll, 1)
@@ -249,13 +249,13 @@ async def test_a_poll_whose_client_has_gone_disturbs_nobody(bench: Bench) -> Non
     topic_id = await bench.create("journal")
     reader = bench.new_client("reader")
     poll = asyncio.create_task(reader.request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8)))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     reader.close()
     with pytest.raises(OSError):
         await poll
     assert (await bench.produce("journal", b"news")).base_offset == 0
     assert await bench.read(topic_id) == [b"news"]
-    assert len(bench.broker.waiting_room) == 0
+    assert len(bench.services.delayed_operations) == 0
 
 
 @on_broker()
@@ -264,11 +264,11 @@ async def test_a_poll_leaves_with_its_connection_however_long_it_wanted_to_wait(
     reader = bench.new_client("reader")
     forever = timedelta(days=24)
     poll = asyncio.create_task(reader.request(fetch_request(topic_id, fetched(), max_wait=forever)))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     reader.close()
     with pytest.raises(OSError):
         await poll
-    await until(lambda: len(bench.broker.waiting_room) == 0)
+    await until(lambda: len(bench.services.delayed_operations) == 0)
 
 
 # Every change of offsets wakes the requests that wait for them, whoever caused it.
@@ -280,7 +280,7 @@ async def waiting_poll(bench: Bench, topic_id: UUID, **options: Any) -> asyncio.
     poll = asyncio.create_task(
         bench.new_client("reader").request(fetch_request(topic_id, fetched(), **options))
     )
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     return poll
 
 
@@ -304,8 +304,8 @@ async def test_a_poll_below_the_new_log_start_is_answered_when_retention_moves_i
     await bench.produce("journal", b"rolls")
     poll = await waiting_poll(bench, topic_id, min_bytes=10_000)
     await asyncio.sleep(0.6)
-    bench.broker._housekeeping.enforce_retention(bench.world.clock.now_ms())
-    assert bench.broker.partitions.find("journal", None, 0).log.log_start_offset == 1
+    bench.broker.housekeeping.enforce_retention(bench.world.clock.now_ms())
+    assert bench.services.partitions.find("journal", None, 0).log.log_start_offset == 1
     response = await asyncio.wait_for(poll, 1)
     assert response.responses[0].partitions[0].error_code is ErrorCode.offset_out_of_range
 
@@ -314,11 +314,11 @@ async def test_a_poll_below_the_new_log_start_is_answered_when_retention_moves_i
 async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(bench: Bench) -> None:
     topic_id = await bench.create("journal", flush_messages="1")
     poll = await waiting_poll(bench, topic_id)
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     hosted.append(bench.batch(b"news"), bench.world.clock.now_ms(), required_acks=1)
     await asyncio.sleep(0.1)
     assert not poll.done()
-    await flush(bench.broker.env, hosted)
+    await flush(bench.services.env, hosted)
     response = await asyncio.wait_for(poll, 1)
     assert values_in(response.responses[0].partitions[0].records) == [b"news"]
 
@@ -326,7 +326,7 @@ async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(b
 @on_broker()
 async def test_a_followers_fetch_answers_the_produce_request_that_waits_for_it(bench: Bench) -> None:
     topic_id = await bench.create("journal")
-    hosted = bench.broker.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find("journal", None, 0)
     epoch = hosted.leader.leader_epoch + 1
     hosted.lead(
         PartitionLeader(
@@ -336,7 +336,7 @@ async def test_a_followers_fetch_answers_the_produce_request_that_waits_for_it(b
         )
     )  # fmt: skip
     produce = asyncio.create_task(bench.produce("journal", b"news"))
-    await until(lambda: len(bench.broker.waiting_room) == 1)
+    await until(lambda: len(bench.services.delayed_operations) == 1)
     follower = bench.new_client("follower")
     request = fetch_request(
         topic_id,
@@ -356,8 +356,8 @@ async def test_a_waiting_request_that_fails_closes_its_connection_and_no_other(
     other = asyncio.create_task(
         bench.new_client("other").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
     )
-    await until(lambda: len(bench.broker.waiting_room) == 2)
-    (broken, *_) = bench.broker.waiting_room._purgatory._watchers[TopicPartition("journal", 0)]
+    await until(lambda: len(bench.services.delayed_operations) == 2)
+    (broken, *_) = bench.services.delayed_operations._purgatory._watchers[TopicPartition("journal", 0)]
     assert isinstance(broken, DelayedFetch)
     broken._reader = None  # type: ignore[assignment]
     assert (await bench.produce("journal", b"news")).error_code is ErrorCode.none

@@ -57,7 +57,7 @@ class FakeTransactions:
 def with_transactions(bench: Bench, answer: Any) -> FakeTransactions:
     """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
     fake: Any = FakeTransactions(answer)
-    bench.broker._transactions = fake
+    bench.services.transactions._service = fake
     return fake  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,6 @@
 """The group coordinator of this broker: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import ottla.protocol.group_records.codec as group_codec
 from ottla.broker.coordinators.image_topics import ImageTopics
@@ -10,6 +9,7 @@ from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, Sha
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
@@ -20,16 +20,15 @@ from ottla.core.groups.shard import GroupShard
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 _MS_PER_MINUTE = 60_000
 
 
 class GroupCoordinator:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.shards: ShardSet[GroupShard] = ShardSet(broker, consumer_offsets(broker.config), self._new_shard)
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self.shards: ShardSet[GroupShard] = ShardSet(
+            services, consumer_offsets(services.config), self._new_shard
+        )
         self.shapes = CommitShapes()
         self._topics = ImageTopics(MetadataImage())
         self._settings = GroupSettings()
@@ -44,7 +43,7 @@ class GroupCoordinator:
             return completed(
                 KafkaError(
                     ErrorCode.not_coordinator,
-                    f"broker {self._broker.config.node_id} does not coordinate the group {group_id!r}",
+                    f"broker {self._services.config.node_id} does not coordinate the group {group_id!r}",
                 )
             )
         return shard.submit(command)
@@ -62,12 +61,12 @@ class GroupCoordinator:
     def reconfigure(self) -> None:
         """Configs of the broker or of groups have changed."""
         self.shapes.forget()
-        self._settings = group_settings(self._broker.config, self._overrides)
+        self._settings = group_settings(self._services.config, self._overrides)
         for shard in self.shards:
             shard.machine.state.settings = self._settings
 
     def _overrides(self, group_id: str) -> GroupOverrides:
-        configs = self._broker.image.config(ResourceType.GROUP, group_id)
+        configs = self._services.metadata.image.config(ResourceType.GROUP, group_id)
         return group_overrides(configs) if configs else NO_OVERRIDES
 
     def image_changed(self, changes: MetadataChanges, image: MetadataImage) -> None:
@@ -86,14 +85,14 @@ class GroupCoordinator:
                     shard.submit(DeletePartitionOffsets(topics=deleted))
 
     def _new_shard(self, hosted: HostedPartition) -> CoordinatorShard[GroupShard]:
-        broker = self._broker
+        services = self._services
         return CoordinatorShard(
             hosted,
             self._new_machine,
             group_codec,
-            broker.env,
-            broker.waiting_room,
-            broker.spawn,
+            services.env,
+            services.delayed_operations,
+            services.tasks.start,
             self._shard_settings(),
         )
 
@@ -101,7 +100,7 @@ class GroupCoordinator:
         return GroupShard(self._settings, self._topics)
 
     def _shard_settings(self) -> ShardSettings:
-        config = self._broker.config
+        config = self._services.config
         return ShardSettings(
             commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
             compression=config.get_int("offsets.topic.compression.codec"),

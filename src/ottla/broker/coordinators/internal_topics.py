@@ -1,14 +1,13 @@
 """The topics that coordinators keep their state in: made when first needed, with what the broker's configs say."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -49,24 +48,24 @@ def transaction_state(config: BrokerConfig) -> InternalTopic:
     )
 
 
-async def ensure_topic(broker: "Broker", topic: InternalTopic) -> None:
+async def ensure_topic(services: BrokerServices, topic: InternalTopic) -> None:
     """Makes the topic where it is not there. KafkaError COORDINATOR_NOT_AVAILABLE where that fails.
 
     With fewer brokers than its replication factor it gets as many replicas as there are brokers: a single node works
     by default, where Apache Kafka asks for a changed configuration.
     """
-    if topic.name in broker.image.topics:
+    if topic.name in services.metadata.image.topics:
         return
-    active = sum(1 for registered in broker.image.brokers.values() if registered.is_active)
+    active = sum(1 for registered in services.metadata.image.brokers.values() if registered.is_active)
     new = NewTopic(
         topic.name,
-        broker.new_uuid(),
+        random_uuid(services.env),
         topic.num_partitions,
         min(topic.replication_factor, max(active, 1)),
         configs=tuple(topic.configs.items()),
     )
-    (result,) = await broker.quorum.submit(
-        CreateTopics((new,), placement_start=broker.env.random.getrandbits(31))
+    (result,) = await services.controller.submit(
+        CreateTopics((new,), placement_start=services.env.random.getrandbits(31))
     )
     if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
         raise KafkaError(

@@ -7,21 +7,19 @@ commit finds the transaction complete, and begins the next one without being tur
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
+from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import Marker
 from ottla.core.purgatory import Operation
 from ottla.core.transactions.commands import MarkersWritten, WriteMarkers
 from ottla.core.transactions.machine import TransactionShard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 logger = logging.getLogger("ottla.transactions")
 
@@ -46,42 +44,42 @@ class WrittenMarker(NamedTuple):
         return self.hosted.failure is not None or self.hosted.is_closed
 
 
-def append_marker(broker: "Broker", partition: TopicPartition, marker: Marker) -> WrittenMarker:
+def append_marker(services: BrokerServices, partition: TopicPartition, marker: Marker) -> WrittenMarker:
     """Raises KafkaError, and then nothing has changed."""
-    hosted = broker.partitions.find(partition.topic, None, partition.partition)
+    hosted = services.partitions.find(partition.topic, None, partition.partition)
     if partition.topic == CONSUMER_OFFSETS:
         # Its offsets become visible, or go, with the marker: the machine must see it.
-        shard = broker.groups.shards.shard_at(partition.partition)
+        shard = services.groups.get().shards.shard_at(partition.partition)
         if shard is None:
             raise KafkaError(ErrorCode.not_coordinator, f"the groups of {partition} are not served here")
         plan = shard.append_marker(marker)
     else:
-        plan = hosted.append_marker(marker, broker.env.clock.now_ms())
+        plan = hosted.append_marker(marker, services.env.clock.now_ms())
     return WrittenMarker(partition, hosted, plan.last_offset + 1)
 
 
-def flush_markers(broker: "Broker", written: Iterable[WrittenMarker]) -> None:
+def flush_markers(services: BrokerServices, written: Iterable[WrittenMarker]) -> None:
     """Starts the flush of partitions where `flush.messages` asks for one before the marker is committed."""
     for each in written:
         if each.hosted.needs_flush:
-            broker.spawn(flush(broker.env, each.hosted))
+            services.tasks.start(flush(services.env, each.hosted))
 
 
 class MarkerWriter:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
 
     def write(self, shard: CoordinatorShard[TransactionShard], effect: WriteMarkers) -> None:
-        Outcome(self._broker, shard, effect).write(effect.partitions)
+        Outcome(self._services, shard, effect).write(effect.partitions)
 
 
 class Outcome:
     """One transaction's outcome on its way. Where the shard is given up it ends: the next one writes them again."""
 
     def __init__(
-        self, broker: "Broker", shard: CoordinatorShard[TransactionShard], effect: WriteMarkers
+        self, services: BrokerServices, shard: CoordinatorShard[TransactionShard], effect: WriteMarkers
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._shard = shard
         self._machine = shard.machine
         self._effect = effect
@@ -96,7 +94,7 @@ class Outcome:
         marker = self._marker()
         for partition in partitions:
             try:
-                written.append(append_marker(self._broker, partition, marker))
+                written.append(append_marker(self._services, partition, marker))
             except KafkaError as error:
                 if error.code is ErrorCode.transaction_coordinator_fenced:
                     logger.error(
@@ -108,14 +106,14 @@ class Outcome:
                 else:
                     self._note_failure(partition, error)
                     failed.append(partition)
-        flush_markers(self._broker, written)
+        flush_markers(self._services, written)
         self.settle(done, written, failed)
 
     def settle(
         self, done: list[TopicPartition], written: list[WrittenMarker], failed: list[TopicPartition]
     ) -> None:
         """Tells the shard what is done, and waits for what is not committed yet, or has to be tried again."""
-        room = self._broker.waiting_room
+        room = self._services.delayed_operations
         uncommitted = []
         for each in written:
             if each.is_committed:
@@ -150,7 +148,7 @@ class Outcome:
         """Whether there is nothing to end any more: the topic is deleted, or a later epoch shows that it has ended."""
         if error.code is ErrorCode.invalid_producer_epoch:
             return True
-        return self._broker.image.partition(*partition) is None
+        return self._services.metadata.image.partition(*partition) is None
 
     def _note_failure(self, partition: TopicPartition, error: KafkaError) -> None:
         if self._backoff_ms == _BACKOFF_MS:

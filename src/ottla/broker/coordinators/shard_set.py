@@ -1,19 +1,17 @@
 """The shards of one coordinator: one for each partition of its internal topic that this broker leads."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topic
 from ottla.broker.coordinators.key_hash import partition_for
 from ottla.broker.coordinators.shard import CoordinatorShard, MachineT
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 ListedT = TypeVar("ListedT")
 
@@ -21,11 +19,11 @@ ListedT = TypeVar("ListedT")
 class ShardSet(Generic[MachineT]):
     def __init__(
         self,
-        broker: "Broker",
+        services: BrokerServices,
         topic: InternalTopic,
         new_shard: Callable[[HostedPartition], CoordinatorShard[MachineT]],
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._topic = topic
         self._new_shard = new_shard
         self._shards: dict[int, CoordinatorShard[MachineT]] = {}
@@ -60,12 +58,12 @@ class ShardSet(Generic[MachineT]):
                 merged += result
             return tuple(merged)
 
-        return self._broker.turns.run(list(self), lambda shard: shard.submit(command)).then(merge)
+        return self._services.scheduler.run(list(self), lambda shard: shard.submit(command)).then(merge)
 
     async def make_topic(self) -> KafkaError | None:
         """Makes the topic if it is not there."""
         try:
-            await ensure_topic(self._broker, self._topic)
+            await ensure_topic(self._services, self._topic)
         except KafkaError as error:
             return error
         return None
@@ -76,7 +74,7 @@ class ShardSet(Generic[MachineT]):
 
     def leader_for(self, key: str) -> int | KafkaError:
         """As `find`, after `make_topic`."""
-        topic = self._broker.image.topics.get(self._topic.name)
+        topic = self._services.metadata.image.topics.get(self._topic.name)
         if topic is None:
             return KafkaError(
                 ErrorCode.coordinator_not_available, f"{self._topic.name} was deleted just now; try again"
@@ -96,7 +94,7 @@ class ShardSet(Generic[MachineT]):
         led_here = {}
         for index in topic.partitions if topic is not None else ():
             try:
-                led_here[index] = self._broker.partitions.find(self._topic.name, None, index)
+                led_here[index] = self._services.partitions.find(self._topic.name, None, index)
             except KafkaError:
                 continue  # led elsewhere, or its disk has failed
         for index, shard in list(self._shards.items()):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import ottla.protocol.transaction_records.codec as transaction_codec
 from ottla.broker.coordinators.internal_topics import transaction_state
@@ -11,6 +10,7 @@ from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, Sha
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import TRANSACTION_VERSION, MetadataImage
 from ottla.core.coordination import Command, ResponseT
@@ -28,16 +28,13 @@ from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 class TransactionCoordinator:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._markers = MarkerWriter(broker)
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._markers = MarkerWriter(services)
         self.shards: ShardSet[TransactionShard] = ShardSet(
-            broker, transaction_state(broker.config), self._new_shard
+            services, transaction_state(services.config), self._new_shard
         )
         self._settings = TransactionSettings()
         self.reconfigure()
@@ -53,7 +50,7 @@ class TransactionCoordinator:
             return completed(
                 KafkaError(
                     ErrorCode.not_coordinator,
-                    f"broker {self._broker.config.node_id} does not coordinate the transactional id "
+                    f"broker {self._services.config.node_id} does not coordinate the transactional id "
                     f"{transactional_id!r}",
                 )
             )
@@ -71,12 +68,12 @@ class TransactionCoordinator:
 
         async def run() -> KafkaError | Pending[ProducerIdAndEpoch | KafkaError]:
             try:
-                producer_id = await self._broker.producer_ids.next()
+                producer_id = await self._services.producer_ids.next()
             except KafkaError as error:
                 return error
             return self.submit(command.transactional_id, replace(command, new_producer_id=producer_id))
 
-        return self._broker.answer_later(run())
+        return self._services.tasks.run(run())
 
     def has_partitions(
         self,
@@ -107,8 +104,8 @@ class TransactionCoordinator:
 
     def reconfigure(self) -> None:
         """Configs of the broker or features of the cluster have changed."""
-        level = self._broker.image.features.get(TRANSACTION_VERSION, 0)
-        self._settings = transaction_settings(self._broker.config, level)
+        level = self._services.metadata.image.features.get(TRANSACTION_VERSION, 0)
+        self._settings = transaction_settings(self._services.config, level)
         for shard in self.shards:
             shard.machine.settings = self._settings
 
@@ -120,7 +117,7 @@ class TransactionCoordinator:
             self.shards.follow(image)
 
     def _new_shard(self, hosted: HostedPartition) -> CoordinatorShard[TransactionShard]:
-        broker = self._broker
+        services = self._services
 
         def perform(effect: WriteMarkers) -> None:
             self._markers.write(shard, effect)
@@ -129,12 +126,12 @@ class TransactionCoordinator:
             hosted,
             lambda: TransactionShard(self._settings),
             transaction_codec,
-            broker.env,
-            broker.waiting_room,
-            broker.spawn,
+            services.env,
+            services.delayed_operations,
+            services.tasks.start,
             ShardSettings(
-                commit_timeout_ms=broker.config.get_int("request.timeout.ms"),
-                load_buffer_bytes=broker.config.get_int("transaction.state.log.load.buffer.size"),
+                commit_timeout_ms=services.config.get_int("request.timeout.ms"),
+                load_buffer_bytes=services.config.get_int("transaction.state.log.load.buffer.size"),
             ),
             perform=perform,
         )

@@ -5,18 +5,15 @@ KIP-890: records outside of what the coordinator knows would never be ended, and
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.coordination import Command
 from ottla.core.partition.producers import EPOCH_PER_TRANSACTION
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 # Of partitions that are not in the transaction; nothing for those that are.
 Refusals = Mapping[TopicPartition, KafkaError]
@@ -34,12 +31,12 @@ class Entry(IntEnum):
         return self is Entry.ADDED
 
 
-def verification_is_on(broker: "Broker", entry: Entry) -> bool:
-    return entry is Entry.ADDED or broker.config.get_bool("transaction.partition.verification.enable")
+def verification_is_on(services: BrokerServices, entry: Entry) -> bool:
+    return entry is Entry.ADDED or services.config.get_bool("transaction.partition.verification.enable")
 
 
 def ask_coordinator(
-    broker: "Broker",
+    services: BrokerServices,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
@@ -73,7 +70,7 @@ def ask_coordinator(
             if code is not ErrorCode.none
         }
 
-    told: Pending[Any] = broker.transactions.submit(transactional_id, command)
+    told: Pending[Any] = services.transactions.get().submit(transactional_id, command)
     return completed(refusals(told.value)) if told.done else told.then(refusals)
 
 

@@ -14,6 +14,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition, LongExamination
 from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import ACKS_ALL, AppendPlan
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.produce_codec import (
@@ -29,7 +30,6 @@ from ottla.protocol.produce_codec import (
 from ottla.records.validate import ExaminedBatch, InvalidRecords
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Broker
     from ottla.broker.transactional_produce import Admission
 
 _ACKS = (-1, 0, 1)
@@ -41,12 +41,14 @@ _new_tuple = (
 _ADMIN_CLIENT_ID = "__admin_client"
 
 
-def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+def handle_body(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> Answer | Pending[Answer]:
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
-        return _admit()(broker, request, version, partial(_append_all, broker, context, request))
-    return _append_all(broker, context, request, None)
+        return _admit()(services, request, version, partial(_append_all, services, context, request))
+    return _append_all(services, context, request, None)
 
 
 @cache
@@ -57,7 +59,7 @@ def _admit() -> Callable[..., Answer | Pending[Answer]]:
 
 
 def _append_all(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, admission: "Admission | None"
+    services: BrokerServices, context: RequestContext, request: ProduceRequest, admission: "Admission | None"
 ) -> Answer | Pending[Answer]:
     """`admission` is what the coordinator of the producer's transactional id says, where it has one."""
     appended: list[tuple[HostedPartition, int]] = []
@@ -70,18 +72,18 @@ def _append_all(
                 later.append(_AppendLater(topic, data, results, None))
                 continue
             try:
-                results.append(_append(broker, context, request, topic, data, admission, appended))
+                results.append(_append(services, context, request, topic, data, admission, appended))
             except LongExamination as examination:
                 later.append(_AppendLater(topic, data, results, examination))
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
     response = ProduceResponse(topics)
     if later:
-        return _append_later(broker, context, request, response, admission, appended, later)
-    return _appended(broker, context, request, response, appended)
+        return _append_later(services, context, request, response, admission, appended, later)
+    return _appended(services, context, request, response, appended)
 
 
 def _appended(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -92,10 +94,10 @@ def _appended(
     for partition, end_offset in appended:
         if partition.leader.high_watermark < end_offset or partition.needs_flush:
             is_waiting = True
-    broker.waiting_room.check_changed()
+    services.delayed_operations.check_changed()
     if is_waiting and any(partition.needs_flush for partition, _ in appended):
-        return _after_flush(broker, context, request, response, appended)
-    return _answer(broker, context, request, response, appended if is_waiting else [])
+        return _after_flush(services, context, request, response, appended)
+    return _answer(services, context, request, response, appended if is_waiting else [])
 
 
 class _AppendLater(NamedTuple):
@@ -108,7 +110,7 @@ class _AppendLater(NamedTuple):
 
 
 def _append_later(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -123,17 +125,17 @@ def _append_later(
             examined: _Examined | None = None
             while True:
                 if examination is not None:
-                    examined = await _examine(broker, examination)
+                    examined = await _examine(services, examination)
                 try:
                     results.append(
-                        _append(broker, context, request, topic, data, admission, appended, examined)
+                        _append(services, context, request, topic, data, admission, appended, examined)
                     )
                     break
                 except LongExamination as found:
                     examination = found
-        return _appended(broker, context, request, response, appended)
+        return _appended(services, context, request, response, appended)
 
-    return broker.answer_later(append_rest())
+    return services.tasks.run(append_rest())
 
 
 class _Examined(NamedTuple):
@@ -141,15 +143,15 @@ class _Examined(NamedTuple):
     result: ExaminedBatch | KafkaError
 
 
-async def _examine(broker: "Broker", examination: LongExamination) -> _Examined:
+async def _examine(services: BrokerServices, examination: LongExamination) -> _Examined:
     try:
-        return _Examined(examination.partition, await broker.record_work.run(examination.examine))
+        return _Examined(examination.partition, await services.record_thread.run(examination.examine))
     except KafkaError as error:
         return _Examined(examination.partition, error)
 
 
 def _answer(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -158,12 +160,12 @@ def _answer(
     if request.acks == 0:
         return _close_on_error(context, response)
     if request.acks == ACKS_ALL and waiting:
-        return _wait(broker, context, request, response, waiting)
+        return _wait(services, context, request, response, waiting)
     return context.respond(encode_produce_response(response, context.header.api_version))
 
 
 def _append(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     topic: ProduceTopic,
@@ -174,17 +176,17 @@ def _append(
 ) -> ProducePartitionResponse:
     """Raises LongExamination, unless `examined` is what came of it."""
     try:
-        hosted = broker.partitions.find(topic.name, topic.topic_id, data.index)
+        hosted = services.partitions.find(topic.name, topic.topic_id, data.index)
         if request.acks not in _ACKS or hosted.is_internal:
             _check_request(context, request, hosted)
         if data.records is None:
             raise KafkaError(ErrorCode.invalid_record, f"no records were sent for {hosted.topic_partition}")
         if examined is not None:
-            plan = _append_examined(broker, request, hosted, examined, admission)
+            plan = _append_examined(services, request, hosted, examined, admission)
         elif admission is None:
-            plan = hosted.append(data.records, broker.env.clock.now_ms(), required_acks=request.acks)
+            plan = hosted.append(data.records, services.env.clock.now_ms(), required_acks=request.acks)
         else:
-            plan = admission.append(hosted, data.records, broker.env.clock.now_ms(), request.acks)
+            plan = admission.append(hosted, data.records, services.env.clock.now_ms(), request.acks)
     except KafkaError as error:
         record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
         return ProducePartitionResponse(
@@ -200,7 +202,7 @@ def _append(
 
 
 def _append_examined(
-    broker: "Broker",
+    services: BrokerServices,
     request: ProduceRequest,
     hosted: HostedPartition,
     examined: _Examined,
@@ -216,7 +218,7 @@ def _append_examined(
     if isinstance(examined.result, KafkaError):
         raise examined.result
     return hosted.append_examined(
-        examined.result, broker.env.clock.now_ms(), required_acks=request.acks, verification=verification
+        examined.result, services.env.clock.now_ms(), required_acks=request.acks, verification=verification
     )
 
 
@@ -231,7 +233,7 @@ def _check_request(context: RequestContext, request: ProduceRequest, hosted: Hos
 
 
 def _wait(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -244,7 +246,7 @@ def _wait(
         final = _with_failures(response, failed)
         pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
-    broker.waiting_room.wait(
+    services.delayed_operations.wait(
         DelayedProduce(pending, waiting, finished),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
@@ -253,7 +255,7 @@ def _wait(
 
 
 def _after_flush(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -264,14 +266,14 @@ def _after_flush(
     async def run() -> Answer | Pending[Answer]:
         for partition, _ in appended:
             if partition.needs_flush:
-                await flush(broker.env, partition)
+                await flush(services.env, partition)
         failed = {partition: partition.failure for partition, _ in appended if partition.failure is not None}
         waiting = [
             item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed
         ]
-        return _answer(broker, context, request, _with_failures(response, failed), waiting)
+        return _answer(services, context, request, _with_failures(response, failed), waiting)
 
-    return broker.answer_later(run())
+    return services.tasks.run(run())
 
 
 def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, KafkaError]) -> ProduceResponse:

@@ -4,12 +4,11 @@ v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks
 v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records go out as regions of the log's files.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.connection import Answer
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.fetching import PARTITIONS_PER_TURN, DelayedFetch, FetchRead, FetchReader, TimedFetch
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_whole_fetch
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
@@ -23,21 +22,20 @@ from ottla.protocol.fetch_codec import (
 )
 from ottla.protocol.framing import response_prefix
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 _FLEXIBLE_FROM = 12
 _WARM_STEP_BYTES = 1 << 20
 
 Prepared = FetchSession | SessionlessContext | None
 
 
-def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+def handle_body(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> Answer | Pending[Answer]:
     version = context.header.api_version
     if len(body) > REQUEST_BYTES_ON_LOOP:
-        decoded = broker.in_worker(lambda: _decode_and_prepare(body, version))
-        return decoded.then(lambda read: _serve(broker, context, *read))
-    return _serve(broker, context, decode_fetch_request(body, version))
+        decoded = services.message_thread.submit(lambda: _decode_and_prepare(body, version))
+        return decoded.then(lambda read: _serve(services, context, *read))
+    return _serve(services, context, decode_fetch_request(body, version))
 
 
 def _decode_and_prepare(body: memoryview, version: int) -> tuple[FetchRequest, Prepared]:
@@ -51,47 +49,47 @@ def _decode_and_prepare(body: memoryview, version: int) -> tuple[FetchRequest, P
 
 
 def _serve(
-    broker: "Broker", context: RequestContext, request: FetchRequest, prepared: Prepared = None
+    services: BrokerServices, context: RequestContext, request: FetchRequest, prepared: Prepared = None
 ) -> Answer | Pending[Answer]:
     try:
-        session = broker.fetch_sessions.resolve(
+        session = services.fetch_sessions.get().resolve(
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             topics=request.topics,
             forgotten=request.forgotten,
             uses_topic_ids=context.header.api_version >= TOPIC_IDS_FROM,
             is_follower=request.replica_id >= 0,
-            now_ms=broker.env.clock.now_ms(),
-            random_id=broker.env.random.getrandbits(31),
+            now_ms=services.env.clock.now_ms(),
+            random_id=services.env.random.getrandbits(31),
             prepared=prepared,
         )
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
-    return _fetch(broker, context, request, session)
+    return _fetch(services, context, request, session)
 
 
 def _fetch(
-    broker: "Broker", context: RequestContext, request: FetchRequest, session: FetchContext
+    services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
 ) -> Answer | Pending[Answer]:
-    max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
-    reader = FetchReader(broker.partitions, request, session, max_bytes, broker.env.clock)
+    max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
+    reader = FetchReader(services.partitions, request, session, max_bytes, services.env.clock)
     if reader.is_long:
-        return _fetch_in_turns(broker, context, request, session, reader)
+        return _fetch_in_turns(services, context, request, session, reader)
     read = reader.read()
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
-        return _respond(broker, context, session, read)
-    pending: Pending[Answer] = Pending(lambda: broker.waiting_room.cancel(operation))
+        return _respond(services, context, session, read)
+    pending: Pending[Answer] = Pending(lambda: services.delayed_operations.cancel(operation))
 
     def finished(read: FetchRead) -> None:
-        pending.resolve(_respond(broker, context, session, read))
+        pending.resolve(_respond(services, context, session, read))
 
     operation = DelayedFetch(pending, reader, request, finished)
-    broker.waiting_room.wait(operation, operation.keys, request.max_wait_ms)
+    services.delayed_operations.wait(operation, operation.keys, request.max_wait_ms)
     return pending
 
 
 def _fetch_in_turns(
-    broker: "Broker",
+    services: BrokerServices,
     context: RequestContext,
     request: FetchRequest,
     session: FetchContext,
@@ -100,35 +98,35 @@ def _fetch_in_turns(
     """A fetch of very many partitions: read once at the beginning and, if that is too little, when its time is over."""
 
     def respond(read: FetchRead) -> Answer | Pending[Answer]:
-        return _respond(broker, context, session, read)
+        return _respond(services, context, session, read)
 
     def answer(read: FetchRead) -> Answer | Pending[Answer]:
         if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0:
             return respond(read)
-        pending: Pending[Answer] = Pending(lambda: broker.waiting_room.cancel(operation))
+        pending: Pending[Answer] = Pending(lambda: services.delayed_operations.cancel(operation))
         operation = TimedFetch(
-            pending, lambda: pending.resolve(reader.read_in_turns(broker.turns).then(respond))
+            pending, lambda: pending.resolve(reader.read_in_turns(services.scheduler).then(respond))
         )
-        broker.waiting_room.wait(operation, (), request.max_wait_ms)
+        services.delayed_operations.wait(operation, (), request.max_wait_ms)
         return pending
 
-    return reader.read_in_turns(broker.turns).then(answer)
+    return reader.read_in_turns(services.scheduler).then(answer)
 
 
 def _respond(
-    broker: "Broker", context: RequestContext, session: FetchContext, read: FetchRead
+    services: BrokerServices, context: RequestContext, session: FetchContext, read: FetchRead
 ) -> Answer | Pending[Answer]:
     try:
-        answer = session.respond(read.results, broker.env.clock.now_ms())
+        answer = session.respond(read.results, services.env.clock.now_ms())
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
     response = FetchResponse(0, 0, answer.session_id, answer.topics)
     cold = [region for region in read.doubtful if not region.file.is_cached(region.position, region.length)]
     if len(read.results) > PARTITIONS_PER_TURN:
-        encoded = broker.in_worker(lambda: _encode(context, response))
-        return encoded.then(lambda parts: _after_warming(broker, parts, cold) if cold else parts)
+        encoded = services.message_thread.submit(lambda: _encode(context, response))
+        return encoded.then(lambda parts: _after_warming(services, parts, cold) if cold else parts)
     parts = _encode(context, response)
-    return _after_warming(broker, parts, cold) if cold else parts
+    return _after_warming(services, parts, cold) if cold else parts
 
 
 def _encode(
@@ -141,7 +139,7 @@ def _encode(
 
 
 def _after_warming(
-    broker: "Broker", parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
+    services: BrokerServices, parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
 ) -> Pending[Answer]:
     """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first.
 
@@ -154,7 +152,7 @@ def _after_warming(
                 region.file.read_at(start, min(_WARM_STEP_BYTES, region.position + region.length - start))
 
     async def run() -> Answer:
-        await broker.env.workers.run(warm)
+        await services.env.workers.run(warm)
         return parts
 
-    return broker.answer_later(run())
+    return services.tasks.run(run())

@@ -7,7 +7,7 @@ v9 latest tiered offset (KIP-405, KIP-1005); v11 earliest pending upload (KIP-10
 from collections import Counter
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (
@@ -18,11 +18,9 @@ from kio.schema.list_offsets.v11.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 _LATEST = -1
 _EARLIEST = -2
@@ -38,7 +36,7 @@ _NOTHING: Found = (-1, -1, -1)
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ListOffsetsRequest
+    services: BrokerServices, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Lookups by time read batches: they are done beside the event loop, and the answer waits for them."""
     asked = Counter(
@@ -55,10 +53,10 @@ def handle(
                 searches.append(_Search(topic.name, wanted, results, len(results)))
                 results.append(_answer(wanted, _NOTHING))  # until the search has ended
             else:
-                results.append(_list_partition(broker, topic.name, wanted, request.isolation_level))
+                results.append(_list_partition(services, topic.name, wanted, request.isolation_level))
         topics.append((topic.name, results))
     if searches:
-        return _search_all(broker, request.isolation_level, searches, topics)
+        return _search_all(services, request.isolation_level, searches, topics)
     return _response(topics)
 
 
@@ -72,17 +70,17 @@ def _response(topics: list[tuple[str, list[ListOffsetsPartitionResponse]]]) -> L
 
 
 def _list_partition(
-    broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    services: BrokerServices, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
-        hosted = _led_partition(broker, topic, wanted)
+        hosted = _led_partition(services, topic, wanted)
         return _answer(wanted, _find(hosted, wanted.timestamp, isolation_level))
     except KafkaError as error:
         return _refused(wanted, error.code)
 
 
-def _led_partition(broker: "Broker", topic: str, wanted: ListOffsetsPartition) -> HostedPartition:
-    hosted = broker.partitions.find(topic, None, wanted.partition_index)
+def _led_partition(services: BrokerServices, topic: str, wanted: ListOffsetsPartition) -> HostedPartition:
+    hosted = services.partitions.find(topic, None, wanted.partition_index)
     hosted.leader.check_epoch(wanted.current_leader_epoch)
     return hosted
 
@@ -129,15 +127,15 @@ class _Search(NamedTuple):
 
 
 async def _search_all(
-    broker: "Broker",
+    services: BrokerServices,
     isolation_level: int,
     searches: list[_Search],
     topics: list[tuple[str, list[ListOffsetsPartitionResponse]]],
 ) -> ListOffsetsResponse:
     for topic, wanted, results, place in searches:
         try:
-            found = await _search(broker, topic, wanted)
-            hosted = _led_partition(broker, topic, wanted)  # it may have been deleted meanwhile
+            found = await _search(services, topic, wanted)
+            hosted = _led_partition(services, topic, wanted)  # it may have been deleted meanwhile
             limit = hosted.leader.fetch_limit(isolation_level, is_follower=False)
             if found is None or found.offset >= limit:
                 results[place] = _answer(wanted, _NOTHING)
@@ -149,16 +147,18 @@ async def _search_all(
     return _response(topics)
 
 
-async def _search(broker: "Broker", topic: str, wanted: ListOffsetsPartition) -> TimestampOffset | None:
+async def _search(
+    services: BrokerServices, topic: str, wanted: ListOffsetsPartition
+) -> TimestampOffset | None:
     """One segment after the other; between them the partition may change, so it is asked for each."""
     from_offset: int | None = 0
     while from_offset is not None:
-        hosted = _led_partition(broker, topic, wanted)
+        hosted = _led_partition(services, topic, wanted)
         search, from_offset = _next_search(hosted, wanted.timestamp, from_offset)
         if search is None:
             return None
         try:
-            found = await broker.record_work.run(search.run)
+            found = await services.record_thread.run(search.run)
         except OSError as error:
             raise hosted.storage_failed(error) from error
         if found is not None:

@@ -7,7 +7,6 @@ v10 and v12 topics by id (KIP-516); v13 a top-level error (KIP-1102).
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
@@ -19,15 +18,16 @@ from kio.schema.metadata.v13.response import (
 )
 
 from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import NodeServices
+from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 
 def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> MetadataRequest:
@@ -42,55 +42,69 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
 
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: MetadataRequest
+    services: NodeServices, context: RequestContext, request: MetadataRequest
 ) -> Pending[MetadataResponse]:
     errors: dict[str, ErrorCode] = {}
     if (
         request.topics
         and request.allow_auto_topic_creation
-        and broker.config.get_bool("auto.create.topics.enable")
+        and services.config.get_bool("auto.create.topics.enable")
     ):
-        errors = await _create_missing(broker, request.topics)
-    image = broker.image
+        errors = await _create_missing(services, request.topics)
+    image = services.metadata.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics: Pending[list[MetadataResponseTopic]]
     if request.topics is None:
         all_topics = list(image.topics.values())
-        topics = broker.turns.run(all_topics, lambda topic: _describe_topic(image, topic, operations))
+        topics = services.scheduler.run(all_topics, lambda topic: _describe_topic(image, topic, operations))
     else:
-        topics = broker.turns.run(request.topics, lambda topic: _find_topic(image, topic, operations, errors))
-    return topics.then(lambda found: _response(broker, context, found))
+        topics = services.scheduler.run(
+            request.topics, lambda topic: _find_topic(image, topic, operations, errors)
+        )
+    return topics.then(lambda found: _response(services, context, found))
 
 
 def _response(
-    broker: "Broker", context: RequestContext, topics: list[MetadataResponseTopic]
+    services: NodeServices, context: RequestContext, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     return MetadataResponse(
         throttle_time=timedelta(),
         brokers=tuple(
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.nodes_as_seen_by(context.connection.stream)
+            for node in nodes_for_client(services, context.connection.stream)
         ),
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_as_seen_by_clients(),
+        cluster_id=services.cluster_id,
+        controller_id=controller_id_for_clients(services),
         topics=tuple(topics),
         error_code=ErrorCode.none,
     )
 
 
-async def _create_missing(broker: "Broker", wanted: tuple[MetadataRequestTopic, ...]) -> dict[str, ErrorCode]:
+async def _create_missing(
+    services: NodeServices, wanted: tuple[MetadataRequestTopic, ...]
+) -> dict[str, ErrorCode]:
     """Creates the topics that are not there, and answers with the errors of those that could not be."""
     errors: dict[str, ErrorCode] = {}
     for topic in wanted:
-        if topic.name is not None and topic.name not in broker.image.topics:
+        if topic.name is not None and topic.name not in services.metadata.image.topics:
             # Internal topics are for their coordinators to make, with the partitions and configs that these need.
             if topic_name_problem(topic.name) is not None or is_internal(topic.name):
                 continue
             try:
-                await broker.create_topic_automatically(topic.name)
+                await _create_topic(services, topic.name)
             except KafkaError as error:
                 errors[topic.name] = error.code
     return errors
+
+
+async def _create_topic(services: NodeServices, name: str) -> None:
+    """Raises KafkaError if the topic cannot be created. It is no error if another request has created it meanwhile."""
+    command = CreateTopics(
+        (NewTopic(name, random_uuid(services.env)),), placement_start=services.env.random.getrandbits(31)
+    )
+    (result,) = await services.controller.submit(command)
+    if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+        raise KafkaError(result.error.code, result.error.message or f"{name} could not be created")
 
 
 def _find_topic(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from ottla.broker.connection import Answer
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
 from ottla.core.groups.offsets.repetition import CommitShape, CommitShapes
@@ -19,9 +19,6 @@ from ottla.protocol.offset_commit_codec import (
     encode_offset_commit_response,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 FIRST_WITH_STALE_MEMBER_EPOCH = 9
 OFFSETS_PER_TURN = 1000
 SHAPE_BYTES_MAX = 16 * 1024  # larger commits are rare, and might not fit into one batch
@@ -31,19 +28,21 @@ Refusals = list[ErrorCode | None]
 Committed = tuple[PartitionError, ...] | KafkaError
 
 
-def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+def handle_body(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> Answer | Pending[Answer]:
     if len(body) > REQUEST_BYTES_ON_LOOP:
-        decoded = broker.in_worker(lambda: decode_offset_commit_request(body, context.version))
-        return decoded.then(lambda request: _commit(broker, context, None, request))
+        decoded = services.message_thread.submit(lambda: decode_offset_commit_request(body, context.version))
+        return decoded.then(lambda request: _commit(services, context, None, request))
     sent = bytes(body)
-    shape = broker.groups.shapes.find(sent, context.version)
+    shape = services.groups.get().shapes.find(sent, context.version)
     if shape is not None:
-        return _commit_again(broker, context, sent, shape)
-    return _commit(broker, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
+        return _commit_again(services, context, sent, shape)
+    return _commit(services, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
 
 
 def _commit_again(
-    broker: "Broker", context: RequestContext, body: bytes, shape: CommitShape
+    services: BrokerServices, context: RequestContext, body: bytes, shape: CommitShape
 ) -> Answer | Pending[Answer]:
     def answer(committed: Committed) -> Answer:
         if committed is shape.accepted:
@@ -52,22 +51,22 @@ def _commit_again(
         codes = _codes(committed, [None] * shape.count)
         return context.respond(encode_offset_commit_response(topics, codes, context.version))
 
-    committed = broker.groups.submit(shape.command.group_id, shape.again(body))
+    committed = services.groups.get().submit(shape.command.group_id, shape.again(body))
     return answer(committed.value) if committed.done else committed.then(answer)
 
 
 def _commit(
-    broker: "Broker", context: RequestContext, body: bytes | None, request: OffsetCommitRequest
+    services: BrokerServices, context: RequestContext, body: bytes | None, request: OffsetCommitRequest
 ) -> Answer | Pending[Answer]:
     """`body` is what `request` was read from, unless it is too large to be a repeated commit's."""
     version = context.version
-    offsets, refusals = _check_topics(broker.image, request)
+    offsets, refusals = _check_topics(services.metadata.image, request)
 
     def answer(committed: Committed) -> Answer:
         codes = list(_codes(committed, refusals))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
         if body is not None and not any(codes):
-            _learn(broker.groups.shapes, body, version, request, command, response)
+            _learn(services.groups.get().shapes, body, version, request, command, response)
         return context.respond(response)
 
     command = OffsetCommit(
@@ -81,13 +80,13 @@ def _commit(
     )
     if not offsets:  # nothing for the group: whether it is there does not matter
         return answer(())
-    return _submit(broker, command).then(answer)
+    return _submit(services, command).then(answer)
 
 
-def _submit(broker: "Broker", command: OffsetCommit) -> Pending[Committed]:
+def _submit(services: BrokerServices, command: OffsetCommit) -> Pending[Committed]:
     """Very many offsets in pieces, for a turn of the event loop each. A refused piece refuses the whole."""
     if len(command.offsets) <= OFFSETS_PER_TURN:
-        return broker.groups.submit(command.group_id, command)
+        return services.groups.get().submit(command.group_id, command)
     pieces = [
         replace(command, offsets=command.offsets[start : start + OFFSETS_PER_TURN])
         for start in range(0, len(command.offsets), OFFSETS_PER_TURN)
@@ -101,7 +100,9 @@ def _submit(broker: "Broker", command: OffsetCommit) -> Pending[Committed]:
             merged += some
         return tuple(merged)
 
-    return broker.turns.run(pieces, lambda piece: broker.groups.submit(piece.group_id, piece)).then(merge)
+    return services.scheduler.run(
+        pieces, lambda piece: services.groups.get().submit(piece.group_id, piece)
+    ).then(merge)
 
 
 def _learn(

@@ -7,7 +7,7 @@ message: up to v9 the shape here is that of v9.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kio.schema.offset_fetch.v7 import response as v7
@@ -19,15 +19,13 @@ from kio.schema.offset_fetch.v10 import response as v10
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.broker.topic_pieces import run_by_topic
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import CommittedOffset, OffsetFetch
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.messages import converter
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_GROUP_ERROR = 2
 FIRST_WITH_MANY_GROUPS = 8
@@ -86,7 +84,7 @@ def lower(response: Response, version: int) -> Any:
     )
 
 
-def handle(broker: "Broker", context: RequestContext, request: Request) -> Pending[Response]:
+def handle(services: BrokerServices, context: RequestContext, request: Request) -> Pending[Response]:
     version = context.version
     shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
 
@@ -95,18 +93,18 @@ def handle(broker: "Broker", context: RequestContext, request: Request) -> Pendi
         return response
 
     groups: tuple[Group, ...] = request.groups
-    return broker.turns.run(
-        groups, lambda group: _fetch(broker, group, request.require_stable, version)
+    return services.scheduler.run(
+        groups, lambda group: _fetch(services, group, request.require_stable, version)
     ).then(answer)
 
 
-def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -> Pending[Any]:
+def _fetch(services: BrokerServices, group: Group, require_stable: bool, version: int) -> Pending[Any]:
     """The response group of one group, of v9 or v10."""
     shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
-    asked = _asked_topics(broker.image, group)
+    asked = _asked_topics(services.metadata.image, group)
 
     def fetch(topics: list[Topic] | None) -> Pending[list[FetchedTopic] | KafkaError]:
-        return _fetch_topics(broker, group, topics, require_stable, version)
+        return _fetch_topics(services, group, topics, require_stable, version)
 
     def answer(fetched: list[list[FetchedTopic] | KafkaError]) -> Pending[Any]:
         topics: list[FetchedTopic] = []
@@ -115,7 +113,7 @@ def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -
                 return completed(_response_group(shape, group.group_id, some.code, ()))
             topics += some
         answered = run_by_topic(
-            broker.turns,
+            services.scheduler,
             _joined(topics),
             lambda topic: topic.offsets,
             lambda topic, offset: _response_partition(shape, offset),
@@ -124,11 +122,11 @@ def _fetch(broker: "Broker", group: Group, require_stable: bool, version: int) -
         return answered.then(lambda done: _response_group(shape, group.group_id, ErrorCode.none, done))
 
     pieces = [None] if asked is None else _cut(asked)
-    return broker.turns.run(pieces, fetch).then(answer)
+    return services.scheduler.run(pieces, fetch).then(answer)
 
 
 def _fetch_topics(
-    broker: "Broker", group: Group, asked: list[Topic] | None, require_stable: bool, version: int
+    services: BrokerServices, group: Group, asked: list[Topic] | None, require_stable: bool, version: int
 ) -> Pending[list[FetchedTopic] | KafkaError]:
     command = OffsetFetch(
         group_id=group.group_id,
@@ -149,7 +147,9 @@ def _fetch_topics(
 
     def answer(fetched: tuple[CommittedOffset, ...] | KafkaError) -> list[FetchedTopic] | KafkaError:
         if not isinstance(fetched, KafkaError):
-            topics = _all_topics(broker.image, fetched) if asked is None else _topics_of(asked, fetched)
+            topics = (
+                _all_topics(services.metadata.image, fetched) if asked is None else _topics_of(asked, fetched)
+            )
             if asked is None and version >= FIRST_WITH_TOPIC_IDS:  # one without an id cannot be told of
                 topics = [topic for topic in topics if topic.topic_id is not None]
             return topics
@@ -160,7 +160,7 @@ def _fetch_topics(
             for topic in asked or ()
         ]
 
-    return broker.groups.submit(group.group_id, command).then(answer)
+    return services.groups.get().submit(group.group_id, command).then(answer)
 
 
 def _cut(asked: list[Topic]) -> list[list[Topic] | None]:

@@ -1,21 +1,20 @@
 """FindCoordinator, versions 0 to 6. v1 transactions; v3 flexible; v4 many keys (KIP-699); v6 share groups (KIP-932)."""
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as FindCoordinatorResponseV3
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
+from ottla.broker.client_view import nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import uuid_from_string
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_MANY_KEYS = 4
 FIRST_WITH_SHARE_GROUPS = 6
@@ -48,14 +47,14 @@ def lower(response: FindCoordinatorResponse, version: int) -> Any:
 
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest
+    services: BrokerServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> Pending[FindCoordinatorResponse]:
-    nodes = {node.node_id: node for node in broker.nodes_as_seen_by(context.connection.stream)}
+    nodes = {node.node_id: node for node in nodes_for_client(services, context.connection.stream)}
     keys = tuple(dict.fromkeys(request.coordinator_keys))  # one that is named twice is looked up once
-    missing = await _make_topic(broker, request.key_type) if keys else None
+    missing = await _make_topic(services, request.key_type) if keys else None
 
     def find(key: str) -> Coordinator:
-        found = missing or _find(broker, context.version, request.key_type, key)
+        found = missing or _find(services, context.version, request.key_type, key)
         if isinstance(found, KafkaError):
             return _none(key, found)
         if found not in nodes:
@@ -71,29 +70,29 @@ async def handle(
             error_message="",
         )
 
-    return broker.turns.run(keys, find).then(
+    return services.scheduler.run(keys, find).then(
         lambda coordinators: FindCoordinatorResponse(
             throttle_time=NO_THROTTLE, coordinators=tuple(coordinators)
         )
     )
 
 
-async def _make_topic(broker: "Broker", key_type: int) -> KafkaError | None:
+async def _make_topic(services: BrokerServices, key_type: int) -> KafkaError | None:
     """The coordinator's topic, if it is not there. An error is that of every key."""
     match key_type:
         case KeyType.GROUP:
-            return await broker.groups.shards.make_topic()
+            return await services.groups.get().shards.make_topic()
         case KeyType.TRANSACTION:
-            return await broker.transactions.shards.make_topic()
+            return await services.transactions.get().shards.make_topic()
     return None
 
 
-def _find(broker: "Broker", version: int, key_type: int, key: str) -> int | KafkaError:
+def _find(services: BrokerServices, version: int, key_type: int, key: str) -> int | KafkaError:
     match key_type:
         case KeyType.GROUP:
-            return broker.groups.shards.leader_for(key)
+            return services.groups.get().shards.leader_for(key)
         case KeyType.TRANSACTION:
-            return broker.transactions.shards.leader_for(key)
+            return services.transactions.get().shards.leader_for(key)
         case KeyType.SHARE if version >= FIRST_WITH_SHARE_GROUPS and _is_share_partition(key):
             return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no share groups")
         case KeyType.SHARE:

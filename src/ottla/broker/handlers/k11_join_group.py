@@ -5,26 +5,23 @@ members (KIP-345); v7 protocol type in the response (KIP-559); v8 reason (KIP-80
 to skip the assignment (KIP-814).
 """
 
-from typing import TYPE_CHECKING
-
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, client_of, milliseconds, new_member_id
 from ottla.broker.pending import Pending
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_THAT_REQUIRES_KNOWN_MEMBERS = 4
 FIRST_THAT_CAN_SKIP_ASSIGNMENT = 9
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: JoinGroupRequest
+    services: BrokerServices, context: RequestContext, request: JoinGroupRequest
 ) -> Pending[JoinGroupResponse]:
     version = context.version
     # Version 0 has no rebalance timeout: a member had as long as its session.
@@ -32,7 +29,9 @@ def handle(
     command = commands.JoinGroup(
         group_id=request.group_id,
         member_id=request.member_id,
-        new_member_id=new_member_id(request.group_instance_id or context.client_id, broker.new_uuid()),
+        new_member_id=new_member_id(
+            request.group_instance_id or context.client_id, random_uuid(services.env)
+        ),
         client=client_of(context),
         session_timeout_ms=milliseconds(request.session_timeout),
         rebalance_timeout_ms=milliseconds(rebalance_timeout),
@@ -49,7 +48,7 @@ def handle(
             joined = commands.JoinGroupResponse(joined.code, request.member_id)
         return _response(joined)
 
-    return broker.groups.submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(answer)
 
 
 def _response(joined: commands.JoinGroupResponse) -> JoinGroupResponse:

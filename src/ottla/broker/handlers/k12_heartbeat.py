@@ -1,22 +1,18 @@
 """Heartbeat, versions 0 to 4. v3 static members (KIP-345); v4 flexible."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import Heartbeat
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: HeartbeatRequest
+    services: BrokerServices, context: RequestContext, request: HeartbeatRequest
 ) -> Pending[HeartbeatResponse]:
     command = Heartbeat(
         group_id=request.group_id,
@@ -24,7 +20,7 @@ def handle(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
     )
-    return broker.groups.submit(request.group_id, command).then(_response)
+    return services.groups.get().submit(request.group_id, command).then(_response)
 
 
 def _response(refused: KafkaError | None) -> HeartbeatResponse:

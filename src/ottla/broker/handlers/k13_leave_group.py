@@ -1,7 +1,7 @@
 """LeaveGroup, versions 0 to 5. v3 many members, static ones too (KIP-345); v4 flexible; v5 reason (KIP-800)."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
@@ -9,11 +9,9 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import LeaveGroup, LeavingMember, MemberLeft
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_MANY_MEMBERS = 3
 
@@ -34,7 +32,7 @@ def lower(response: LeaveGroupResponse, version: int) -> LeaveGroupResponse:
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: LeaveGroupRequest
+    services: BrokerServices, context: RequestContext, request: LeaveGroupRequest
 ) -> Pending[LeaveGroupResponse]:
     leaving = tuple(
         [
@@ -54,7 +52,7 @@ def handle(
         return _response(left.code, ())
 
     command = LeaveGroup(group_id=request.group_id, members=leaving)
-    return broker.groups.submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(answer)
 
 
 def _response(code: ErrorCode, left: Iterable[MemberLeft]) -> LeaveGroupResponse:

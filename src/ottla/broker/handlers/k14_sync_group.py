@@ -1,24 +1,20 @@
 """SyncGroup, versions 0 to 5. v3 static members (KIP-345); v4 flexible; v5 protocol type and name (KIP-559)."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_PROTOCOL = 5
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: SyncGroupRequest
+    services: BrokerServices, context: RequestContext, request: SyncGroupRequest
 ) -> Pending[SyncGroupResponse]:
     if context.version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         message = f"SyncGroup v{context.version} of group {request.group_id!r} names no protocol"
@@ -32,7 +28,7 @@ def handle(
         protocol_name=request.protocol_name,
         assignments=tuple([(each.member_id, each.assignment) for each in request.assignments]),
     )
-    return broker.groups.submit(request.group_id, command).then(_response)
+    return services.groups.get().submit(request.group_id, command).then(_response)
 
 
 def _response(synced: commands.SyncGroupResponse | KafkaError) -> SyncGroupResponse:

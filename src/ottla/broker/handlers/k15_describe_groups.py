@@ -4,8 +4,6 @@ v3 authorized operations (KIP-430); v4 static members (KIP-345); v5 flexible; v6
 (KIP-1043), where older versions are told of one that is dead.
 """
 
-from typing import TYPE_CHECKING
-
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import (
     DescribedGroup,
@@ -17,18 +15,16 @@ from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_NOT_FOUND = 6
 DEAD = "Dead"
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeGroupsRequest
+    services: BrokerServices, context: RequestContext, request: DescribeGroupsRequest
 ) -> Pending[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
@@ -38,10 +34,10 @@ def handle(
                 return _refusal(group_id, result, context.version, operations)
             return _description(result, operations)
 
-        return broker.groups.submit(group_id, commands.DescribeGroup(group_id=group_id)).then(answer)
+        return services.groups.get().submit(group_id, commands.DescribeGroup(group_id=group_id)).then(answer)
 
     group_ids = tuple(dict.fromkeys(request.groups))  # one that is named twice is described once
-    return broker.turns.run(group_ids, describe).then(
+    return services.scheduler.run(group_ids, describe).then(
         lambda groups: DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
     )
 

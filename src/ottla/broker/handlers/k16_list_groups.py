@@ -1,7 +1,6 @@
 """ListGroups, versions 0 to 5. v3 flexible; v4 states and a filter by them (KIP-518); v5 types and theirs (KIP-848)."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
@@ -9,15 +8,13 @@ from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ListGroupsRequest
+    services: BrokerServices, context: RequestContext, request: ListGroupsRequest
 ) -> Pending[ListGroupsResponse]:
     command = commands.ListGroups(
         states=frozenset(state.lower() for state in request.states_filter),
@@ -29,9 +26,9 @@ def handle(
     ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
         if isinstance(listed, KafkaError):
             return _response(listed.code, ())
-        return broker.turns.run(listed, _group).then(lambda groups: _response(ErrorCode.none, groups))
+        return services.scheduler.run(listed, _group).then(lambda groups: _response(ErrorCode.none, groups))
 
-    return broker.groups.list_groups(command).then(answer)
+    return services.groups.get().list_groups(command).then(answer)
 
 
 def _response(code: ErrorCode, groups: Iterable[ListedGroup]) -> ListGroupsResponse:

@@ -7,7 +7,6 @@ version is 0. The response header is always v0, and a version that is not known 
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import (
@@ -18,12 +17,11 @@ from kio.schema.api_versions.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
+from ottla.core.controller.settings import SUPPORTED_FEATURES
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 # KAFKA-18659: as in Kafka, versions 0 to 2 of Produce are offered but not served. Older versions of librdkafka compress
 # only if version 0 is offered.
@@ -32,16 +30,20 @@ _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: "Broker", context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(
+    services: NodeServices, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
-            return _response(broker, ErrorCode.invalid_request, ())
+            return _response(services, ErrorCode.invalid_request, ())
         context.connection.client_software = software
     # As Kafka, which offers telemetry only where somebody wants it: else every client would ask, for nothing.
-    wants_telemetry = any(resource.type == ResourceType.CLIENT_METRICS for resource in broker.image.configs)
+    wants_telemetry = any(
+        resource.type == ResourceType.CLIENT_METRICS for resource in services.metadata.image.configs
+    )
     return _response(
-        broker, ErrorCode.none, [key for key in APIS if wants_telemetry or key not in _TELEMETRY]
+        services, ErrorCode.none, [key for key in APIS if wants_telemetry or key not in _TELEMETRY]
     )
 
 
@@ -59,14 +61,14 @@ def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
     )
 
 
-def unsupported_version(broker: "Broker") -> ApiVersionsResponse:
+def unsupported_version(services: NodeServices) -> ApiVersionsResponse:
     """What the client needs to choose again: the versions of this API (KIP-511)."""
-    return _response(broker, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
+    return _response(services, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
 
 
-def _response(broker: "Broker", error: ErrorCode, apis: Iterable[ApiKey]) -> ApiVersionsResponse:
-    image = broker.image
-    unstable = broker.config.get_bool("unstable.api.versions.enable")
+def _response(services: NodeServices, error: ErrorCode, apis: Iterable[ApiKey]) -> ApiVersionsResponse:
+    image = services.metadata.image
+    unstable = services.config.get_bool("unstable.api.versions.enable")
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
@@ -82,9 +84,9 @@ def _response(broker: "Broker", error: ErrorCode, apis: Iterable[ApiKey]) -> Api
         throttle_time=timedelta(),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in sorted(broker.supported_features.items())
+            for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
         ),
-        finalized_features_epoch=broker.quorum.committed_offset,
+        finalized_features_epoch=services.metadata.image.offset,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(image.features.items())

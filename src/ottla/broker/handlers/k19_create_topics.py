@@ -1,7 +1,6 @@
 """CreateTopics, versions 2 to 7. v4 defaults by -1 (KIP-464); v5 answers with configs (KIP-525); v7 topic ids."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import (
@@ -11,33 +10,32 @@ from kio.schema.create_topics.v7.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import CreateTopics, NewTopic, NewTopicResult
 from ottla.model.config import describe_topic_configs
 from ottla.model.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: CreateTopicsRequest
+    services: NodeServices, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     command = CreateTopics(
-        tuple(_new_topic(broker, topic) for topic in request.topics),
-        placement_start=broker.env.random.getrandbits(31),
+        tuple(_new_topic(services, topic) for topic in request.topics),
+        placement_start=services.env.random.getrandbits(31),
         validate_only=request.validate_only,
     )
-    results = await broker.quorum.submit(command)
+    results = await services.controller.submit(command)
     return CreateTopicsResponse(
         throttle_time=timedelta(),
-        topics=tuple(_result(broker, result, request.validate_only) for result in results),
+        topics=tuple(_result(services, result, request.validate_only) for result in results),
     )
 
 
-def _new_topic(broker: "Broker", topic: CreatableTopic) -> NewTopic:
+def _new_topic(services: NodeServices, topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,
-        broker.new_uuid(),
+        random_uuid(services.env),
         topic.num_partitions,
         topic.replication_factor,
         tuple((assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments),
@@ -45,7 +43,7 @@ def _new_topic(broker: "Broker", topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(broker: "Broker", result: NewTopicResult, validate_only: bool) -> CreatableTopicResult:
+def _result(services: NodeServices, result: NewTopicResult, validate_only: bool) -> CreatableTopicResult:
     if result.error.code is not ErrorCode.none:
         return CreatableTopicResult(
             name=result.name,
@@ -69,6 +67,6 @@ def _result(broker: "Broker", result: NewTopicResult, validate_only: bool) -> Cr
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in describe_topic_configs(result.configs, broker.config)
+            for entry in describe_topic_configs(result.configs, services.config)
         ),
     )

@@ -1,17 +1,15 @@
 """DeleteTopics, versions 1 to 6. v4 flexible; v5 error messages; v6 by topic id (KIP-516)."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import DeletedTopic, DeleteTopics, TopicToDelete
 from ottla.model.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 
 def lift(request: DeleteTopicsRequest, as_sent: Any, version: int) -> DeleteTopicsRequest:
@@ -24,9 +22,9 @@ def lift(request: DeleteTopicsRequest, as_sent: Any, version: int) -> DeleteTopi
 
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: DeleteTopicsRequest
+    services: NodeServices, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    if not broker.config.get_bool("delete.topic.enable"):
+    if not services.config.get_bool("delete.topic.enable"):
         refused = ErrorCode.topic_deletion_disabled if context.version >= 3 else ErrorCode.invalid_request
         return _response(
             DeletableTopicResult(
@@ -38,7 +36,7 @@ async def handle(
             for topic in request.topics
         )
     topics = tuple(TopicToDelete(topic.name, topic.topic_id) for topic in request.topics)
-    return _response(_result(deleted) for deleted in await broker.quorum.submit(DeleteTopics(topics)))
+    return _response(_result(deleted) for deleted in await services.controller.submit(DeleteTopics(topics)))
 
 
 def _result(deleted: DeletedTopic) -> DeletableTopicResult:

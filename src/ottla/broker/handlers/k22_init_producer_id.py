@@ -4,32 +4,28 @@ v2 flexible; v3 a producer may name its present id and epoch (KIP-360); v4 PRODU
 TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit (KIP-939), which is refused.
 """
 
-from typing import TYPE_CHECKING
-
 from kio.schema.init_producer_id.v6.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, milliseconds
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import InitProducerId, ProducerIdAndEpoch
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 FIRST_WITH_FENCED = 4
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: InitProducerIdRequest
+    services: BrokerServices, context: RequestContext, request: InitProducerIdRequest
 ) -> Pending[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return completed(_refused(ErrorCode.invalid_request))
     if request.transactional_id is None:
-        return _new_producer_id(broker)
+        return _new_producer_id(services)
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -47,19 +43,19 @@ def handle(
             return _refused(told_by_version(given, context.version, FIRST_WITH_FENCED))
         return _response(*given)
 
-    return broker.transactions.submit_with_producer_id(command).then(answer)
+    return services.transactions.get().submit_with_producer_id(command).then(answer)
 
 
-def _new_producer_id(broker: "Broker") -> Pending[InitProducerIdResponse]:
+def _new_producer_id(services: BrokerServices) -> Pending[InitProducerIdResponse]:
     """For a producer that is idempotent and no more."""
 
     async def run() -> InitProducerIdResponse:
         try:
-            return _response(await broker.producer_ids.next(), 0)
+            return _response(await services.producer_ids.next(), 0)
         except KafkaError as error:
             return _refused(error.code)
 
-    return broker.answer_later(run())
+    return services.tasks.run(run())
 
 
 def _response(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:

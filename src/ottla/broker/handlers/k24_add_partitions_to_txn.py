@@ -4,11 +4,10 @@ v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 is for brokers: several transactio
 v5 TRANSACTION_ABORTABLE.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.connection import Answer
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.model.errors import ErrorCode, KafkaError
@@ -20,9 +19,6 @@ from ottla.protocol.transaction_codec import (
     encode_add_partitions_response,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 FIRST_WITH_FENCED = 2
 FIRST_OF_BROKERS = 4
 
@@ -30,16 +26,18 @@ FIRST_OF_BROKERS = 4
 Codes = list[ErrorCode]
 
 
-def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+def handle_body(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> Answer | Pending[Answer]:
     version = context.version
     if len(body) > REQUEST_BYTES_ON_LOOP:
-        decoded = broker.in_worker(lambda: decode_add_partitions_request(body, version))
-        return decoded.then(lambda transactions: _serve(broker, context, transactions))
-    return _serve(broker, context, decode_add_partitions_request(body, version))
+        decoded = services.message_thread.submit(lambda: decode_add_partitions_request(body, version))
+        return decoded.then(lambda transactions: _serve(services, context, transactions))
+    return _serve(services, context, decode_add_partitions_request(body, version))
 
 
 def _serve(
-    broker: "Broker", context: RequestContext, transactions: list[PartitionsOfTransaction]
+    services: BrokerServices, context: RequestContext, transactions: list[PartitionsOfTransaction]
 ) -> Answer | Pending[Answer]:
     version = context.version
 
@@ -47,18 +45,18 @@ def _serve(
         return context.respond(encode_add_partitions_response(transactions, codes, version))
 
     if len(transactions) == 1:
-        codes = _decide(broker, version, transactions[0])
+        codes = _decide(services, version, transactions[0])
         return answer([codes.value]) if codes.done else codes.then(lambda each: answer([each]))
-    return broker.turns.run(transactions, lambda asked: _decide(broker, version, asked)).then(answer)
+    return services.scheduler.run(transactions, lambda asked: _decide(services, version, asked)).then(answer)
 
 
-def _decide(broker: "Broker", version: int, asked: PartitionsOfTransaction) -> Pending[Codes]:
-    refused = _refuse_partitions(broker, version, asked.partitions)
+def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransaction) -> Pending[Codes]:
+    refused = _refuse_partitions(services, version, asked.partitions)
     if refused:
         # All or none: the others are told that nothing was done.
         return completed([refused.get(each, ErrorCode.operation_not_attempted) for each in asked.partitions])
     if asked.verify_only:
-        return _verify(broker, asked)
+        return _verify(services, asked)
     command = AddPartitions(
         transactional_id=asked.transactional_id,
         producer_id=asked.producer_id,
@@ -71,11 +69,11 @@ def _decide(broker: "Broker", version: int, asked: PartitionsOfTransaction) -> P
         code = ErrorCode.none if error is None else told_by_version(error, version, FIRST_WITH_FENCED)
         return [code] * len(asked.partitions)
 
-    added = broker.transactions.submit(asked.transactional_id, command)
+    added = services.transactions.get().submit(asked.transactional_id, command)
     return completed(codes(added.value)) if added.done else added.then(codes)
 
 
-def _verify(broker: "Broker", asked: PartitionsOfTransaction) -> Pending[Codes]:
+def _verify(services: BrokerServices, asked: PartitionsOfTransaction) -> Pending[Codes]:
     command = VerifyPartitions(
         transactional_id=asked.transactional_id,
         producer_id=asked.producer_id,
@@ -88,14 +86,14 @@ def _verify(broker: "Broker", asked: PartitionsOfTransaction) -> Pending[Codes]:
             return [verified.code] * len(asked.partitions)
         return [each.error_code for each in verified]
 
-    return broker.transactions.submit(asked.transactional_id, command).then(codes)
+    return services.transactions.get().submit(asked.transactional_id, command).then(codes)
 
 
 def _refuse_partitions(
-    broker: "Broker", version: int, partitions: tuple[TopicPartition, ...]
+    services: BrokerServices, version: int, partitions: tuple[TopicPartition, ...]
 ) -> dict[TopicPartition, ErrorCode]:
     refused = {}
-    find = broker.image.partition
+    find = services.metadata.image.partition
     for partition in partitions:
         if version < FIRST_OF_BROKERS and is_internal(partition.topic):
             # A client's offsets come into its transaction by AddOffsetsToTxn.

@@ -4,8 +4,6 @@ v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE (KIP-890). C
 send it.
 """
 
-from typing import TYPE_CHECKING
-
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 
@@ -13,19 +11,17 @@ from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import AddPartitions
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 FIRST_WITH_FENCED = 2
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: AddOffsetsToTxnRequest
+    services: BrokerServices, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Pending[AddOffsetsToTxnResponse]:
     def answer(error: KafkaError | None) -> AddOffsetsToTxnResponse:
         code = ErrorCode.none
@@ -40,16 +36,16 @@ def handle(
             producer_epoch=request.producer_epoch,
             partitions=(TopicPartition(CONSUMER_OFFSETS, index),),
         )
-        return broker.transactions.submit(request.transactional_id, command)
+        return services.transactions.get().submit(request.transactional_id, command)
 
     async def make_topic_and_add() -> KafkaError | Pending[KafkaError | None] | None:
         # The producer asks for the coordinator of the group only after this.
-        found = await broker.groups.find(request.group_id)
-        index = broker.groups.shards.index_of(request.group_id)
+        found = await services.groups.get().find(request.group_id)
+        index = services.groups.get().shards.index_of(request.group_id)
         if isinstance(found, KafkaError) or index is None:
             return KafkaError(ErrorCode.coordinator_not_available, f"there is no {CONSUMER_OFFSETS}")
         return add(index)
 
-    index = broker.groups.shards.index_of(request.group_id)
-    added = broker.answer_later(make_topic_and_add()) if index is None else add(index)
+    index = services.groups.get().shards.index_of(request.group_id)
+    added = services.tasks.run(make_topic_and_add()) if index is None else add(index)
     return added.then(answer)

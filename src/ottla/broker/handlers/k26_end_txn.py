@@ -4,25 +4,23 @@ v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE; v5 an epoch
 with which id and epoch the producer goes on (KIP-890).
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.connection import Answer
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import EndTransaction, ProducerIdAndEpoch
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.transaction_codec import decode_end_txn_request, encode_end_txn_response
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 FIRST_WITH_FENCED = 2
 FIRST_OF_TRANSACTIONS_VERSION_2 = 5
 
 
-def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> Answer | Pending[Answer]:
+def handle_body(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> Answer | Pending[Answer]:
     version = context.version
     transactional_id, producer_id, producer_epoch, commit = decode_end_txn_request(body, version)
     command = EndTransaction(
@@ -44,5 +42,5 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
             code, next_producer = ErrorCode.none, ended
         return context.respond(encode_end_txn_response(code, *next_producer, version))
 
-    ended = broker.transactions.submit_with_producer_id(command)
+    ended = services.transactions.get().submit_with_producer_id(command)
     return answer(ended.value) if ended.done else ended.then(answer)

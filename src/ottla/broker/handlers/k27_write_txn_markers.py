@@ -3,8 +3,6 @@
 v1 flexible; v2 markers say which transaction version they are of (KIP-1228).
 """
 
-from typing import TYPE_CHECKING
-
 from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
 from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerPartitionResult,
@@ -18,12 +16,10 @@ from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import Marker
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 # The sender knows partitions, not groups.
 _TOLD = {
@@ -37,13 +33,13 @@ Codes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: WriteTxnMarkersRequest
+    services: BrokerServices, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Pending[WriteTxnMarkersResponse]:
     codes: Codes = {}
     written: list[tuple[int, WrittenMarker]] = []
     for asked in request.markers:
-        _append(broker, asked, codes, written)
-    flush_markers(broker, [each for _, each in written])
+        _append(services, asked, codes, written)
+    flush_markers(services, [each for _, each in written])
     waiting = [(producer_id, each) for producer_id, each in written if not each.is_committed]
     if not waiting:
         return completed(_response(codes))
@@ -55,16 +51,16 @@ def handle(
                 codes[producer_id][each.partition] = failed[each.hosted].code
         pending.complete(_response(codes))
 
-    broker.waiting_room.wait(
+    services.delayed_operations.wait(
         DelayedProduce(pending, [(each.hosted, each.end_offset) for _, each in waiting], finished),
         [each.hosted.topic_partition for _, each in waiting],
-        broker.config.get_int("request.timeout.ms"),
+        services.config.get_int("request.timeout.ms"),
     )
     return pending
 
 
 def _append(
-    broker: "Broker", asked: WritableTxnMarker, codes: Codes, written: list[tuple[int, WrittenMarker]]
+    services: BrokerServices, asked: WritableTxnMarker, codes: Codes, written: list[tuple[int, WrittenMarker]]
 ) -> None:
     marker = Marker(
         asked.producer_id,
@@ -80,7 +76,7 @@ def _append(
             try:
                 if asked.producer_id < 0 or asked.producer_epoch < 0:
                     raise KafkaError(ErrorCode.invalid_request, "a marker names its producer")
-                written.append((asked.producer_id, append_marker(broker, partition, marker)))
+                written.append((asked.producer_id, append_marker(services, partition, marker)))
             except KafkaError as error:
                 of_producer[partition] = _TOLD.get(error.code, error.code)
             else:

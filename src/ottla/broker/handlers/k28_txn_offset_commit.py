@@ -6,7 +6,6 @@ partition of the group's offsets comes into the transaction with them (KIP-890).
 
 from collections.abc import Iterator, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 from kio.schema.txn_offset_commit.v5.response import (
@@ -19,13 +18,11 @@ from ottla.broker.coordinators.verification import Entry, ask_coordinator, verif
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetToCommit, PartitionError, TxnOffsetCommit
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_SEQUENCE, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_THAT_KNOWS_LOADING = 2
 FIRST_WITH_ABORTABLE = 4
@@ -37,9 +34,9 @@ Refusals = list[ErrorCode | None]
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest
+    services: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Pending[TxnOffsetCommitResponse]:
-    offsets, refusals = _check_topics(broker.image, request)
+    offsets, refusals = _check_topics(services.metadata.image, request)
 
     def answer(committed: Committed) -> TxnOffsetCommitResponse:
         given: Iterator[ErrorCode]
@@ -51,11 +48,14 @@ def handle(
 
     if not offsets:
         return completed(answer(()))
-    return _commit(broker, context.version, request, tuple(offsets)).then(answer)
+    return _commit(services, context.version, request, tuple(offsets)).then(answer)
 
 
 def _commit(
-    broker: "Broker", version: int, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+    services: BrokerServices,
+    version: int,
+    request: TxnOffsetCommitRequest,
+    offsets: tuple[OffsetToCommit, ...],
 ) -> Pending[Committed]:
     """Once it is sure that the transaction has the partition of the group's offsets."""
     if not request.group_id:
@@ -72,9 +72,9 @@ def _commit(
         generation_id=request.generation_id,
         offsets=offsets,
     )
-    shard = broker.groups.shards.shard_of(request.group_id)
+    shard = services.groups.get().shards.shard_of(request.group_id)
     if shard is None:  # the refusal says so
-        return broker.groups.submit(request.group_id, command)
+        return services.groups.get().submit(request.group_id, command)
     hosted, partition = shard.hosted, shard.hosted.topic_partition
     entry = _entry(version)
     try:
@@ -82,13 +82,13 @@ def _commit(
             request.producer_id,
             request.producer_epoch,
             NO_SEQUENCE,
-            broker.env.clock.now_ms(),
+            services.env.clock.now_ms(),
             epoch_per_transaction=entry.epoch_per_transaction,
         )
     except KafkaError as error:
         return completed(error)
-    if verification is None or not verification_is_on(broker, entry):
-        return broker.groups.submit(request.group_id, command)
+    if verification is None or not verification_is_on(services, entry):
+        return services.groups.get().submit(request.group_id, command)
 
     def asked(refused: Mapping[TopicPartition, KafkaError]) -> Committed | Pending[Committed]:
         if partition in refused:
@@ -96,10 +96,10 @@ def _commit(
         if not hosted.log.producers.is_verified(request.producer_id, verification):
             gone = f"the transaction of {request.transactional_id!r} has ended"
             return KafkaError(ErrorCode.invalid_txn_state, gone)
-        return broker.groups.submit(request.group_id, command)
+        return services.groups.get().submit(request.group_id, command)
 
     return ask_coordinator(
-        broker,
+        services,
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
@@ -15,6 +14,7 @@ from kio.schema.describe_configs.v4.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
+from ottla.broker.services import NodeServices
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.config import (
     ConfigEntry,
@@ -27,9 +27,6 @@ from ottla.model.config import (
 )
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 Document = Callable[[int, str], str | None]
 
 
@@ -39,11 +36,11 @@ def lift(request: DescribeConfigsRequest, as_sent: object, version: int) -> Desc
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeConfigsRequest
+    services: NodeServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> Pending[DescribeConfigsResponse]:
     document = _documentation() if request.include_documentation else lambda resource_type, name: None
-    return broker.turns.run(
-        request.resources, lambda resource: _describe(broker, resource, request.include_synonyms, document)
+    return services.scheduler.run(
+        request.resources, lambda resource: _describe(services, resource, request.include_synonyms, document)
     ).then(lambda results: DescribeConfigsResponse(throttle_time=timedelta(), results=tuple(results)))
 
 
@@ -54,12 +51,12 @@ def _documentation() -> Document:
 
 
 def _describe(
-    broker: "Broker", resource: DescribeConfigsResource, with_synonyms: bool, document: Document
+    services: NodeServices, resource: DescribeConfigsResource, with_synonyms: bool, document: Document
 ) -> DescribeConfigsResult:
     code, message = ErrorCode.none, None
     entries: list[ConfigEntry] = []
     try:
-        entries = _entries(broker, resource)
+        entries = _entries(services, resource)
     except KafkaError as error:
         code, message = error.code, error.message
     return DescribeConfigsResult(
@@ -86,25 +83,25 @@ def _describe(
     )
 
 
-def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[ConfigEntry]:
+def _entries(services: NodeServices, resource: DescribeConfigsResource) -> list[ConfigEntry]:
     resource_type, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
-    overrides = broker.image.config(resource_type, name)
+    overrides = services.metadata.image.config(resource_type, name)
     match resource_type:
         case ResourceType.TOPIC:
             if (problem := topic_name_problem(name)) is not None:
                 raise KafkaError(ErrorCode.invalid_topic_exception, problem)
-            if name not in broker.image.topics:
+            if name not in services.metadata.image.topics:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-            return describe_topic_configs(overrides, broker.config, keys)
+            return describe_topic_configs(overrides, services.config, keys)
         case ResourceType.BROKER:
             if name == "":
-                return describe_default_broker_configs(broker.config, keys)
-            if name != str(broker.config.node_id):
+                return describe_default_broker_configs(services.config, keys)
+            if name != str(services.config.node_id):
                 raise KafkaError(
                     ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {broker.config.node_id} or empty string, but received {name}",
+                    f"Unexpected broker id, expected {services.config.node_id} or empty string, but received {name}",
                 )
-            return describe_broker_configs(broker.config, keys)
+            return describe_broker_configs(services.config, keys)
         case ResourceType.CLIENT_METRICS:
             if name == "":
                 raise KafkaError(
@@ -114,12 +111,12 @@ def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[Config
         case ResourceType.GROUP:
             if name == "":
                 raise KafkaError(ErrorCode.invalid_request, "the name of a group must not be empty")
-            return describe_group_configs(overrides, broker.config, keys)
+            return describe_group_configs(overrides, services.config, keys)
         case ResourceType.BROKER_LOGGER:
-            if name != str(broker.config.node_id):
+            if name != str(services.config.node_id):
                 raise KafkaError(
                     ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {broker.config.node_id} but received {name!r}",
+                    f"Unexpected broker id, expected {services.config.node_id} but received {name!r}",
                 )
             return []
     raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")

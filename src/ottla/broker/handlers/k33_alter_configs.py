@@ -1,21 +1,18 @@
 """AlterConfigs, versions 0 to 2 (KIP-133): the configs given replace all that the resource has."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import AlterConfigs
 from ottla.core.controller.image import ConfigResource
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: AlterConfigsRequest
+    services: NodeServices, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     command = AlterConfigs(
         tuple(
@@ -36,6 +33,6 @@ async def handle(
                 resource_type=resource.type,
                 resource_name=resource.name,
             )
-            for resource, error in await broker.quorum.submit(command)
+            for resource, error in await services.controller.submit(command)
         ),
     )

@@ -4,7 +4,6 @@ The answer says that the move has begun; DescribeLogDirs shows the copy as a fut
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
 from kio.schema.alter_replica_log_dirs.v2.response import (
@@ -14,21 +13,19 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: AlterReplicaLogDirsRequest
+    services: BrokerServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
             for index in topic.partitions:
-                code = _move(broker, TopicPartition(topic.name, index), wanted.path)
+                code = _move(services, TopicPartition(topic.name, index), wanted.path)
                 results.setdefault(topic.name, []).append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
@@ -41,9 +38,9 @@ def handle(
     )
 
 
-def _move(broker: "Broker", topic_partition: TopicPartition, path: str) -> ErrorCode:
+def _move(services: BrokerServices, topic_partition: TopicPartition, path: str) -> ErrorCode:
     try:
-        broker.partitions.move(topic_partition, path)
+        services.partitions.move(topic_partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.none

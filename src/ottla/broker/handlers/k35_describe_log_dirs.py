@@ -1,7 +1,6 @@
 """DescribeLogDirs, versions 1 to 5 (KIP-113). v2 flexible; v3 a top-level error; v4 space (KIP-827); v5 cordoned."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v5.response import (
@@ -13,15 +12,13 @@ from kio.schema.describe_log_dirs.v5.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode
 from ottla.storage.replica_move import ReplicaMove
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest
+    services: BrokerServices, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
@@ -30,25 +27,28 @@ def handle(
         throttle_time=timedelta(),
         error_code=ErrorCode.none,
         results=tuple(
-            _describe(broker, path, wanted) for path in [*broker.log_dirs.paths, *broker.log_dirs.offline]
+            _describe(services, path, wanted)
+            for path in [*services.log_dirs.paths, *services.log_dirs.offline]
         ),
     )
 
 
-def _describe(broker: "Broker", path: str, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    if path in broker.log_dirs.offline:
+def _describe(
+    services: BrokerServices, path: str, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
+    if path in services.log_dirs.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
     try:
-        total, usable = broker.env.disk.space(path)
+        total, usable = services.env.disk.space(path)
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for hosted in broker.partitions:
+    for hosted in services.partitions:
         if wanted is None or hosted.topic_partition in wanted:
             here = by_topic.setdefault(hosted.topic_partition.topic, [])
-            if broker.log_dirs.directory_of(hosted.topic_partition) == path:
+            if services.log_dirs.directory_of(hosted.topic_partition) == path:
                 here.append(_replica(hosted))
-            move = broker.log_dirs.moves.get(hosted.topic_partition)
+            move = services.log_dirs.moves.get(hosted.topic_partition)
             if move is not None and move.path == path:
                 here.append(_future_replica(hosted, move))
     return DescribeLogDirsResult(

@@ -1,22 +1,18 @@
 """DeleteGroups, versions 0 to 2 (KIP-229). v2 flexible."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import DeleteGroup
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DeleteGroupsRequest
+    services: BrokerServices, context: RequestContext, request: DeleteGroupsRequest
 ) -> Pending[DeleteGroupsResponse]:
     group_ids = tuple(dict.fromkeys(request.groups_names))  # one that is named twice is deleted once
 
@@ -25,8 +21,8 @@ def handle(
             code = ErrorCode.none if refused is None else refused.code
             return DeletableGroupResult(group_id=group_id, error_code=code)
 
-        return broker.groups.submit(group_id, DeleteGroup(group_id=group_id)).then(answer)
+        return services.groups.get().submit(group_id, DeleteGroup(group_id=group_id)).then(answer)
 
-    return broker.turns.run(group_ids, delete).then(
+    return services.scheduler.run(group_ids, delete).then(
         lambda results: DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
     )

@@ -1,7 +1,6 @@
 """IncrementalAlterConfigs, versions 0 and 1 (KIP-339): set, delete, append to and subtract from single configs."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
 from kio.schema.incremental_alter_configs.v1.response import (
@@ -10,15 +9,13 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import ConfigChange, IncrementalAlterConfigs
 from ottla.core.controller.image import ConfigResource
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
+    services: NodeServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     command = IncrementalAlterConfigs(
         tuple(
@@ -42,6 +39,6 @@ async def handle(
                 resource_type=resource.type,
                 resource_name=resource.name,
             )
-            for resource, error in await broker.quorum.submit(command)
+            for resource, error in await services.controller.submit(command)
         ),
     )

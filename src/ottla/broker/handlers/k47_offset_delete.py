@@ -1,7 +1,5 @@
 """OffsetDelete, version 0 (KIP-496)."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
 from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponse,
@@ -12,16 +10,14 @@ from kio.schema.offset_delete.v0.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import OffsetDelete, PartitionError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: OffsetDeleteRequest
+    services: BrokerServices, context: RequestContext, request: OffsetDeleteRequest
 ) -> Pending[OffsetDeleteResponse]:
     asked = [
         (topic.name, [partition.partition_index for partition in topic.partitions])
@@ -31,7 +27,7 @@ def handle(
         TopicPartition(topic, index)
         for topic, indexes in asked
         for index in indexes
-        if broker.image.partition(topic, index) is not None
+        if services.metadata.image.partition(topic, index) is not None
     )
 
     def answer(deleted: tuple[PartitionError, ...] | KafkaError) -> OffsetDeleteResponse:
@@ -57,4 +53,4 @@ def handle(
         )
 
     command = OffsetDelete(group_id=request.group_id, partitions=known)
-    return broker.groups.submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(answer)

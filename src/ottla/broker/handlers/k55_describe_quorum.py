@@ -1,7 +1,5 @@
 """DescribeQuorum, versions 0 to 2 (KIP-595, KIP-836). v2 directory ids and the voters' addresses (KIP-853)."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
@@ -12,16 +10,15 @@ from kio.schema.describe_quorum.v2.response import (
     TopicData,
 )
 
+from ottla.broker.client_view import nodes_for_client
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeQuorumRequest
+    services: NodeServices, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     asked = [
         (topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in request.topics
@@ -33,8 +30,8 @@ def handle(
             topics=(),
             nodes=(),
         )
-    quorum = broker.quorum.describe_quorum()
-    now_ms = broker.env.clock.now_ms()
+    quorum = services.quorum.describe_quorum()
+    now_ms = services.env.clock.now_ms()
     voters = tuple(
         ReplicaState(
             replica_id=voter,
@@ -63,6 +60,6 @@ def handle(
             Node(
                 node_id=node.node_id, listeners=(Listener(name="CONTROLLER", host=node.host, port=node.port),)
             )
-            for node in broker.nodes_as_seen_by(context.connection.stream)
+            for node in nodes_for_client(services, context.connection.stream)
         ),
     )

@@ -1,17 +1,15 @@
 """UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778). v1 upgrade types; v2 one error for the whole request."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import FeatureUpdate, FeatureUpgradeType, UpdateFeatures
 from ottla.model.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 
 def lift(request: UpdateFeaturesRequest, as_sent: Any, version: int) -> UpdateFeaturesRequest:
@@ -31,13 +29,13 @@ def lift(request: UpdateFeaturesRequest, as_sent: Any, version: int) -> UpdateFe
 
 
 async def handle(
-    broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest
+    services: NodeServices, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     updates = tuple(
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     )
-    results = await broker.quorum.submit(UpdateFeatures(updates, validate_only=request.validate_only))
+    results = await services.controller.submit(UpdateFeatures(updates, validate_only=request.validate_only))
     refused = next((error for _, error in results if error.code is not ErrorCode.none), None)
     return UpdateFeaturesResponse(
         throttle_time=timedelta(),

@@ -1,7 +1,6 @@
 """DescribeProducers, version 0 (KIP-664): the producers that a partition remembers."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
@@ -13,36 +12,34 @@ from kio.schema.describe_producers.v0.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.broker.topic_pieces import run_by_topic
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeProducersRequest
+    services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
 ) -> Pending[DescribeProducersResponse]:
     # A partition that is named twice is described once: it may have very many producers.
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return run_by_topic(
-        broker.turns,
+        services.scheduler,
         [(name, tuple(indexes)) for name, indexes in wanted.items()],
         lambda topic: topic[1],
-        lambda topic, index: _describe(broker, topic[0], index),
+        lambda topic, index: _describe(services, topic[0], index),
         lambda topic, results: TopicResponse(name=topic[0], partitions=results),
     ).then(lambda topics: DescribeProducersResponse(throttle_time=timedelta(), topics=tuple(topics)))
 
 
-def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+def _describe(services: BrokerServices, topic: str, index: int) -> PartitionResponse:
     problem = topic_name_problem(topic)
     if problem is not None:
         return _refused(index, KafkaError(ErrorCode.invalid_topic_exception, problem))
     try:
-        hosted = broker.partitions.find(topic, None, index)
+        hosted = services.partitions.find(topic, None, index)
     except KafkaError as error:
         return _refused(index, error)
     return PartitionResponse(

@@ -1,7 +1,6 @@
 """DescribeTransactions, version 0 (KIP-664)."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.describe_transactions.v0.response import (
@@ -13,25 +12,23 @@ from kio.schema.describe_transactions.v0.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
+    services: BrokerServices, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:
     def describe(transactional_id: str) -> Pending[TransactionState]:
         command = DescribeTransaction(transactional_id=transactional_id)
-        described = broker.transactions.submit(transactional_id, command)
+        described = services.transactions.get().submit(transactional_id, command)
         return described.then(lambda result: _state(transactional_id, result))
 
     transactional_ids = tuple(dict.fromkeys(request.transactional_ids))  # one that is named twice, once
-    return broker.turns.run(transactional_ids, describe).then(
+    return services.scheduler.run(transactional_ids, describe).then(
         lambda states: DescribeTransactionsResponse(
             throttle_time=NO_THROTTLE, transaction_states=tuple(states)
         )

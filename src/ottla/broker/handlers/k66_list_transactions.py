@@ -1,23 +1,19 @@
 """ListTransactions, versions 0 to 2 (KIP-664). v1 by how long they are open (KIP-994); v2 by a pattern (KIP-1152)."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.pending import Pending
+from ottla.broker.services import BrokerServices
 from ottla.core.transactions import commands
 from ottla.core.transactions.states import STATE_NAMES
 from ottla.model.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ListTransactionsRequest
+    services: BrokerServices, context: RequestContext, request: ListTransactionsRequest
 ) -> Pending[ListTransactionsResponse]:
     command = commands.ListTransactions(
         producer_ids=frozenset(request.producer_id_filters),
@@ -35,7 +31,7 @@ def handle(
             return ListTransactionsResponse(
                 throttle_time=NO_THROTTLE, error_code=listed.code, transaction_states=()
             )
-        return broker.turns.run(listed, _state).then(
+        return services.scheduler.run(listed, _state).then(
             lambda states: ListTransactionsResponse(
                 throttle_time=NO_THROTTLE,
                 error_code=ErrorCode.none,
@@ -44,7 +40,7 @@ def handle(
             )
         )
 
-    return broker.transactions.list_transactions(command).then(answer)
+    return services.transactions.get().list_transactions(command).then(answer)
 
 
 def _state(listed: commands.ListedTransaction) -> TransactionState:

@@ -1,7 +1,6 @@
 """ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848). v1 regular expressions; members name themselves (KIP-1082)."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import (
@@ -13,21 +12,20 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, client_of, consumer_protocol_is_on, milliseconds
 from ottla.broker.pending import Pending, completed
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, uuid_to_string
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 FIRST_WITH_CLIENT_MADE_IDS = 1
 JOINING_EPOCH = 0
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    services: BrokerServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
-    if not consumer_protocol_is_on(broker):
+    if not consumer_protocol_is_on(services):
         message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
         return completed(_response(KafkaError(ErrorCode.unsupported_version, message)))
     member_id = request.member_id
@@ -36,7 +34,7 @@ def handle(
         and not member_id
         and request.member_epoch == JOINING_EPOCH
     ):
-        member_id = uuid_to_string(broker.new_uuid())
+        member_id = uuid_to_string(random_uuid(services.env))
     command = commands.ConsumerGroupHeartbeat(
         group_id=request.group_id,
         member_id=member_id,
@@ -57,7 +55,7 @@ def handle(
             ]
         ),
     )
-    return broker.groups.submit(request.group_id, command).then(_response)
+    return services.groups.get().submit(request.group_id, command).then(_response)
 
 
 def _response(

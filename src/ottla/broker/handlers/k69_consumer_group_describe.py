@@ -1,7 +1,5 @@
 """ConsumerGroupDescribe, versions 0 and 1 (KIP-848). v1 tells which protocol a member speaks (KIP-1099)."""
 
-from typing import TYPE_CHECKING
-
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (
     Assignment,
@@ -15,17 +13,15 @@ from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_is_on
 from ottla.broker.pending import Pending, completed
+from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 Result = commands.DescribedConsumerGroup | KafkaError
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ConsumerGroupDescribeRequest
+    services: BrokerServices, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
@@ -35,21 +31,21 @@ def handle(
                 return _refusal(group_id, result)
             return _description(result, operations)
 
-        return _describe(broker, group_id).then(answer)
+        return _describe(services, group_id).then(answer)
 
     group_ids = tuple(dict.fromkeys(request.group_ids))  # one that is named twice is described once
-    return broker.turns.run(group_ids, describe).then(
+    return services.scheduler.run(group_ids, describe).then(
         lambda groups: ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
     )
 
 
-def _describe(broker: "Broker", group_id: str) -> Pending[Result]:
-    if not consumer_protocol_is_on(broker):
+def _describe(services: BrokerServices, group_id: str) -> Pending[Result]:
+    if not consumer_protocol_is_on(services):
         message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
         return completed(KafkaError(ErrorCode.unsupported_version, message))
     if not group_id:
         return completed(KafkaError(ErrorCode.invalid_group_id, "a group id must not be empty"))
-    return broker.groups.submit(group_id, commands.DescribeConsumerGroup(group_id=group_id))
+    return services.groups.get().submit(group_id, commands.DescribeConsumerGroup(group_id=group_id))
 
 
 def _refusal(group_id: str, error: KafkaError) -> DescribedGroup:

@@ -1,28 +1,26 @@
 """GetTelemetrySubscriptions, version 0 (KIP-714): which metrics a client is asked to push, and how often."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
 from kio.schema.get_telemetry_subscriptions.v0.response import GetTelemetrySubscriptionsResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.random_uuid import random_uuid
+from ottla.broker.services import BrokerServices
 from ottla.core.client_telemetry import ClientLabels
 from ottla.model.errors import ErrorCode
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    services: BrokerServices, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    instance_id = request.client_instance_id or broker.new_uuid()
+    instance_id = request.client_instance_id or random_uuid(services.env)
     host, _, port = context.connection.stream.peer.rpartition(":")
     name, version = context.connection.client_software
     labels = ClientLabels(str(instance_id), context.client_id, name, version, host, port)
-    subscription = broker.telemetry.subscribe(instance_id, labels)
+    subscription = services.telemetry.subscribe(instance_id, labels)
     return GetTelemetrySubscriptionsResponse(
         throttle_time=timedelta(),
         error_code=ErrorCode.none,
@@ -30,7 +28,7 @@ def handle(
         subscription_id=subscription.subscription_id,
         accepted_compression_types=(ZSTD, LZ4, GZIP, SNAPPY),
         push_interval=timedelta(milliseconds=subscription.interval_ms),
-        telemetry_max_bytes=broker.telemetry.max_push_bytes,
+        telemetry_max_bytes=services.telemetry.max_push_bytes,
         delta_temporality=True,
         requested_metrics=subscription.metrics,
     )

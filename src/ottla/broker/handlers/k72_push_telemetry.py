@@ -2,32 +2,31 @@
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from kio.schema.push_telemetry.v0.response import PushTelemetryResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.compression import CODEC_NAMES, decompress
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 logger = logging.getLogger("ottla.telemetry")
 
 
-def handle(broker: "Broker", context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+def handle(
+    services: BrokerServices, context: RequestContext, request: PushTelemetryRequest
+) -> PushTelemetryResponse:
     code = ErrorCode.none
     try:
-        _take(broker, context, request)
+        _take(services, context, request)
     except KafkaError as error:
         code = error.code
     return PushTelemetryResponse(throttle_time=timedelta(), error_code=code)
 
 
-def _take(broker: "Broker", context: RequestContext, request: PushTelemetryRequest) -> None:
-    telemetry = broker.telemetry
+def _take(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
+    telemetry = services.telemetry
     if not 0 <= request.compression_type < len(CODEC_NAMES):
         raise KafkaError(
             ErrorCode.unsupported_compression_type, f"no codec has the id {request.compression_type}"
@@ -37,7 +36,7 @@ def _take(broker: "Broker", context: RequestContext, request: PushTelemetryReque
         request.subscription_id,
         len(request.metrics),
         terminating=request.terminating,
-        now_ms=broker.env.clock.now_ms(),
+        now_ms=services.env.clock.now_ms(),
     )
     try:
         metrics = decompress(request.compression_type, request.metrics, telemetry.max_push_bytes)

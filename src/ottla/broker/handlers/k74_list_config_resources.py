@@ -1,17 +1,14 @@
 """ListConfigResources, versions 0 and 1. v0 lists client-metrics subscriptions (KIP-714); v1 any type (KIP-1142)."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
 
 
 def lift(request: ListConfigResourcesRequest, as_sent: object, version: int) -> ListConfigResourcesRequest:
@@ -21,7 +18,7 @@ def lift(request: ListConfigResourcesRequest, as_sent: object, version: int) -> 
 
 
 def handle(
-    broker: "Broker", context: RequestContext, request: ListConfigResourcesRequest
+    services: NodeServices, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     known = tuple(t for t in ResourceType if t is not ResourceType.UNKNOWN)
     wanted = request.resource_types or known
@@ -29,7 +26,7 @@ def handle(
         return ListConfigResourcesResponse(
             throttle_time=timedelta(), error_code=ErrorCode.unsupported_version, config_resources=()
         )
-    image = broker.image
+    image = services.metadata.image
     names: dict[int, set[str]] = {
         ResourceType.TOPIC: set(image.topics),
         ResourceType.BROKER: {str(broker_id) for broker_id in image.brokers},

@@ -1,7 +1,6 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics page by page, with the eligible leader replicas."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -13,17 +12,15 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from ottla.broker.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.services import NodeServices
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode
 from ottla.model.topics import is_internal
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Broker
-
 
 def handle(
-    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
+    services: NodeServices, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     if _is_bad_cursor(request):
         return DescribeTopicPartitionsResponse(
@@ -31,7 +28,7 @@ def handle(
             topics=tuple(_no_topic(topic.name, ErrorCode.invalid_request) for topic in request.topics),
             next_cursor=None,
         )
-    image = broker.image
+    image = services.metadata.image
     wanted = sorted({topic.name for topic in request.topics} or image.topics)
     first_partition = 0
     if request.cursor is not None:
@@ -39,7 +36,7 @@ def handle(
         wanted = [name for name in wanted if name >= cursor.topic_name]
         if wanted and wanted[0] == cursor.topic_name:
             first_partition = cursor.partition_index
-    most = broker.config.get_int("max.request.partition.size.limit")
+    most = services.config.get_int("max.request.partition.size.limit")
     # At least one, as Kafka: with none in a page, a client would never be done.
     left = max(1, min(request.response_partition_limit, most))
     topics = []

@@ -124,14 +124,14 @@ class Codec:
 def shard_of(
     bench: Bench, topic: str = "counters", perform: Callable[[Any], None] | None = None
 ) -> CoordinatorShard[Counters]:
-    broker = bench.broker
+    services = bench.services
     shard = CoordinatorShard(
-        broker.partitions.find(topic, None, 0),
+        services.partitions.find(topic, None, 0),
         Counters,
         Codec,
-        broker.env,
-        broker.waiting_room,
-        broker.spawn,
+        services.env,
+        services.delayed_operations,
+        services.tasks.start,
         ShardSettings(),
         perform=perform,
     )

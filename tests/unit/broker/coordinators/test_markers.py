@@ -34,7 +34,7 @@ both_protocols = pytest.mark.parametrize("version_2", [True, False], ids=["versi
 async def described(bench: Bench, transactional_id: str = "tx") -> DescribedTransaction:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     command = DescribeTransaction(transactional_id=transactional_id)
-    bench.broker.transactions.submit(transactional_id, command).subscribe(
+    bench.services.transactions.get().submit(transactional_id, command).subscribe(
         answer.set_result, answer.set_exception
     )
     transaction = await answer
@@ -43,7 +43,7 @@ async def described(bench: Bench, transactional_id: str = "tx") -> DescribedTran
 
 
 def hosted(bench: Bench, topic: str, partition: int = 0) -> HostedPartition:
-    return bench.broker.partitions.find(topic, None, partition)
+    return bench.services.partitions.find(topic, None, partition)
 
 
 def has_open_transaction(bench: Bench, topic: str, partition: int = 0) -> bool:
@@ -51,7 +51,7 @@ def has_open_transaction(bench: Bench, topic: str, partition: int = 0) -> bool:
 
 
 def all_loaded(bench: Bench) -> bool:
-    shards = [*bench.broker.transactions.shards, *bench.broker.groups.shards]
+    shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
     return all(shard.state is ShardState.ACTIVE for shard in shards)
 
 
@@ -282,7 +282,7 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
         await producer.send("journal", b"a")
         refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 0))
         await producer.commit()
-        shard = bench.broker.transactions.shards.shard_of("tx")
+        shard = bench.services.transactions.get().shards.shard_of("tx")
         assert shard is not None
 
         def broken(*_: object) -> Any:
@@ -310,10 +310,10 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
     topic_id = await bench.create("journal", 6, flush_messages="1")
     producer = TransactionalProducer(bench)
     await producer.init()
-    shard = bench.broker.transactions.shards.shard_of("tx")
+    shard = bench.services.transactions.get().shards.shard_of("tx")
     assert shard is not None
     # One that lies on another disk than the coordinator's own records.
-    directory_of = bench.broker.log_dirs.directory_of
+    directory_of = bench.services.log_dirs.directory_of
     home = directory_of(shard.hosted.topic_partition)
     sick, sound = (
         next(
@@ -327,7 +327,7 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
         await producer.send("journal", b"a", partition=partition)
     bench.disk.fail(failing, operations=frozenset({"sync"}))  # the marker is written, but cannot be flushed
     await producer.commit()
-    await until(lambda: any(each.failure is not None for each in bench.broker.partitions))
+    await until(lambda: any(each.failure is not None for each in bench.services.partitions))
     await asyncio.sleep(5)
     assert (await described(bench)).partitions == (TopicPartition("journal", sick),)
     bench.disk.heal()
@@ -480,7 +480,7 @@ def test_a_group_that_is_still_loading_gets_its_marker_afterwards(monkeypatch: p
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send_offset("g", "journal", 5)
-        shard = bench.broker.groups.shards.shard_of("g")
+        shard = bench.services.groups.get().shards.shard_of("g")
         assert isinstance(shard, CoordinatorShard)
         shard.state = ShardState.LOADING
         await producer.commit()

@@ -1,0 +1,35 @@
+"""Broker configs that are set in the metadata while the broker runs (KIP-226)."""
+
+import logging
+from collections.abc import Callable
+
+from ottla.core.controller.image import MetadataImage
+from ottla.model.config import BrokerConfig, ConfigError, ResourceType, refusals
+
+logger = logging.getLogger("ottla.broker")
+
+
+class DynamicConfigs:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._subscribers: list[Callable[[], None]] = []
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """`callback` is called after every change of the broker's configs, in the order of the subscriptions."""
+        self._subscribers.append(callback)
+
+    def apply(self, image: MetadataImage) -> None:
+        """Sets the broker's configs to those of `image`, or leaves them as they are if one is invalid."""
+        own = image.config(ResourceType.BROKER, str(self._config.node_id))
+        default = image.config(ResourceType.BROKER, "")
+        try:
+            changed = self._config.apply_dynamic(own, default)
+        except ConfigError as error:
+            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.problems))
+            return
+        for reason in refusals(ResourceType.BROKER, {**default, **own}):
+            logger.error("a dynamic broker config of the metadata has no effect: %s", reason)
+        if changed:
+            logger.info("broker configs changed: %s", ", ".join(sorted(changed)))
+            for callback in self._subscribers:
+                callback()

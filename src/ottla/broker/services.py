@@ -1,0 +1,75 @@
+"""The services that handlers and coordinators work with.
+
+`ottla.broker.node` builds them when the broker starts, complete and immutable. Request handlers that need no more than
+`NodeServices` can be served by a node of any role; the others need the broker role.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ottla.broker.background_tasks import BackgroundTasks
+    from ottla.broker.coordinators.groups import GroupCoordinator
+    from ottla.broker.coordinators.transactions import TransactionCoordinator
+    from ottla.broker.lazy import Lazy
+    from ottla.broker.partition_host import PartitionHost
+    from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.quorum.driver import Quorum
+    from ottla.broker.serial_thread import SerialThread
+    from ottla.broker.turns import Turns
+    from ottla.broker.waiting_room import WaitingRoom
+    from ottla.core.client_telemetry import ClientTelemetry
+    from ottla.core.controller.commands import Command, ResponseT
+    from ottla.core.controller.image import MetadataImage
+    from ottla.core.fetch_session import FetchSessionCache
+    from ottla.env import Env
+    from ottla.model.config import BrokerConfig
+    from ottla.storage.log_dirs import LogDirs
+
+
+class MetadataCache(Protocol):
+    """The committed metadata of the cluster, as far as this node knows it."""
+
+    @property
+    def image(self) -> "MetadataImage": ...
+
+
+class ControllerClient(Protocol):
+    """The way to the active controller."""
+
+    async def submit(self, command: "Command[ResponseT]") -> "ResponseT":
+        """The controller's response to `command`, once its records are committed and applied here.
+
+        Raises KafkaError if the controller rejects the whole command.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeServices:
+    """What every node has, whatever its roles."""
+
+    config: "BrokerConfig"
+    env: "Env"
+    cluster_id: str
+    metadata: MetadataCache
+    controller: ControllerClient
+    quorum: "Quorum"
+    tasks: "BackgroundTasks"
+    scheduler: "Turns"
+    message_thread: "SerialThread"  # decodes and encodes long messages
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerServices(NodeServices):
+    """What a node with the broker role has besides: partitions and coordinators."""
+
+    log_dirs: "LogDirs"
+    partitions: "PartitionHost"
+    delayed_operations: "WaitingRoom"
+    record_thread: "SerialThread"  # reads the records of batches
+    producer_ids: "ProducerIds"
+    telemetry: "ClientTelemetry"
+    fetch_sessions: "Lazy[FetchSessionCache]"
+    groups: "Lazy[GroupCoordinator]"
+    transactions: "Lazy[TransactionCoordinator]"
