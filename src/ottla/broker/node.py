@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.config_validation import validate_configs
 from ottla.broker.data_directories import directory_went_offline, identify_directories
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_configs import DynamicConfigs
 from ottla.broker.housekeeping import Housekeeping
@@ -34,7 +35,6 @@ from ottla.broker.server import Server
 from ottla.broker.server_settings import new_server, server_limits
 from ottla.broker.services import BrokerServices
 from ottla.broker.turns import Turns
-from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.client_telemetry import ClientTelemetry
 from ottla.core.controller.changes import changes_since
 from ottla.core.controller.commands import AllocateProducerIds
@@ -191,7 +191,7 @@ def _new_services(
     config: BrokerConfig, env: Env, cluster_id: str, log_dirs: LogDirs, quorum: Quorum, broker_epoch: int
 ) -> BrokerServices:
     tasks = BackgroundTasks()
-    delayed_operations = WaitingRoom()
+    delayed_operations = DelayedOperations()
     services = BrokerServices(
         config=config,
         env=env,

@@ -11,7 +11,7 @@ from uuid import UUID
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
-from ottla.broker.waiting_room import WaitingRoom
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.partition.leader import PartitionLeader
@@ -37,11 +37,11 @@ PARTITIONS_PER_STEP = 10
 
 
 class PartitionHost:
-    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, waiting_room: WaitingRoom) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, delayed_operations: DelayedOperations) -> None:
         self._env = env
         self._config = config
         self._log_dirs = log_dirs
-        self._waiting_room = waiting_room
+        self._delayed_operations = delayed_operations
         self._image = MetadataImage()
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
@@ -259,7 +259,7 @@ class PartitionHost:
                     leader,
                     settings.records,
                     self._storage_failed,
-                    self._waiting_room.notify,
+                    self._delayed_operations.notify,
                     self._env.clock.now_ms(),
                 )
             elif hosted.leader.leader_epoch != partition.leader_epoch:

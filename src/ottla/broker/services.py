@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from ottla.broker.background_tasks import BackgroundTasks
     from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.transactions import TransactionCoordinator
+    from ottla.broker.delayed_operations import DelayedOperations
     from ottla.broker.lazy import Lazy
     from ottla.broker.partition_host import PartitionHost
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum.driver import Quorum
     from ottla.broker.serial_thread import SerialThread
     from ottla.broker.turns import Turns
-    from ottla.broker.waiting_room import WaitingRoom
     from ottla.core.client_telemetry import ClientTelemetry
     from ottla.core.controller.commands import Command, ResponseT
     from ottla.core.controller.image import MetadataImage
@@ -66,7 +66,7 @@ class BrokerServices(NodeServices):
 
     log_dirs: "LogDirs"
     partitions: "PartitionHost"
-    delayed_operations: "WaitingRoom"
+    delayed_operations: "DelayedOperations"
     record_thread: "SerialThread"  # reads the records of batches
     producer_ids: "ProducerIds"
     telemetry: "ClientTelemetry"

@@ -166,7 +166,7 @@ class _Asking(DelayedAnswer):
         if is_early and self._entry is Entry.ADDED and self._left_ms > 0:
             backoff_ms = self._services.config.get_int("add.partitions.to.txn.retry.backoff.ms")
             self._left_ms -= backoff_ms
-            self._services.delayed_operations.wait(self, (), backoff_ms)
+            self._services.delayed_operations.watch(self, (), backoff_ms)
             return
         for partition, error in refused.items():
             self._admission.refused[partition] = _told_to_producer(error, self._entry)

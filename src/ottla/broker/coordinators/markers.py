@@ -113,7 +113,7 @@ class Outcome:
         self, done: list[TopicPartition], written: list[WrittenMarker], failed: list[TopicPartition]
     ) -> None:
         """Tells the shard what is done, and waits for what is not committed yet, or has to be tried again."""
-        room = self._services.delayed_operations
+        delayed_operations = self._services.delayed_operations
         uncommitted = []
         for each in written:
             if each.is_committed:
@@ -122,9 +122,9 @@ class Outcome:
                 uncommitted.append(each)
         if uncommitted:
             keys = [each.hosted.topic_partition for each in uncommitted]
-            room.wait(AwaitMarkers(self, uncommitted), keys, _COMMIT_CHECK_MS)
+            delayed_operations.watch(AwaitMarkers(self, uncommitted), keys, _COMMIT_CHECK_MS)
         if failed:
-            room.wait(RetryLater(self, failed), (), self._backoff_ms)
+            delayed_operations.watch(RetryLater(self, failed), (), self._backoff_ms)
             self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
         if done:
             self._shard.submit(MarkersWritten(markers=self._effect, partitions=tuple(done)))

@@ -15,10 +15,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinators.loading import load
 from ottla.broker.coordinators.shard_timers import ShardTimers
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending, completed
-from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.coordination import (
     Command,
     CoordinatorMachine,
@@ -92,7 +92,7 @@ class CoordinatorShard(Generic[MachineT]):
         new_machine: Callable[[], MachineT],
         codec: RecordCodec[Any, Any],
         env: Env,
-        waiting_room: WaitingRoom,
+        delayed_operations: DelayedOperations,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         settings: ShardSettings,
         perform: Callable[[Any], None] | None = None,
@@ -105,10 +105,10 @@ class CoordinatorShard(Generic[MachineT]):
         self._new_machine = new_machine
         self._codec = codec
         self._env = env
-        self._waiting_room = waiting_room
+        self._delayed_operations = delayed_operations
         self._spawn = spawn
         self._perform = perform
-        self._timers = ShardTimers(waiting_room, self._timer_fired, self.fail)
+        self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail)
         self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
         self._due: list[Any] = []  # to be performed when the answers of this turn have left
 
@@ -307,7 +307,7 @@ class CoordinatorShard(Generic[MachineT]):
 
     def await_commit(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
         """Sends and performs when all before `offset` is committed. What is performed waits as long as it takes."""
-        self._waiting_room.wait(
+        self._delayed_operations.watch(
             AwaitCommit(self, offset, replies, effects),
             (self.hosted.topic_partition,),
             self.settings.commit_timeout_ms,

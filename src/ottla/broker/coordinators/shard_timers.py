@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from ottla.broker.waiting_room import WaitingRoom
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.core.coordination import Command, StartTimer, Timing
 from ottla.core.purgatory import Operation
 
@@ -17,12 +17,12 @@ from ottla.core.purgatory import Operation
 class ShardTimers:
     def __init__(
         self,
-        waiting_room: WaitingRoom,
+        delayed_operations: DelayedOperations,
         fire: Callable[[Command[Any]], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting_room = waiting_room
+        self._delayed_operations = delayed_operations
         self._fire = fire
         self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
@@ -36,22 +36,22 @@ class ShardTimers:
                 continue
             due_ms = int(self._loop.time() * 1000) + timing.delay_ms
             if timer is not None and timer.comes_up_ms > due_ms:
-                self._waiting_room.cancel(timer)
+                self._delayed_operations.cancel(timer)
                 timer = None
             if timer is None:
                 self._by_key[timing.key] = timer = ShardTimer(self, timing.key, due_ms)
-                self._waiting_room.wait(timer, (), timing.delay_ms)
+                self._delayed_operations.watch(timer, (), timing.delay_ms)
             timer.command, timer.due_ms = timing.command, due_ms
 
     def clear(self) -> None:
         for timer in self._by_key.values():
-            self._waiting_room.cancel(timer)
+            self._delayed_operations.cancel(timer)
         self._by_key.clear()
 
     def came_up(self, timer: "ShardTimer", now_ms: int) -> None:
         if timer.command is not None and timer.due_ms > now_ms:
             timer.comes_up_ms = timer.due_ms
-            self._waiting_room.wait(timer, (), timer.due_ms - now_ms)
+            self._delayed_operations.watch(timer, (), timer.due_ms - now_ms)
             return
         del self._by_key[timer.key]
         if timer.command is not None:

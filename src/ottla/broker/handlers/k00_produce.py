@@ -246,7 +246,7 @@ def _wait(
         final = _with_failures(response, failed)
         pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
-    services.delayed_operations.wait(
+    services.delayed_operations.watch(
         DelayedProduce(pending, waiting, finished),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,

@@ -84,7 +84,7 @@ def _fetch(
         pending.resolve(_respond(services, context, session, read))
 
     operation = DelayedFetch(pending, reader, request, finished)
-    services.delayed_operations.wait(operation, operation.keys, request.max_wait_ms)
+    services.delayed_operations.watch(operation, operation.keys, request.max_wait_ms)
     return pending
 
 
@@ -107,7 +107,7 @@ def _fetch_in_turns(
         operation = TimedFetch(
             pending, lambda: pending.resolve(reader.read_in_turns(services.scheduler).then(respond))
         )
-        services.delayed_operations.wait(operation, (), request.max_wait_ms)
+        services.delayed_operations.watch(operation, (), request.max_wait_ms)
         return pending
 
     return reader.read_in_turns(services.scheduler).then(answer)

@@ -51,7 +51,7 @@ def handle(
                 codes[producer_id][each.partition] = failed[each.hosted].code
         pending.complete(_response(codes))
 
-    services.delayed_operations.wait(
+    services.delayed_operations.watch(
         DelayedProduce(pending, [(each.hosted, each.end_offset) for _, each in waiting], finished),
         [each.hosted.topic_partition for _, each in waiting],
         services.config.get_int("request.timeout.ms"),

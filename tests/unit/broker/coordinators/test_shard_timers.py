@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.broker.coordinators.shard_timers import ShardTimers
-from ottla.broker.waiting_room import WaitingRoom
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.core.coordination import CancelTimer, Command, StartTimer, Timing
 from ottla.sim.loop import run
 
@@ -26,13 +26,13 @@ def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
         def fire(command: Any) -> None:
             fired.append((round(loop.time() * 1000), command.number))
 
-        room = WaitingRoom()
-        timers = ShardTimers(room, fire, errors.append)
+        delayed_operations = DelayedOperations()
+        timers = ShardTimers(delayed_operations, fire, errors.append)
         for at_ms, timing in script:
             await asyncio.sleep(at_ms / 1000 - loop.time())
             timers.keep([timing])
         await asyncio.sleep(60)
-        assert len(room) == 0
+        assert len(delayed_operations) == 0
 
     run(play())
     assert errors == []

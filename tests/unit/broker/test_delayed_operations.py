@@ -1,4 +1,4 @@
-"""The waiting room: operations that wait on one timer of a virtual-time loop, and requests that wait in it."""
+"""The delayed operations: operations that wait on one timer of a virtual-time loop, and requests that wait in it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,9 +16,9 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.fetch.v17.request import ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
 
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.fetching import DelayedFetch
 from ottla.broker.housekeeping import flush
-from ottla.broker.waiting_room import WaitingRoom
 from ottla.core.partition.leader import LeaderSettings, PartitionLeader
 from ottla.core.purgatory import Operation
 from ottla.model.errors import ErrorCode
@@ -28,147 +28,149 @@ from ottla.sim.env import World, simulate
 SECONDS_8 = timedelta(seconds=8)
 
 
-class Wait(Operation):
-    """Completes when it is allowed to; says how and when it ended."""
+class RecordedOperation(Operation):
+    """Completes once `is_ready` is set, and records how it ended."""
 
-    def __init__(self, room: "Room", name: str) -> None:
+    def __init__(self, harness: "Harness", name: str) -> None:
         super().__init__()
         self.is_ready = False
-        self._room = room
+        self._harness = harness
         self._name = name
 
     def try_complete(self, now_ms: int) -> bool:
         if self.is_ready:
-            self._room.note(f"{self._name} completed")
+            self._harness.note(f"{self._name} completed")
         return self.is_ready
 
     def on_expire(self, now_ms: int) -> None:
-        self._room.note(f"{self._name} expired")
+        self._harness.note(f"{self._name} expired")
 
     def on_error(self, error: Exception) -> None:
-        self._room.note(f"{self._name} failed: {error}")
+        self._harness.note(f"{self._name} failed: {error}")
 
 
-class Room:
+class Harness:
+    """Delayed operations, and the events of theirs with the milliseconds since the start."""
+
     def __init__(self, world: World) -> None:
-        self.waiting = WaitingRoom()
-        self.story: list[tuple[int, str]] = []
+        self.operations = DelayedOperations()
+        self.events: list[tuple[int, str]] = []
         self._world = world
         self._start_ms = world.clock.now_ms()
 
     def note(self, event: str) -> None:
-        self.story.append((self._world.clock.now_ms() - self._start_ms, event))
+        self.events.append((self._world.clock.now_ms() - self._start_ms, event))
 
     def check(self, key: str) -> None:
-        self.waiting.notify(key)
-        self.waiting.check_changed()
+        self.operations.notify(key)
+        self.operations.check_changed()
 
-    def wait(self, name: str, key: str, timeout_ms: int) -> Wait:
-        operation = Wait(self, name)
-        self.waiting.wait(operation, [key], timeout_ms)
+    def wait(self, name: str, key: str, timeout_ms: int) -> RecordedOperation:
+        operation = RecordedOperation(self, name)
+        self.operations.watch(operation, [key], timeout_ms)
         return operation
 
 
-def in_room(main: Callable[[Room], Awaitable[None]]) -> None:
+def in_simulation(main: Callable[[Harness], Awaitable[None]]) -> None:
     async def run(world: World) -> None:
-        room = Room(world)
-        await main(room)
-        room.waiting.close()
+        harness = Harness(world)
+        await main(harness)
+        harness.operations.close()
 
     simulate(run, 1)
 
 
 def test_operations_expire_at_their_deadlines_whatever_the_order_in_which_they_came() -> None:
-    async def main(room: Room) -> None:
-        room.wait("late", "k", 90_000)
-        room.wait("early", "k", 10)
-        room.wait("middle", "k", 700)
+    async def main(harness: Harness) -> None:
+        harness.wait("late", "k", 90_000)
+        harness.wait("early", "k", 10)
+        harness.wait("middle", "k", 700)
         await asyncio.sleep(100)
-        assert [event for _, event in room.story] == ["early expired", "middle expired", "late expired"]
-        for (at_ms, _), deadline_ms in zip(room.story, (10, 700, 90_000), strict=True):
+        assert [event for _, event in harness.events] == ["early expired", "middle expired", "late expired"]
+        for (at_ms, _), deadline_ms in zip(harness.events, (10, 700, 90_000), strict=True):
             assert deadline_ms <= at_ms <= deadline_ms + 2
-        assert len(room.waiting) == 0
+        assert len(harness.operations) == 0
 
-    in_room(main)
+    in_simulation(main)
 
 
 def test_a_check_completes_those_that_are_ready_under_its_key_and_no_others() -> None:
-    async def main(room: Room) -> None:
-        one, two = room.wait("one", "k", 1000), room.wait("two", "other", 1000)
+    async def main(harness: Harness) -> None:
+        one, two = harness.wait("one", "k", 1000), harness.wait("two", "other", 1000)
         one.is_ready = two.is_ready = True
-        room.wait("three", "k", 1000)
-        room.check("k")
-        assert room.story == [(0, "one completed")]
-        room.check("k")
-        assert len(room.waiting) == 2
+        harness.wait("three", "k", 1000)
+        harness.check("k")
+        assert harness.events == [(0, "one completed")]
+        harness.check("k")
+        assert len(harness.operations) == 2
 
-    in_room(main)
+    in_simulation(main)
 
 
 def test_a_cancelled_operation_is_not_called_again() -> None:
-    async def main(room: Room) -> None:
-        operation = room.wait("gone", "k", 10)
-        room.waiting.cancel(operation)
-        room.check("k")
+    async def main(harness: Harness) -> None:
+        operation = harness.wait("gone", "k", 10)
+        harness.operations.cancel(operation)
+        harness.check("k")
         await asyncio.sleep(1)
-        assert room.story == []
+        assert harness.events == []
 
-    in_room(main)
+    in_simulation(main)
 
 
 def test_an_operation_that_fails_is_logged_and_the_others_expire_in_their_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken(Wait):
+    class Broken(RecordedOperation):
         def on_expire(self, now_ms: int) -> None:
             raise LookupError("broken")
 
-    async def main(room: Room) -> None:
-        room.waiting.wait(Broken(room, "broken"), ["k"], 10)
-        room.wait("with it", "k", 10)
-        room.wait("later", "k", 500)
+    async def main(harness: Harness) -> None:
+        harness.operations.watch(Broken(harness, "broken"), ["k"], 10)
+        harness.wait("with it", "k", 10)
+        harness.wait("later", "k", 500)
         await asyncio.sleep(1)
-        assert [event for _, event in room.story] == [
+        assert [event for _, event in harness.events] == [
             "broken failed: broken",
             "with it expired",
             "later expired",
         ]
 
-    in_room(main)
+    in_simulation(main)
     assert "Broken failed while it waited" in caplog.text
 
 
 def test_operations_of_a_key_that_changed_are_tried_in_the_next_turn_without_being_asked_to() -> None:
-    async def main(room: Room) -> None:
-        room.wait("one", "k", 1000).is_ready = True
-        room.waiting.notify("k")
-        assert room.story == []
+    async def main(harness: Harness) -> None:
+        harness.wait("one", "k", 1000).is_ready = True
+        harness.operations.notify("k")
+        assert harness.events == []
         await asyncio.sleep(0)
-        assert [event for _, event in room.story] == ["one completed"]
+        assert [event for _, event in harness.events] == ["one completed"]
 
-    in_room(main)
+    in_simulation(main)
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
-    async def main(room: Room) -> None:
-        room.wait("one", "k", 1000)
-        room._world.clock._start_ms -= 3_600_000
-        room.wait("two", "k", 1000)
+    async def main(harness: Harness) -> None:
+        harness.wait("one", "k", 1000)
+        harness._world.clock._start_ms -= 3_600_000
+        harness.wait("two", "k", 1000)
         await asyncio.sleep(2)
-        assert [event for _, event in room.story] == ["one expired", "two expired"]
+        assert [event for _, event in harness.events] == ["one expired", "two expired"]
 
-    in_room(main)
+    in_simulation(main)
 
 
 def test_ten_thousand_waiters_all_end_and_none_before_its_time() -> None:
-    async def main(room: Room) -> None:
+    async def main(harness: Harness) -> None:
         for index in range(10_000):
-            room.wait(str(index), "k", index % 997 + 1)
+            harness.wait(str(index), "k", index % 997 + 1)
         await asyncio.sleep(2)
-        assert len(room.story) == 10_000
-        assert all(at_ms >= int(event.split()[0]) % 997 + 1 for at_ms, event in room.story)
+        assert len(harness.events) == 10_000
+        assert all(at_ms >= int(event.split()[0]) % 997 + 1 for at_ms, event in harness.events)
 
-    in_room(main)
+    in_simulation(main)
 
 
 @on_broker()

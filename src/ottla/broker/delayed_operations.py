@@ -1,4 +1,4 @@
-"""The shell of the purgatory: one timer of the event loop for every delayed operation of a broker."""
+"""The shell of the purgatory: runs delayed operations on the event loop, with one timer for all of them."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ from ottla.core.purgatory import Operation, Purgatory
 logger = logging.getLogger("ottla.requests")
 
 
-class WaitingRoom:
-    """To be made on a running event loop, whose time it goes by: the clock on the wall may be set back."""
+class DelayedOperations:
+    """Must be created on a running event loop. It uses the loop's monotonic time: the wall clock may be set back."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -22,8 +22,8 @@ class WaitingRoom:
     def __len__(self) -> int:
         return len(self._purgatory)
 
-    def wait(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
-        """Lets `operation` wait until a check of one of `keys` completes it, or the time is over."""
+    def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
+        """Delays `operation` until a check of one of `keys` completes it, or until it expires."""
         now_ms = self._now_ms()
         self._purgatory.watch(operation, keys, now_ms + timeout_ms)
         self._arm(now_ms)
@@ -31,8 +31,8 @@ class WaitingRoom:
     def notify(self, key: Hashable) -> None:
         """Something changed under `key`: operations that watch it are tried in the next turn of the event loop.
 
-        A request that changes many keys calls `check_changed` when it is done, so that an operation that watches
-        several of them completes once, with all changes, and without waiting for the next turn.
+        A request that changes many keys calls `check_changed` when it is done. An operation that watches several of
+        them then completes once, with all changes, and without waiting for the next turn.
         """
         if self._purgatory.is_watched(key):
             if not self._changed:
@@ -40,7 +40,7 @@ class WaitingRoom:
             self._changed[key] = None
 
     def check_changed(self) -> None:
-        """Tries the operations that watch keys of which `notify` was told."""
+        """Tries the operations that watch a key for which `notify` was called."""
         while self._changed:
             changed, self._changed = self._changed, {}
             now_ms = self._now_ms()
@@ -58,7 +58,7 @@ class WaitingRoom:
         return int(self._loop.time() * 1000)
 
     def _arm(self, now_ms: int) -> None:
-        """Most waits end before their deadline: a timer that fires too early costs less than re-arming for each."""
+        """Most operations complete before their deadline: a timer that fires too early costs less than one for each."""
         deadline_ms = self._purgatory.timers.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
