@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 
 logger = logging.getLogger("ottla.broker")
 
@@ -22,9 +22,9 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    def run(self, work: "Coroutine[Any, Any, T | Pending[T]]") -> Pending[T]:
+    def run(self, work: "Coroutine[Any, Any, T | Promise[T]]") -> Promise[T]:
         """Starts `work` and returns its result. An exception fails the result, so that no client waits forever."""
-        result: Pending[T] = Pending()
+        result: Promise[T] = Promise()
 
         async def run() -> None:
             try:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.request_memory import RequestMemory
 from ottla.env.network import Part, Stream
 from ottla.model.errors import KafkaError
@@ -24,11 +24,13 @@ logger = logging.getLogger("ottla.network")
 _RESPONSES_PER_SEND = 64
 
 # None: no response is due (acks=0).
-Answer = Sequence[Part] | None
+ResponseParts = Sequence[Part] | None
 
 
 class Dispatch(Protocol):
-    def __call__(self, connection: "ClientConnection", frame: Frame) -> "Answer | Pending[Answer]":
+    def __call__(
+        self, connection: "ClientConnection", frame: Frame
+    ) -> "ResponseParts | Promise[ResponseParts]":
         """Raises MalformedRequest where the connection cannot go on."""
         ...
 
@@ -59,7 +61,7 @@ class ClientConnection:
         self._blocked = False  # a response waits for the socket
         self._processing = False
         self._is_paused = False
-        self._awaited: Pending[Answer] | None = None
+        self._awaited: Promise[ResponseParts] | None = None
         self._memory = memory
         self._served_bytes = 0  # of the request at work
         self._held_bytes = 0  # as `memory` knows it
@@ -125,7 +127,7 @@ class ClientConnection:
         self.close()
 
     def _process(self) -> None:
-        if self._processing:  # a Pending that completes inside the loop below: the loop goes on by itself
+        if self._processing:  # a Promise that completes inside the loop below: the loop goes on by itself
             return
         self._processing = True
         try:
@@ -134,7 +136,7 @@ class ClientConnection:
                 answer = self._dispatch(self, frame)
                 if answer is None:
                     continue
-                if isinstance(answer, Pending):
+                if isinstance(answer, Promise):
                     self._busy = True
                     self._served_bytes = len(frame)
                     self._awaited = answer
@@ -179,7 +181,7 @@ class ClientConnection:
             self._is_paused = False
             self.stream.resume_reading()
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, answer: ResponseParts) -> None:
         self._busy = False
         self._served_bytes = 0
         self._awaited = None

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.delayed_answer import DelayedAnswer
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.model.errors import ErrorCode, KafkaError
 
 
-class DelayedProduce(DelayedAnswer):
+class DelayedProduce(DelayedResponse):
     """`finished` completes `answer`, told which partitions have failed."""
 
     def __init__(
         self,
-        answer: Pending[Any],
+        answer: Promise[Any],
         waiting: list[tuple[HostedPartition, int]],
         finished: Callable[[dict[HostedPartition, KafkaError]], None],
     ) -> None:

@@ -4,7 +4,7 @@ Handlers live in `broker/handlers`, one module per API key. The first request of
 importing it with kio's schemas and a coordinator takes up to 100 ms, in which the event loop would serve nobody.
 
 A module has either
-- `handle(services, context, request)`, plain or async, that answers with the response or a Pending of it: takes and
+- `handle(services, context, request)`, plain or async, that answers with the response or a Promise of it: takes and
   returns the newest version of kio's messages; where versions differ in shape also `lift(request, as_sent, version)`
   and `lower(response, version)`; or
 - `handle_body(services, context, body)`: for Produce and Fetch, which have codecs of their own.
@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.broker.connection import Answer, ClientConnection
-from ottla.broker.pending import Pending
+from ottla.broker.connection import ResponseParts, ClientConnection
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
@@ -83,10 +83,10 @@ class RequestContext(NamedTuple):
         return [response_prefix(self.header.correlation_id, len(body), flexible) + body]
 
 
-BodyHandler = Callable[[BrokerServices, RequestContext, memoryview], "Answer | Pending[Answer]"]
+BodyHandler = Callable[[BrokerServices, RequestContext, memoryview], "ResponseParts | Promise[ResponseParts]"]
 
 
-def _newer_api_versions(services: BrokerServices, context: RequestContext, body: memoryview) -> Answer:
+def _newer_api_versions(services: BrokerServices, context: RequestContext, body: memoryview) -> ResponseParts:
     # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
     from ottla.broker.handlers.k18_api_versions import unsupported_version
     from ottla.protocol.messages import encode_response
@@ -101,7 +101,7 @@ class Dispatcher:
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+    def __call__(self, connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
         handler = self._handlers.get((header.api_key, header.api_version))
         context = _new_tuple(RequestContext, (header, connection))
@@ -110,7 +110,7 @@ class Dispatcher:
             return self._load_and_handle(context, body)
         return handler(self._services, context, body)
 
-    def _load_and_handle(self, context: RequestContext, body: memoryview) -> "Answer | Pending[Answer]":
+    def _load_and_handle(self, context: RequestContext, body: memoryview) -> "ResponseParts | Promise[ResponseParts]":
         """Serves the first request of an API and version."""
         header = context.header
         known = _SPECS.get(header.api_key)
@@ -127,7 +127,7 @@ class Dispatcher:
                 f"v{spec.min_version} to v{max_version}"
             )
 
-        def handle(handler: BodyHandler) -> "Answer | Pending[Answer]":
+        def handle(handler: BodyHandler) -> "ResponseParts | Promise[ResponseParts]":
             self._handlers[(key.value, header.api_version)] = handler
             return handler(self._services, context, body)
 
@@ -160,7 +160,7 @@ class Dispatcher:
             as_sent, request = decode_request(key, context.version, body)
             return request if lift is None else lift(request, as_sent, context.version)
 
-        def encode(context: RequestContext, response: Any) -> Answer:
+        def encode(context: RequestContext, response: Any) -> ResponseParts:
             version = context.version
             if lower is not None:
                 response = lower(response, version)
@@ -168,22 +168,22 @@ class Dispatcher:
             flexible = not always_v0 and version >= _FIRST_FLEXIBLE[key.value]
             return [response_prefix(context.header.correlation_id, len(body), flexible) + body]
 
-        def respond(context: RequestContext, response: Any) -> "Answer | Pending[Answer]":
+        def respond(context: RequestContext, response: Any) -> "ResponseParts | Promise[ResponseParts]":
             if has_many_elements(response, RESPONSE_ELEMENTS_ON_LOOP):
                 return self._services.message_thread.submit(lambda: encode(context, response))
             return encode(context, response)
 
-        def serve(context: RequestContext, request: Any) -> "Answer | Pending[Answer]":
+        def serve(context: RequestContext, request: Any) -> "ResponseParts | Promise[ResponseParts]":
             result = handle(self._services, context, request)
             if inspect.isawaitable(result):
                 result = self._await(context, result)
-            if isinstance(result, Pending):
+            if isinstance(result, Promise):
                 return result.then(lambda response: respond(context, response))
             return respond(context, result)
 
         def handle_body(
             services: BrokerServices, context: RequestContext, body: memoryview
-        ) -> "Answer | Pending[Answer]":
+        ) -> "ResponseParts | Promise[ResponseParts]":
             if len(body) > REQUEST_BYTES_ON_LOOP:
                 decoded = services.message_thread.submit(lambda: decode(context, body))
                 return decoded.then(lambda request: serve(context, request))
@@ -191,25 +191,25 @@ class Dispatcher:
 
         return handle_body
 
-    def _await(self, context: RequestContext, result: "Awaitable[T | Pending[T]]") -> Pending[T]:
-        pending: Pending[T] = Pending()
+    def _await(self, context: RequestContext, result: "Awaitable[T | Promise[T]]") -> Promise[T]:
+        promise: Promise[T] = Promise()
 
-        async def run() -> T | Pending[T]:
+        async def run() -> T | Promise[T]:
             return await result
 
-        def finished(task: "asyncio.Task[T | Pending[T]]") -> None:
+        def finished(task: "asyncio.Task[T | Promise[T]]") -> None:
             self._tasks.discard(task)
             if task.cancelled():
                 context.connection.close()
             elif isinstance(error := task.exception(), Exception):
-                pending.fail(error)
+                promise.fail(error)
             else:
-                pending.resolve(task.result())
+                promise.resolve(task.result())
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(finished)
-        return pending
+        return promise
 
     async def close(self) -> None:
         """Requests at work are given up: their connections close."""

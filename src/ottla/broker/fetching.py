@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.broker.delayed_answer import DelayedAnswer
+from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.fair_scheduler import FairScheduler
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_host import PartitionHost
-from ottla.broker.pending import Pending
-from ottla.broker.turns import Turns
+from ottla.broker.promise import Promise
 from ottla.core.fetch_session import FetchContext, PartitionResult, SessionPartition
 from ottla.env.clock import Clock
 from ottla.model.errors import KafkaError
@@ -60,7 +60,7 @@ class FetchReader:
         self._begin()
         return self._finish([self._read_or_refuse(partition) for partition in self._context.partitions])
 
-    def read_in_turns(self, turns: Turns) -> Pending[FetchRead]:
+    def read_in_turns(self, turns: FairScheduler) -> Promise[FetchRead]:
         self._begin()
         return turns.run(tuple(self._context.partitions), self._read_or_refuse).then(self._finish)
 
@@ -145,10 +145,10 @@ class FetchReader:
         return found
 
 
-class TimedFetch(DelayedAnswer):
+class TimedFetch(DelayedResponse):
     """A fetch of so many partitions that it waits for its time to be over, and looks at them only then."""
 
-    def __init__(self, answer: Pending[Any], expired: Callable[[], None]) -> None:
+    def __init__(self, answer: Promise[Any], expired: Callable[[], None]) -> None:
         super().__init__(answer)
         self._expired = expired
 
@@ -159,7 +159,7 @@ class TimedFetch(DelayedAnswer):
         self._expired()
 
 
-class DelayedFetch(DelayedAnswer):
+class DelayedFetch(DelayedResponse):
     """A fetch that waits for `min_bytes`. It looks at offsets first, and at the log only when enough may be there.
 
     `finished` completes `answer`.
@@ -167,7 +167,7 @@ class DelayedFetch(DelayedAnswer):
 
     def __init__(
         self,
-        answer: Pending[Any],
+        answer: Promise[Any],
         reader: FetchReader,
         request: FetchRequest,
         finished: Callable[[FetchRead], None],

@@ -20,6 +20,7 @@ from ottla.broker.data_directories import directory_went_offline, identify_direc
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_configs import DynamicConfigs
+from ottla.broker.fair_scheduler import FairScheduler
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.lazy import Lazy
 from ottla.broker.log_cleaner import LogCleaner
@@ -34,7 +35,6 @@ from ottla.broker.serial_thread import SerialThread
 from ottla.broker.server import Server
 from ottla.broker.server_settings import new_server, server_limits
 from ottla.broker.services import BrokerServices
-from ottla.broker.turns import Turns
 from ottla.core.client_telemetry import ClientTelemetry
 from ottla.core.controller.changes import changes_since
 from ottla.core.controller.commands import AllocateProducerIds
@@ -200,7 +200,7 @@ def _new_services(
         controller=quorum,
         quorum=quorum,
         tasks=tasks,
-        scheduler=Turns(env.clock),
+        scheduler=FairScheduler(env.clock),
         message_thread=SerialThread(env.workers, tasks),
         log_dirs=log_dirs,
         partitions=PartitionHost(env, config, log_dirs, delayed_operations),

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.broker.background_tasks import BackgroundTasks
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.env.workers import Workers
 from ottla.model.errors import KafkaError
 
@@ -32,7 +32,7 @@ class SerialThread:
             raise result
         return result
 
-    def submit(self, work: Callable[[], T]) -> Pending[T]:
+    def submit(self, work: Callable[[], T]) -> Promise[T]:
         """As `run`, for a caller that is not a coroutine."""
         return self._tasks.run(self.run(work))
 

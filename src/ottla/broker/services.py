@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.transactions import TransactionCoordinator
     from ottla.broker.delayed_operations import DelayedOperations
+    from ottla.broker.fair_scheduler import FairScheduler
     from ottla.broker.lazy import Lazy
     from ottla.broker.partition_host import PartitionHost
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum.driver import Quorum
     from ottla.broker.serial_thread import SerialThread
-    from ottla.broker.turns import Turns
     from ottla.core.client_telemetry import ClientTelemetry
     from ottla.core.controller.commands import Command, ResponseT
     from ottla.core.controller.image import MetadataImage
@@ -56,7 +56,7 @@ class NodeServices:
     controller: ControllerClient
     quorum: "Quorum"
     tasks: "BackgroundTasks"
-    scheduler: "Turns"
+    scheduler: "FairScheduler"
     message_thread: "SerialThread"  # decodes and encodes long messages
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.coordinators.verification import Entry, Refusals, ask_coordinator, verification_is_on
-from ottla.broker.delayed_answer import DelayedAnswer
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import AppendPlan
 from ottla.core.partition.producers import NOT_REQUIRED, Verification
@@ -54,8 +54,8 @@ def admit(
     services: BrokerServices,
     request: ProduceRequest,
     version: int,
-    append: Callable[[Admission], Answer | Pending[Answer]],
-) -> Answer | Pending[Answer]:
+    append: Callable[[Admission], ResponseParts | Promise[ResponseParts]],
+) -> ResponseParts | Promise[ResponseParts]:
     """Calls `append` when all is known, which is at once where every transaction is open in its partition already."""
     if version >= FIRST_THAT_ADDS_PARTITIONS:
         entry = Entry.ADDED
@@ -134,7 +134,7 @@ def _start_verifications(
             admission.verifications[hosted.topic_partition] = verification
 
 
-class _Asking(DelayedAnswer):
+class _Asking(DelayedResponse):
     """The question to the coordinator, again after a while where the transaction before is not complete yet.
 
     The producer would ask again itself, but much later, and with all its records.
@@ -145,10 +145,10 @@ class _Asking(DelayedAnswer):
         services: BrokerServices,
         admission: Admission,
         entry: Entry,
-        ask: Callable[[], Pending[Refusals]],
-        append: Callable[[Admission], Answer | Pending[Answer]],
+        ask: Callable[[], Promise[Refusals]],
+        append: Callable[[Admission], ResponseParts | Promise[ResponseParts]],
     ) -> None:
-        self._answer: Pending[Answer] = Pending()
+        self._answer: Promise[ResponseParts] = Promise()
         super().__init__(self._answer)
         self._services = services
         self._admission = admission
@@ -157,7 +157,7 @@ class _Asking(DelayedAnswer):
         self._append = append
         self._left_ms = services.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
-    def wait_for(self, told: Pending[Refusals]) -> Pending[Answer]:
+    def wait_for(self, told: Promise[Refusals]) -> Promise[ResponseParts]:
         told.subscribe(self._told, self._answer.fail)
         return self._answer
 

@@ -7,7 +7,7 @@ from typing import Any
 from kio.index import load_request_schema
 from tests.unit.broker.bench import Bench
 
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import Command
 from ottla.core.groups.offsets.repetition import CommitShapes
 from ottla.model.errors import ErrorCode, KafkaError
@@ -23,11 +23,11 @@ class FakeGroups:
         self.commands: list[Any] = []
         self.shapes = CommitShapes()
 
-    def submit(self, group_id: str, command: Command[Any]) -> Pending[Any]:
+    def submit(self, group_id: str, command: Command[Any]) -> Promise[Any]:
         self.commands.append(command)
         return completed(self._answer(command))
 
-    def list_groups(self, command: Command[Any]) -> Pending[Any]:
+    def list_groups(self, command: Command[Any]) -> Promise[Any]:
         return self.submit("", command)
 
     @property

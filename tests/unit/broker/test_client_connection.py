@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.connection import Answer, ClientConnection
-from ottla.broker.pending import Pending
+from ottla.broker.connection import ClientConnection, ResponseParts
+from ottla.broker.promise import Promise
 from ottla.env.network import Part
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, FrameAssembler
@@ -47,13 +47,15 @@ class Broker:
         self.answers: dict[bytes, Any] = {}
         self.on_frame: Callable[[ClientConnection], None] = lambda connection: None
 
-    def __call__(self, connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+    def __call__(
+        self, connection: ClientConnection, frame: Frame
+    ) -> "ResponseParts | Promise[ResponseParts]":
         self.seen.append(bytes(frame))
         self.on_frame(connection)
         answer: Any = self.answers.get(bytes(frame), [bytes(frame)])
         if isinstance(answer, Exception):
             raise answer
-        result: Answer | Pending[Answer] = answer
+        result: ResponseParts | Promise[ResponseParts] = answer
         return result
 
 
@@ -108,32 +110,32 @@ def test_a_long_pipeline_is_sent_in_pieces_not_held_back_to_its_end() -> None:
 
 
 def test_a_pending_answer_blocks_the_requests_behind_it_and_nothing_more_is_read(setup: Setup) -> None:
-    pending: Pending[Answer] = Pending()
-    setup.broker.answers[b"wait"] = pending
+    promise: Promise[ResponseParts] = Promise()
+    setup.broker.answers[b"wait"] = promise
     setup.receive(b"one", b"wait", b"two")
     assert setup.broker.seen == [b"one", b"wait"]
     assert setup.stream.sent == [[b"one"]]
     assert not setup.stream.is_reading
-    pending.complete([b"waited"])
+    promise.complete([b"waited"])
     assert setup.broker.seen == [b"one", b"wait", b"two"]
     assert setup.stream.sent == [[b"one"], [b"waited", b"two"]]
     assert setup.stream.is_reading
 
 
 def test_while_one_request_waits_with_none_behind_it_the_next_is_read_but_not_begun(setup: Setup) -> None:
-    pending: Pending[Answer] = Pending()
-    setup.broker.answers[b"wait"] = pending
+    promise: Promise[ResponseParts] = Promise()
+    setup.broker.answers[b"wait"] = promise
     setup.receive(b"wait")
     assert setup.stream.is_reading
     setup.receive(b"next")
     assert setup.broker.seen == [b"wait"]
     assert not setup.stream.is_reading
-    pending.complete(None)
+    promise.complete(None)
     assert setup.broker.seen == [b"wait", b"next"]
 
 
 def test_an_answer_that_is_ready_at_once_does_not_disturb_the_order(setup: Setup) -> None:
-    ready: Pending[Answer] = Pending()
+    ready: Promise[ResponseParts] = Promise()
     ready.complete([b"ready"])
     setup.broker.answers[b"now"] = ready
     setup.receive(b"one", b"now", b"two")
@@ -202,12 +204,12 @@ def test_a_handler_that_closes_the_connection_ends_the_pipeline(setup: Setup) ->
 
 
 def test_an_answer_that_comes_after_the_end_of_the_connection_goes_nowhere(setup: Setup) -> None:
-    pending: Pending[Answer] = Pending()
-    setup.broker.answers[b"wait"] = pending
+    promise: Promise[ResponseParts] = Promise()
+    setup.broker.answers[b"wait"] = promise
     setup.receive(b"wait", b"two")
     setup.connection.closed(None)
     assert setup.closed == [setup.connection]
-    pending.complete([b"late"])
+    promise.complete([b"late"])
     assert setup.stream.sent == []
     assert setup.broker.seen == [b"wait"]
 
@@ -216,14 +218,14 @@ def test_a_connection_is_idle_when_nothing_comes_and_nothing_leaves_whatever_wai
     setup: Setup,
 ) -> None:
     """Kafka closes a fetch that waits, and a client that does not read, after connections.max.idle.ms."""
-    pending: Pending[Answer] = Pending()
-    setup.broker.answers[b"wait"] = pending
+    promise: Promise[ResponseParts] = Promise()
+    setup.broker.answers[b"wait"] = promise
     setup.now_ms = 1000
     setup.receive(b"wait")
     assert not setup.connection.is_idle_since(1000)
     assert setup.connection.is_idle_since(1001)
     setup.now_ms = 2000
-    pending.complete([b"done"])
+    promise.complete([b"done"])
     assert not setup.connection.is_idle_since(2000)
     assert setup.connection.is_idle_since(2001)
 
@@ -246,7 +248,7 @@ def test_a_connection_that_is_still_sending_a_large_request_is_active(setup: Set
 
 
 def test_a_pending_answer_is_completed_once() -> None:
-    pending: Pending[int] = Pending()
-    pending.complete(1)
+    promise: Promise[int] = Promise()
+    promise.complete(1)
     with pytest.raises(AssertionError):
-        pending.complete(2)
+        promise.complete(2)

@@ -12,10 +12,12 @@ from tests.unit.broker.group_bench import message, with_groups
 from tests.unit.broker.transaction_bench import on_small_broker, with_transactions
 
 from ottla.broker.delayed_produce import DelayedProduce
+from ottla.broker.fair_scheduler import FairScheduler
 from ottla.broker.fetching import FetchReader
 from ottla.broker.handlers import k12_heartbeat, k22_init_producer_id
-from ottla.broker.pending import Pending, completed, gather
+from ottla.broker.promise import Promise, completed
 from ottla.core.partition.leader import PartitionLeader
+from ottla.env.clock import SystemClock
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 
@@ -47,7 +49,7 @@ async def test_an_error_in_what_makes_a_response_of_a_decision(bench: Bench) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(k12_heartbeat, "_response", broken)
         assert await is_closed_by(bench, heartbeat)
-        later: Pending[Any] = Pending()
+        later: Promise[Any] = Promise()
         bench.services.groups.get().submit = lambda *_: later  # type: ignore[method-assign, assignment, return-value]
 
         async def decide() -> None:
@@ -135,13 +137,17 @@ def test_the_log_says_what_failed_and_whose_request_it_was(caplog: pytest.LogCap
     assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in failed)
 
 
-# -- Pending
+# -- Promise
+
+
+def gather(*promises: Promise[int]) -> Promise[list[int]]:
+    return FairScheduler(SystemClock()).run(promises, lambda promise: promise)
 
 
 def test_a_failure_goes_through_all_that_waits_for_it() -> None:
     seen: list[object] = []
-    source: Pending[int] = Pending()
-    gather([completed(1), source.then(lambda value: value + 1)]).then(sum).subscribe(seen.append, seen.append)
+    source: Promise[int] = Promise()
+    gather(completed(1), source.then(lambda value: value + 1)).then(sum).subscribe(seen.append, seen.append)
     error = ZeroDivisionError("a bug")
     source.fail(error)
     assert seen == [error]
@@ -149,9 +155,9 @@ def test_a_failure_goes_through_all_that_waits_for_it() -> None:
 
 def test_the_first_of_several_failures_counts() -> None:
     seen: list[object] = []
-    first: Pending[int] = Pending()
-    second: Pending[int] = Pending()
-    gather([first, second]).subscribe(seen.append, seen.append)
+    first: Promise[int] = Promise()
+    second: Promise[int] = Promise()
+    gather(first, second).subscribe(seen.append, seen.append)
     error = KafkaError(ErrorCode.unknown_server_error, "a bug")
     second.fail(error)
     first.fail(ZeroDivisionError("another"))
@@ -167,8 +173,8 @@ def test_who_subscribes_after_a_failure_is_told() -> None:
 
 def test_an_answer_that_nobody_waits_for_may_fail() -> None:
     seen: list[object] = []
-    pending: Pending[int] = Pending()
-    pending.subscribe(seen.append, seen.append)
-    pending.abandon()
-    pending.fail(ZeroDivisionError("a bug"))
+    promise: Promise[int] = Promise()
+    promise.subscribe(seen.append, seen.append)
+    promise.abandon()
+    promise.fail(ZeroDivisionError("a bug"))
     assert seen == []

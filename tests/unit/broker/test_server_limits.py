@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from struct import pack
 from typing import Any
 
-from ottla.broker.connection import Answer, ClientConnection, Dispatch
-from ottla.broker.pending import Pending
+from ottla.broker.connection import ClientConnection, Dispatch, ResponseParts
+from ottla.broker.promise import Promise
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.server import ListenerLimits, Server, ServerLimits
 from ottla.env.network import Stream
@@ -51,8 +51,8 @@ class Clients:
         return peer  # type: ignore[no-any-return]
 
 
-def echo(connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
-    return Pending() if frame == b"wait" else [frame]
+def echo(connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":
+    return Promise() if frame == b"wait" else [frame]
 
 
 def limits(**changed: Any) -> ServerLimits:
@@ -256,13 +256,13 @@ def test_when_the_memory_for_requests_is_used_up_connections_wait_and_all_are_se
 
 def test_a_connection_over_its_share_of_memory_waits_and_one_below_it_is_served() -> None:
     memory = RequestMemory(1000)
-    pending: list[Pending[Answer]] = []
+    promises: list[Promise[ResponseParts]] = []
 
-    def hold(connection: ClientConnection, frame: Frame) -> "Answer | Pending[Answer]":
+    def hold(connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":
         if len(frame) == 1:
             return [frame]
-        pending.append(Pending())
-        return pending[-1]
+        promises.append(Promise())
+        return promises[-1]
 
     async def main(clients: Clients) -> None:
         first, second, large = [await clients.connect() for _ in range(3)]
@@ -276,11 +276,11 @@ def test_a_connection_over_its_share_of_memory_waits_and_one_below_it_is_served(
             second.stream.send([part_of_request(1, 1)])
             await asyncio.sleep(1)
         assert second.data == b"\0\0"
-        assert len(pending) == 1
-        pending[0].complete([b"done"])
+        assert len(promises) == 1
+        promises[0].complete([b"done"])
         await asyncio.sleep(1)
-        assert len(pending) == 2
-        pending[1].complete([b"large"])
+        assert len(promises) == 2
+        promises[1].complete([b"large"])
         await asyncio.sleep(1)
         assert (first.data, large.data) == (b"done", b"large")
         assert memory.used_bytes == 0

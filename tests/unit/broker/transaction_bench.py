@@ -9,7 +9,7 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopi
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message
 
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import Command
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
@@ -34,14 +34,14 @@ class FakeTransactions:
         self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
         self.commands: list[Any] = []
 
-    def submit(self, transactional_id: str, command: Command[Any]) -> Pending[Any]:
+    def submit(self, transactional_id: str, command: Command[Any]) -> Promise[Any]:
         self.commands.append(command)
         return completed(self._answer(command))
 
-    def submit_with_producer_id(self, command: Command[Any]) -> Pending[Any]:
+    def submit_with_producer_id(self, command: Command[Any]) -> Promise[Any]:
         return self.submit("", command)
 
-    def list_transactions(self, command: Command[Any]) -> Pending[Any]:
+    def list_transactions(self, command: Command[Any]) -> Promise[Any]:
         return self.submit("", command)
 
     async def find(self, key: str) -> Any:

@@ -8,7 +8,7 @@ from ottla.broker.coordinators.internal_topics import consumer_offsets
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
@@ -36,7 +36,7 @@ class GroupCoordinator:
 
     # -- requests
 
-    def submit(self, group_id: str, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
+    def submit(self, group_id: str, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
         """Has the group's shard decide. Never raises: a refusal is a KafkaError in the place of the response."""
         shard = self.shards.shard_of(group_id)
         if shard is None:
@@ -48,7 +48,7 @@ class GroupCoordinator:
             )
         return shard.submit(command)
 
-    def list_groups(self, command: ListGroups) -> Pending[tuple[ListedGroup, ...] | KafkaError]:
+    def list_groups(self, command: ListGroups) -> Promise[tuple[ListedGroup, ...] | KafkaError]:
         """The groups of all shards here; KafkaError where one is still loading: the list would not be whole."""
         return self.shards.submit_to_all(command)
 

@@ -18,7 +18,7 @@ from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import (
     Command,
     CoordinatorMachine,
@@ -109,7 +109,7 @@ class CoordinatorShard(Generic[MachineT]):
         self._spawn = spawn
         self._perform = perform
         self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail)
-        self._waiting: dict[Pending[Any], None] = {}  # who is answered by a later decision
+        self._waiting: dict[Promise[Any], None] = {}  # who is answered by a later decision
         self._due: list[Any] = []  # to be performed when the answers of this turn have left
 
     # -- life
@@ -160,7 +160,7 @@ class CoordinatorShard(Generic[MachineT]):
         )
         self.state = ShardState.CLOSED
 
-    def _reload(self, reason: KafkaError, waiter: Pending[Any] | None) -> None:
+    def _reload(self, reason: KafkaError, waiter: Promise[Any] | None) -> None:
         """`waiter` is told what happened; the others, who have nothing to do with it, are to ask again."""
         if waiter is not None:
             self.send([Reply(waiter, reason)])
@@ -183,30 +183,30 @@ class CoordinatorShard(Generic[MachineT]):
         self._timers.clear()
         self._due.clear()
         waiting, self._waiting = self._waiting, {}
-        for pending in waiting:
-            if not pending.done:
-                pending.complete(reason)
+        for promise in waiting:
+            if not promise.done:
+                promise.complete(reason)
 
     # -- commands
 
-    def submit(self, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
+    def submit(self, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
         """Never raises: a refusal is a KafkaError in the place of the response."""
         if self._due:
             self._perform_due()
         if self.state is not ShardState.ACTIVE:
             return completed(self._not_active())
-        pending: Pending[ResponseT | KafkaError] = Pending()
-        self._waiting[pending] = None
-        self._decide(command, pending)
-        return pending
+        promise: Promise[ResponseT | KafkaError] = Promise()
+        self._waiting[promise] = None
+        self._decide(command, promise)
+        return promise
 
-    def _decide(self, command: Command[Any], waiter: Pending[Any] | None) -> None:
+    def _decide(self, command: Command[Any], waiter: Promise[Any] | None) -> None:
         self.run(partial(self.machine.decide, command, waiter), waiter)
 
     def run(
         self,
         decide: "Callable[[int], Decision[Any, Any]]",
-        waiter: Pending[Any] | None = None,
+        waiter: Promise[Any] | None = None,
     ) -> None:
         """Takes a decision (given the time) and performs it; what goes wrong in it is told to `waiter`."""
         now_ms = self._env.clock.now_ms()
@@ -315,7 +315,7 @@ class CoordinatorShard(Generic[MachineT]):
 
     def send(self, replies: Iterable[Reply], effects: Sequence[Any] = ()) -> None:
         for reply in replies:
-            waiter: Any = reply.waiter  # a Pending, but the machine does not know
+            waiter: Any = reply.waiter  # a Promise, but the machine does not know
             self._waiting.pop(waiter, None)
             if not waiter.done:
                 try:

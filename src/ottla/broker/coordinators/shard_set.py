@@ -7,7 +7,7 @@ from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topi
 from ottla.broker.coordinators.key_hash import partition_for
 from ottla.broker.coordinators.shard import CoordinatorShard, MachineT
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command
@@ -47,7 +47,7 @@ class ShardSet(Generic[MachineT]):
 
     def submit_to_all(
         self, command: Command[tuple[ListedT, ...]]
-    ) -> Pending[tuple[ListedT, ...] | KafkaError]:
+    ) -> Promise[tuple[ListedT, ...] | KafkaError]:
         """What all shards here list; KafkaError where one is still loading: the list would not be whole."""
 
         def merge(results: list[tuple[ListedT, ...] | KafkaError]) -> tuple[ListedT, ...] | KafkaError:

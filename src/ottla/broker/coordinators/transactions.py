@@ -9,7 +9,7 @@ from ottla.broker.coordinators.markers import MarkerWriter
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
 from ottla.broker.coordinators.shard_set import ShardSet
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import TRANSACTION_VERSION, MetadataImage
@@ -41,7 +41,7 @@ class TransactionCoordinator:
 
     # -- requests
 
-    def submit(self, transactional_id: str, command: Command[ResponseT]) -> "Pending[ResponseT | KafkaError]":
+    def submit(self, transactional_id: str, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
         """Has the shard of the id decide. Never raises: a refusal is a KafkaError in the place of the response."""
         shard = self.shards.shard_of(transactional_id)
         if shard is None and not transactional_id:
@@ -58,7 +58,7 @@ class TransactionCoordinator:
 
     def submit_with_producer_id(
         self, command: InitProducerId | EndTransaction
-    ) -> Pending[ProducerIdAndEpoch | KafkaError]:
+    ) -> Promise[ProducerIdAndEpoch | KafkaError]:
         """Has the shard decide what may need a new producer id, which the controller is asked for only then."""
         shard = self.shards.shard_of(command.transactional_id)
         if shard is None:
@@ -66,7 +66,7 @@ class TransactionCoordinator:
         if shard.state is not ShardState.ACTIVE or not shard.machine.needs_producer_id(command):
             return shard.submit(command)
 
-        async def run() -> KafkaError | Pending[ProducerIdAndEpoch | KafkaError]:
+        async def run() -> KafkaError | Promise[ProducerIdAndEpoch | KafkaError]:
             try:
                 producer_id = await self._services.producer_ids.next()
             except KafkaError as error:
@@ -92,7 +92,7 @@ class TransactionCoordinator:
 
     def list_transactions(
         self, command: ListTransactions
-    ) -> Pending[tuple[ListedTransaction, ...] | KafkaError]:
+    ) -> Promise[tuple[ListedTransaction, ...] | KafkaError]:
         """The ids of all shards here; KafkaError where one is still loading: the list would not be whole."""
         return self.shards.submit_to_all(command)
 

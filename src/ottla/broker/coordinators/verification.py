@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.coordination import Command
 from ottla.core.partition.producers import EPOCH_PER_TRANSACTION
@@ -42,7 +42,7 @@ def ask_coordinator(
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
     entry: Entry,
-) -> Pending[Refusals]:
+) -> Promise[Refusals]:
     """Which of the partitions are not in the transaction now, and why."""
     command: Command[Any]
     if entry is Entry.ADDED:
@@ -70,7 +70,7 @@ def ask_coordinator(
             if code is not ErrorCode.none
         }
 
-    told: Pending[Any] = services.transactions.get().submit(transactional_id, command)
+    told: Promise[Any] = services.transactions.get().submit(transactional_id, command)
     return completed(refusals(told.value)) if told.done else told.then(refusals)
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition, LongExamination
 from ottla.broker.housekeeping import flush
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import ACKS_ALL, AppendPlan
 from ottla.model.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ _ADMIN_CLIENT_ID = "__admin_client"
 
 def handle_body(
     services: BrokerServices, context: RequestContext, body: memoryview
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
@@ -52,7 +52,7 @@ def handle_body(
 
 
 @cache
-def _admit() -> Callable[..., Answer | Pending[Answer]]:
+def _admit() -> Callable[..., ResponseParts | Promise[ResponseParts]]:
     from ottla.broker.transactional_produce import admit  # with the first transaction, not with the start
 
     return admit
@@ -60,7 +60,7 @@ def _admit() -> Callable[..., Answer | Pending[Answer]]:
 
 def _append_all(
     services: BrokerServices, context: RequestContext, request: ProduceRequest, admission: "Admission | None"
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     """`admission` is what the coordinator of the producer's transactional id says, where it has one."""
     appended: list[tuple[HostedPartition, int]] = []
     later: list[_AppendLater] = []
@@ -88,7 +88,7 @@ def _appended(
     request: ProduceRequest,
     response: ProduceResponse,
     appended: list[tuple[HostedPartition, int]],
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     """The answer, or what waits for replicas or for the disk before it."""
     is_waiting = False
     for partition, end_offset in appended:
@@ -117,10 +117,10 @@ def _append_later(
     admission: "Admission | None",
     appended: list[tuple[HostedPartition, int]],
     later: list[_AppendLater],
-) -> Pending[Answer]:
+) -> Promise[ResponseParts]:
     """Examines records beside the event loop. The connection takes no other request meanwhile: the order stays."""
 
-    async def append_rest() -> Answer | Pending[Answer]:
+    async def append_rest() -> ResponseParts | Promise[ResponseParts]:
         for topic, data, results, examination in later:
             examined: _Examined | None = None
             while True:
@@ -156,7 +156,7 @@ def _answer(
     request: ProduceRequest,
     response: ProduceResponse,
     waiting: list[tuple[HostedPartition, int]],
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     if request.acks == 0:
         return _close_on_error(context, response)
     if request.acks == ACKS_ALL and waiting:
@@ -238,20 +238,20 @@ def _wait(
     request: ProduceRequest,
     response: ProduceResponse,
     appended: list[tuple[HostedPartition, int]],
-) -> Pending[Answer]:
+) -> Promise[ResponseParts]:
     waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
-    pending: Pending[Answer] = Pending()
+    promise: Promise[ResponseParts] = Promise()
 
     def finished(failed: dict[HostedPartition, KafkaError]) -> None:
         final = _with_failures(response, failed)
-        pending.complete(context.respond(encode_produce_response(final, context.header.api_version)))
+        promise.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
     services.delayed_operations.watch(
-        DelayedProduce(pending, waiting, finished),
+        DelayedProduce(promise, waiting, finished),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
     )
-    return pending
+    return promise
 
 
 def _after_flush(
@@ -260,10 +260,10 @@ def _after_flush(
     request: ProduceRequest,
     response: ProduceResponse,
     appended: list[tuple[HostedPartition, int]],
-) -> Pending[Answer]:
+) -> Promise[ResponseParts]:
     """`flush.messages` is reached: the answer, and every consumer, waits for the disk."""
 
-    async def run() -> Answer | Pending[Answer]:
+    async def run() -> ResponseParts | Promise[ResponseParts]:
         for partition, _ in appended:
             if partition.needs_flush:
                 await flush(services.env, partition)
@@ -299,7 +299,7 @@ def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, Kafk
     )
 
 
-def _close_on_error(context: RequestContext, response: ProduceResponse) -> Answer:
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> ResponseParts:
     # With acks=0 nobody reads an error. As Kafka does, the connection closes, so that the producer looks again
     # for the leader instead of sending into the void.
     if any(result.error_code for topic in response.topics for result in topic.partitions):

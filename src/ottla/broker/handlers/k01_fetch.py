@@ -4,10 +4,10 @@ v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks
 v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records go out as regions of the log's files.
 """
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.fetching import PARTITIONS_PER_TURN, DelayedFetch, FetchRead, FetchReader, TimedFetch
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_whole_fetch
 from ottla.model.errors import KafkaError
@@ -30,7 +30,7 @@ Prepared = FetchSession | SessionlessContext | None
 
 def handle_body(
     services: BrokerServices, context: RequestContext, body: memoryview
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     version = context.header.api_version
     if len(body) > REQUEST_BYTES_ON_LOOP:
         decoded = services.message_thread.submit(lambda: _decode_and_prepare(body, version))
@@ -50,7 +50,7 @@ def _decode_and_prepare(body: memoryview, version: int) -> tuple[FetchRequest, P
 
 def _serve(
     services: BrokerServices, context: RequestContext, request: FetchRequest, prepared: Prepared = None
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     try:
         session = services.fetch_sessions.get().resolve(
             session_id=request.session_id,
@@ -70,7 +70,7 @@ def _serve(
 
 def _fetch(
     services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
     reader = FetchReader(services.partitions, request, session, max_bytes, services.env.clock)
     if reader.is_long:
@@ -78,14 +78,14 @@ def _fetch(
     read = reader.read()
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
         return _respond(services, context, session, read)
-    pending: Pending[Answer] = Pending(lambda: services.delayed_operations.cancel(operation))
+    promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
 
     def finished(read: FetchRead) -> None:
-        pending.resolve(_respond(services, context, session, read))
+        promise.resolve(_respond(services, context, session, read))
 
-    operation = DelayedFetch(pending, reader, request, finished)
+    operation = DelayedFetch(promise, reader, request, finished)
     services.delayed_operations.watch(operation, operation.keys, request.max_wait_ms)
-    return pending
+    return promise
 
 
 def _fetch_in_turns(
@@ -94,28 +94,28 @@ def _fetch_in_turns(
     request: FetchRequest,
     session: FetchContext,
     reader: FetchReader,
-) -> Pending[Answer]:
+) -> Promise[ResponseParts]:
     """A fetch of very many partitions: read once at the beginning and, if that is too little, when its time is over."""
 
-    def respond(read: FetchRead) -> Answer | Pending[Answer]:
+    def respond(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
         return _respond(services, context, session, read)
 
-    def answer(read: FetchRead) -> Answer | Pending[Answer]:
+    def answer(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
         if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0:
             return respond(read)
-        pending: Pending[Answer] = Pending(lambda: services.delayed_operations.cancel(operation))
+        promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
         operation = TimedFetch(
-            pending, lambda: pending.resolve(reader.read_in_turns(services.scheduler).then(respond))
+            promise, lambda: promise.resolve(reader.read_in_turns(services.scheduler).then(respond))
         )
         services.delayed_operations.watch(operation, (), request.max_wait_ms)
-        return pending
+        return promise
 
     return reader.read_in_turns(services.scheduler).then(answer)
 
 
 def _respond(
     services: BrokerServices, context: RequestContext, session: FetchContext, read: FetchRead
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     try:
         answer = session.respond(read.results, services.env.clock.now_ms())
     except KafkaError as error:
@@ -140,7 +140,7 @@ def _encode(
 
 def _after_warming(
     services: BrokerServices, parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
-) -> Pending[Answer]:
+) -> Promise[ResponseParts]:
     """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first.
 
     Where they cannot be read the connection closes: the length is promised by then.
@@ -151,7 +151,7 @@ def _after_warming(
             for start in range(region.position, region.position + region.length, _WARM_STEP_BYTES):
                 region.file.read_at(start, min(_WARM_STEP_BYTES, region.position + region.length - start))
 
-    async def run() -> Answer:
+    async def run() -> ResponseParts:
         await services.env.workers.run(warm)
         return parts
 

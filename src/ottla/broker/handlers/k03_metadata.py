@@ -20,7 +20,7 @@ from kio.schema.metadata.v13.response import (
 from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import CreateTopics, NewTopic
@@ -43,7 +43,7 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
 
 async def handle(
     services: NodeServices, context: RequestContext, request: MetadataRequest
-) -> Pending[MetadataResponse]:
+) -> Promise[MetadataResponse]:
     errors: dict[str, ErrorCode] = {}
     if (
         request.topics
@@ -53,7 +53,7 @@ async def handle(
         errors = await _create_missing(services, request.topics)
     image = services.metadata.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    topics: Pending[list[MetadataResponseTopic]]
+    topics: Promise[list[MetadataResponseTopic]]
     if request.topics is None:
         all_topics = list(image.topics.values())
         topics = services.scheduler.run(all_topics, lambda topic: _describe_topic(image, topic, operations))

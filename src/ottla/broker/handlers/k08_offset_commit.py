@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import repeat
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
@@ -30,7 +30,7 @@ Committed = tuple[PartitionError, ...] | KafkaError
 
 def handle_body(
     services: BrokerServices, context: RequestContext, body: memoryview
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     if len(body) > REQUEST_BYTES_ON_LOOP:
         decoded = services.message_thread.submit(lambda: decode_offset_commit_request(body, context.version))
         return decoded.then(lambda request: _commit(services, context, None, request))
@@ -43,8 +43,8 @@ def handle_body(
 
 def _commit_again(
     services: BrokerServices, context: RequestContext, body: bytes, shape: CommitShape
-) -> Answer | Pending[Answer]:
-    def answer(committed: Committed) -> Answer:
+) -> ResponseParts | Promise[ResponseParts]:
+    def answer(committed: Committed) -> ResponseParts:
         if committed is shape.accepted:
             return context.respond(shape.response)
         topics = decode_offset_commit_request(memoryview(body), context.version).topics
@@ -57,12 +57,12 @@ def _commit_again(
 
 def _commit(
     services: BrokerServices, context: RequestContext, body: bytes | None, request: OffsetCommitRequest
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     """`body` is what `request` was read from, unless it is too large to be a repeated commit's."""
     version = context.version
     offsets, refusals = _check_topics(services.metadata.image, request)
 
-    def answer(committed: Committed) -> Answer:
+    def answer(committed: Committed) -> ResponseParts:
         codes = list(_codes(committed, refusals))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
         if body is not None and not any(codes):
@@ -83,7 +83,7 @@ def _commit(
     return _submit(services, command).then(answer)
 
 
-def _submit(services: BrokerServices, command: OffsetCommit) -> Pending[Committed]:
+def _submit(services: BrokerServices, command: OffsetCommit) -> Promise[Committed]:
     """Very many offsets in pieces, for a turn of the event loop each. A refused piece refuses the whole."""
     if len(command.offsets) <= OFFSETS_PER_TURN:
         return services.groups.get().submit(command.group_id, command)

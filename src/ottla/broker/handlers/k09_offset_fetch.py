@@ -1,8 +1,8 @@
 """OffsetFetch, versions 1 to 10.
 
-v2 all partitions by null, and an error of the group; v5 leader epochs (KIP-320); v6 flexible; v7 stable offsets only
-(KIP-447); v8 many groups (KIP-709); v9 member epochs and v10 topic ids (KIP-848). Names and ids never stand in one
-message: up to v9 the shape here is that of v9.
+v2 null asks for all partitions, and the group has an error code; v5 leader epochs (KIP-320); v6 flexible; v7 stable
+offsets only (KIP-447); v8 many groups (KIP-709); v9 member epochs and v10 topic ids (KIP-848). A message has either
+names or ids, so there are two shapes: requests of v1 to v9 are lifted to v9.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from kio.schema.offset_fetch.v10 import response as v10
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
-from ottla.broker.topic_pieces import run_by_topic
+from ottla.broker.topic_slices import run_by_topic
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import CommittedOffset, OffsetFetch
 from ottla.model.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ from ottla.protocol.messages import converter
 FIRST_WITH_GROUP_ERROR = 2
 FIRST_WITH_MANY_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
-ENTRIES_PER_PIECE = 1000
+ENTRIES_PER_SLICE = 1000
 
 Request = v9_request.OffsetFetchRequest | v10_request.OffsetFetchRequest
 Response = v9.OffsetFetchResponse | v10.OffsetFetchResponse
@@ -38,7 +38,7 @@ Group = v9_request.OffsetFetchRequestGroup | v10_request.OffsetFetchRequestGroup
 
 
 class Topic(NamedTuple):
-    """`name` is None where the topic id is unknown, `topic_id` where the client speaks of names."""
+    """`name` is None if the topic id is unknown; `topic_id` is None if the client sent names."""
 
     name: str | None
     topic_id: UUID | None
@@ -48,12 +48,12 @@ class Topic(NamedTuple):
 class FetchedTopic(NamedTuple):
     name: str | None
     topic_id: UUID | None
-    offsets: list[CommittedOffset]
+    partitions: list[CommittedOffset]
 
 
 def lift(request: v10_request.OffsetFetchRequest, as_sent: Any, version: int) -> Request:
     if version >= FIRST_WITH_TOPIC_IDS:
-        # What is asked twice is answered once.
+        # A group that is named twice has one entry in the response.
         return replace(request, groups=tuple(dict.fromkeys(request.groups)))
     if version >= FIRST_WITH_MANY_GROUPS:
         by_name = converter(as_sent.__class__, v9_request.OffsetFetchRequest)(as_sent)
@@ -84,58 +84,57 @@ def lower(response: Response, version: int) -> Any:
     )
 
 
-def handle(services: BrokerServices, context: RequestContext, request: Request) -> Pending[Response]:
+def handle(services: BrokerServices, context: RequestContext, request: Request) -> Promise[Response]:
     version = context.version
     shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
 
-    def answer(groups: list[Any]) -> Response:
+    def respond(groups: list[Any]) -> Response:
         response: Response = shape.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
         return response
 
     groups: tuple[Group, ...] = request.groups
     return services.scheduler.run(
         groups, lambda group: _fetch(services, group, request.require_stable, version)
-    ).then(answer)
+    ).then(respond)
 
 
-def _fetch(services: BrokerServices, group: Group, require_stable: bool, version: int) -> Pending[Any]:
-    """The response group of one group, of v9 or v10."""
+def _fetch(services: BrokerServices, group: Group, require_stable: bool, version: int) -> Promise[Any]:
+    """The response for one group, in the shape of v9 or v10."""
     shape: Any = v10 if version >= FIRST_WITH_TOPIC_IDS else v9
-    asked = _asked_topics(services.metadata.image, group)
+    requested = _requested_topics(services.metadata.image, group)
 
-    def fetch(topics: list[Topic] | None) -> Pending[list[FetchedTopic] | KafkaError]:
+    def fetch(topics: list[Topic] | None) -> Promise[list[FetchedTopic] | KafkaError]:
         return _fetch_topics(services, group, topics, require_stable, version)
 
-    def answer(fetched: list[list[FetchedTopic] | KafkaError]) -> Pending[Any]:
+    def respond(fetched: list[list[FetchedTopic] | KafkaError]) -> Promise[Any]:
         topics: list[FetchedTopic] = []
-        for some in fetched:
-            if isinstance(some, KafkaError):
-                return completed(_response_group(shape, group.group_id, some.code, ()))
-            topics += some
-        answered = run_by_topic(
+        for part in fetched:
+            if isinstance(part, KafkaError):
+                return completed(_response_group(shape, group.group_id, part.code, ()))
+            topics += part
+        results = run_by_topic(
             services.scheduler,
-            _joined(topics),
-            lambda topic: topic.offsets,
+            _join(topics),
             lambda topic, offset: _response_partition(shape, offset),
             lambda topic, partitions: _response_topic(shape, topic, partitions),
         )
-        return answered.then(lambda done: _response_group(shape, group.group_id, ErrorCode.none, done))
+        return results.then(lambda done: _response_group(shape, group.group_id, ErrorCode.none, done))
 
-    pieces = [None] if asked is None else _cut(asked)
-    return services.scheduler.run(pieces, fetch).then(answer)
+    slices = [None] if requested is None else _slice(requested)
+    return services.scheduler.run(slices, fetch).then(respond)
 
 
 def _fetch_topics(
-    services: BrokerServices, group: Group, asked: list[Topic] | None, require_stable: bool, version: int
-) -> Pending[list[FetchedTopic] | KafkaError]:
+    services: BrokerServices, group: Group, requested: list[Topic] | None, require_stable: bool, version: int
+) -> Promise[list[FetchedTopic] | KafkaError]:
     command = OffsetFetch(
         group_id=group.group_id,
         partitions=None
-        if asked is None
+        if requested is None
         else tuple(
             [
                 TopicPartition(name, index)
-                for name, _, partitions in asked
+                for name, _, partitions in requested
                 if name is not None
                 for index in partitions
             ]
@@ -145,83 +144,83 @@ def _fetch_topics(
         require_stable=require_stable,
     )
 
-    def answer(fetched: tuple[CommittedOffset, ...] | KafkaError) -> list[FetchedTopic] | KafkaError:
+    def to_topics(fetched: tuple[CommittedOffset, ...] | KafkaError) -> list[FetchedTopic] | KafkaError:
         if not isinstance(fetched, KafkaError):
-            topics = (
-                _all_topics(services.metadata.image, fetched) if asked is None else _topics_of(asked, fetched)
-            )
-            if asked is None and version >= FIRST_WITH_TOPIC_IDS:  # one without an id cannot be told of
+            if requested is not None:
+                return _fetched_topics(requested, fetched)
+            topics = _all_topics(services.metadata.image, fetched)
+            if version >= FIRST_WITH_TOPIC_IDS:  # the response cannot name a topic without an id
                 topics = [topic for topic in topics if topic.topic_id is not None]
             return topics
         if version >= FIRST_WITH_GROUP_ERROR:
             return fetched
         return [
-            FetchedTopic(topic.name, None, [_refused(index, fetched.code) for index in topic.partitions])
-            for topic in asked or ()
+            FetchedTopic(topic.name, None, [_error_offset(index, fetched.code) for index in topic.partitions])
+            for topic in requested or ()
         ]
 
-    return services.groups.get().submit(group.group_id, command).then(answer)
+    return services.groups.get().submit(group.group_id, command).then(to_topics)
 
 
-def _cut(asked: list[Topic]) -> list[list[Topic] | None]:
-    """Pieces that a turn of the event loop has time for. All but the largest requests are one."""
-    piece: list[Topic] = []
-    pieces: list[list[Topic] | None] = [piece]
-    left = ENTRIES_PER_PIECE
-    for topic in asked:
+def _slice(requested: list[Topic]) -> list[list[Topic] | None]:
+    """Slices that one turn of the event loop has time for. All but the largest requests are one slice."""
+    part: list[Topic] = []
+    slices: list[list[Topic] | None] = [part]
+    left = ENTRIES_PER_SLICE
+    for topic in requested:
         start, count = 0, len(topic.partitions)
         while start == 0 or start < count:
             if left <= 0:
-                piece, left = [], ENTRIES_PER_PIECE
-                pieces.append(piece)
+                part, left = [], ENTRIES_PER_SLICE
+                slices.append(part)
             some = topic.partitions[start : start + left]
-            piece.append(topic if len(some) == count else topic._replace(partitions=some))
+            part.append(topic if len(some) == count else topic._replace(partitions=some))
             left -= len(some) + 1
             start += len(some) or 1
-    return pieces
+    return slices
 
 
-def _joined(topics: list[FetchedTopic]) -> list[FetchedTopic]:
-    """With a topic that was cut in one again."""
+def _join(topics: list[FetchedTopic]) -> list[FetchedTopic]:
+    """Joins the parts of topics that were in two slices."""
     joined: list[FetchedTopic] = []
     for topic in topics:
         if joined and joined[-1][:2] == topic[:2]:
-            joined[-1].offsets.extend(topic.offsets)
+            joined[-1].partitions.extend(topic.partitions)
         else:
             joined.append(topic)
     return joined
 
 
-def _asked_topics(image: MetadataImage, group: Group) -> list[Topic] | None:
+def _requested_topics(image: MetadataImage, group: Group) -> list[Topic] | None:
     if group.topics is None:
         return None
-    asked = []
+    requested = []
     for topic in group.topics:
         if isinstance(topic, v9_request.OffsetFetchRequestTopics):
-            asked.append(Topic(topic.name, None, topic.partition_indexes))
+            requested.append(Topic(topic.name, None, topic.partition_indexes))
         else:
             known = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
-            asked.append(
+            requested.append(
                 Topic(None if known is None else known.name, topic.topic_id, topic.partition_indexes)
             )
-    return asked
+    return requested
 
 
-def _topics_of(asked: list[Topic], fetched: tuple[CommittedOffset, ...]) -> list[FetchedTopic]:
-    """`fetched` has the partitions of the known ones among `asked`, in their order."""
-    found = iter(fetched)
+def _fetched_topics(requested: list[Topic], fetched: tuple[CommittedOffset, ...]) -> list[FetchedTopic]:
+    """`fetched` has the partitions of the topics in `requested` whose id is known, in their order."""
+    offsets = iter(fetched)
     topics = []
-    for name, topic_id, partitions in asked:
+    for name, topic_id, indexes in requested:
         if name is None:
-            offsets = [_refused(index, ErrorCode.unknown_topic_id) for index in partitions]
+            partitions = [_error_offset(index, ErrorCode.unknown_topic_id) for index in indexes]
         else:
-            offsets = [_of_topic(next(found), topic_id) for _ in partitions]
-        topics.append(FetchedTopic(name, topic_id, offsets))
+            partitions = [_of_topic(next(offsets), topic_id) for _ in indexes]
+        topics.append(FetchedTopic(name, topic_id, partitions))
     return topics
 
 
 def _of_topic(offset: CommittedOffset, topic_id: UUID | None) -> CommittedOffset:
-    """What was committed for an older topic of the same name does not count for this one."""
+    """An offset that was committed for a deleted topic of the same name is not valid for this topic."""
     if topic_id is None or offset.topic_id in (None, topic_id):
         return offset
     return CommittedOffset(offset.topic, offset.partition)
@@ -235,11 +234,11 @@ def _all_topics(image: MetadataImage, fetched: tuple[CommittedOffset, ...]) -> l
             known = image.topics.get(offset.topic)
             topic_id = offset.topic_id or (None if known is None else known.topic_id)
             topic = topics[offset.topic] = FetchedTopic(offset.topic, topic_id, [])
-        topic.offsets.append(offset)
+        topic.partitions.append(offset)
     return list(topics.values())
 
 
-def _refused(index: int, code: ErrorCode) -> CommittedOffset:
+def _error_offset(index: int, code: ErrorCode) -> CommittedOffset:
     return CommittedOffset("", index, error_code=code)
 
 

@@ -11,7 +11,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from ottla.broker.client_view import nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import uuid_from_string
@@ -48,7 +48,7 @@ def lower(response: FindCoordinatorResponse, version: int) -> Any:
 
 async def handle(
     services: BrokerServices, context: RequestContext, request: FindCoordinatorRequest
-) -> Pending[FindCoordinatorResponse]:
+) -> Promise[FindCoordinatorResponse]:
     nodes = {node.node_id: node for node in nodes_for_client(services, context.connection.stream)}
     keys = tuple(dict.fromkeys(request.coordinator_keys))  # one that is named twice is looked up once
     missing = await _make_topic(services, request.key_type) if keys else None

@@ -10,7 +10,7 @@ from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupRespon
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, client_of, milliseconds, new_member_id
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
@@ -22,7 +22,7 @@ FIRST_THAT_CAN_SKIP_ASSIGNMENT = 9
 
 def handle(
     services: BrokerServices, context: RequestContext, request: JoinGroupRequest
-) -> Pending[JoinGroupResponse]:
+) -> Promise[JoinGroupResponse]:
     version = context.version
     # Version 0 has no rebalance timeout: a member had as long as its session.
     rebalance_timeout = request.rebalance_timeout if version >= 1 else request.session_timeout

@@ -5,7 +5,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import Heartbeat
 from ottla.model.errors import ErrorCode, KafkaError
@@ -13,7 +13,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 def handle(
     services: BrokerServices, context: RequestContext, request: HeartbeatRequest
-) -> Pending[HeartbeatResponse]:
+) -> Promise[HeartbeatResponse]:
     command = Heartbeat(
         group_id=request.group_id,
         generation_id=request.generation_id,

@@ -8,7 +8,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import LeaveGroup, LeavingMember, MemberLeft
 from ottla.model.errors import ErrorCode, KafkaError
@@ -33,7 +33,7 @@ def lower(response: LeaveGroupResponse, version: int) -> LeaveGroupResponse:
 
 def handle(
     services: BrokerServices, context: RequestContext, request: LeaveGroupRequest
-) -> Pending[LeaveGroupResponse]:
+) -> Promise[LeaveGroupResponse]:
     leaving = tuple(
         [
             LeavingMember(member.member_id, member.group_instance_id, member.reason)

@@ -5,7 +5,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ FIRST_WITH_PROTOCOL = 5
 
 def handle(
     services: BrokerServices, context: RequestContext, request: SyncGroupRequest
-) -> Pending[SyncGroupResponse]:
+) -> Promise[SyncGroupResponse]:
     if context.version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         message = f"SyncGroup v{context.version} of group {request.group_id!r} names no protocol"
         return completed(_response(KafkaError(ErrorCode.inconsistent_group_protocol, message)))

@@ -14,7 +14,7 @@ from kio.schema.describe_groups.v6.response import (
 from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
@@ -25,10 +25,10 @@ DEAD = "Dead"
 
 def handle(
     services: BrokerServices, context: RequestContext, request: DescribeGroupsRequest
-) -> Pending[DescribeGroupsResponse]:
+) -> Promise[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def describe(group_id: str) -> Pending[DescribedGroup]:
+    def describe(group_id: str) -> Promise[DescribedGroup]:
         def answer(result: commands.DescribedGroup | KafkaError) -> DescribedGroup:
             if isinstance(result, KafkaError):
                 return _refusal(group_id, result, context.version, operations)

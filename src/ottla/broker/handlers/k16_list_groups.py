@@ -7,7 +7,7 @@ from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ListGroupsRequest
-) -> Pending[ListGroupsResponse]:
+) -> Promise[ListGroupsResponse]:
     command = commands.ListGroups(
         states=frozenset(state.lower() for state in request.states_filter),
         types=frozenset(group_type.lower() for group_type in request.types_filter),
@@ -23,7 +23,7 @@ def handle(
 
     def answer(
         listed: tuple[commands.ListedGroup, ...] | KafkaError,
-    ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
+    ) -> ListGroupsResponse | Promise[ListGroupsResponse]:
         if isinstance(listed, KafkaError):
             return _response(listed.code, ())
         return services.scheduler.run(listed, _group).then(lambda groups: _response(ErrorCode.none, groups))

@@ -9,7 +9,7 @@ from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, milliseconds
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import InitProducerId, ProducerIdAndEpoch
@@ -21,7 +21,7 @@ FIRST_WITH_FENCED = 4
 
 def handle(
     services: BrokerServices, context: RequestContext, request: InitProducerIdRequest
-) -> Pending[InitProducerIdResponse]:
+) -> Promise[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return completed(_refused(ErrorCode.invalid_request))
     if request.transactional_id is None:
@@ -46,7 +46,7 @@ def handle(
     return services.transactions.get().submit_with_producer_id(command).then(answer)
 
 
-def _new_producer_id(services: BrokerServices) -> Pending[InitProducerIdResponse]:
+def _new_producer_id(services: BrokerServices) -> Promise[InitProducerIdResponse]:
     """For a producer that is idempotent and no more."""
 
     async def run() -> InitProducerIdResponse:

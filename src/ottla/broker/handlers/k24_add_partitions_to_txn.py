@@ -4,9 +4,9 @@ v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 is for brokers: several transactio
 v5 TRANSACTION_ABORTABLE.
 """
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
@@ -28,7 +28,7 @@ Codes = list[ErrorCode]
 
 def handle_body(
     services: BrokerServices, context: RequestContext, body: memoryview
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     version = context.version
     if len(body) > REQUEST_BYTES_ON_LOOP:
         decoded = services.message_thread.submit(lambda: decode_add_partitions_request(body, version))
@@ -38,10 +38,10 @@ def handle_body(
 
 def _serve(
     services: BrokerServices, context: RequestContext, transactions: list[PartitionsOfTransaction]
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     version = context.version
 
-    def answer(codes: list[Codes]) -> Answer:
+    def answer(codes: list[Codes]) -> ResponseParts:
         return context.respond(encode_add_partitions_response(transactions, codes, version))
 
     if len(transactions) == 1:
@@ -50,7 +50,7 @@ def _serve(
     return services.scheduler.run(transactions, lambda asked: _decide(services, version, asked)).then(answer)
 
 
-def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransaction) -> Pending[Codes]:
+def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransaction) -> Promise[Codes]:
     refused = _refuse_partitions(services, version, asked.partitions)
     if refused:
         # All or none: the others are told that nothing was done.
@@ -73,7 +73,7 @@ def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransacti
     return completed(codes(added.value)) if added.done else added.then(codes)
 
 
-def _verify(services: BrokerServices, asked: PartitionsOfTransaction) -> Pending[Codes]:
+def _verify(services: BrokerServices, asked: PartitionsOfTransaction) -> Promise[Codes]:
     command = VerifyPartitions(
         transactional_id=asked.transactional_id,
         producer_id=asked.producer_id,

@@ -10,7 +10,7 @@ from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import AddPartitions
@@ -22,14 +22,14 @@ FIRST_WITH_FENCED = 2
 
 def handle(
     services: BrokerServices, context: RequestContext, request: AddOffsetsToTxnRequest
-) -> Pending[AddOffsetsToTxnResponse]:
+) -> Promise[AddOffsetsToTxnResponse]:
     def answer(error: KafkaError | None) -> AddOffsetsToTxnResponse:
         code = ErrorCode.none
         if error is not None:
             code = told_by_version(error, context.version, FIRST_WITH_FENCED)
         return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
 
-    def add(index: int) -> Pending[KafkaError | None]:
+    def add(index: int) -> Promise[KafkaError | None]:
         command = AddPartitions(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -38,7 +38,7 @@ def handle(
         )
         return services.transactions.get().submit(request.transactional_id, command)
 
-    async def make_topic_and_add() -> KafkaError | Pending[KafkaError | None] | None:
+    async def make_topic_and_add() -> KafkaError | Promise[KafkaError | None] | None:
         # The producer asks for the coordinator of the group only after this.
         found = await services.groups.get().find(request.group_id)
         index = services.groups.get().shards.index_of(request.group_id)

@@ -4,9 +4,9 @@ v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE; v5 an epoch
 with which id and epoch the producer goes on (KIP-890).
 """
 
-from ottla.broker.connection import Answer
+from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import told_by_version
 from ottla.core.transactions.commands import EndTransaction, ProducerIdAndEpoch
@@ -20,7 +20,7 @@ FIRST_OF_TRANSACTIONS_VERSION_2 = 5
 
 def handle_body(
     services: BrokerServices, context: RequestContext, body: memoryview
-) -> Answer | Pending[Answer]:
+) -> ResponseParts | Promise[ResponseParts]:
     version = context.version
     transactional_id, producer_id, producer_epoch, commit = decode_end_txn_request(body, version)
     command = EndTransaction(
@@ -32,7 +32,7 @@ def handle_body(
         transaction_version=2 if version >= FIRST_OF_TRANSACTIONS_VERSION_2 else 0,
     )
 
-    def answer(ended: ProducerIdAndEpoch | KafkaError) -> Answer:
+    def answer(ended: ProducerIdAndEpoch | KafkaError) -> ResponseParts:
         if isinstance(ended, KafkaError):
             code, next_producer = (
                 told_by_version(ended, version, FIRST_WITH_FENCED),

@@ -15,7 +15,7 @@ from ottla.broker.coordinators.markers import WrittenMarker, append_marker, flus
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import Marker
 from ottla.model.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ Codes = dict[int, dict[TopicPartition, ErrorCode]]
 
 def handle(
     services: BrokerServices, context: RequestContext, request: WriteTxnMarkersRequest
-) -> Pending[WriteTxnMarkersResponse]:
+) -> Promise[WriteTxnMarkersResponse]:
     codes: Codes = {}
     written: list[tuple[int, WrittenMarker]] = []
     for asked in request.markers:
@@ -43,20 +43,20 @@ def handle(
     waiting = [(producer_id, each) for producer_id, each in written if not each.is_committed]
     if not waiting:
         return completed(_response(codes))
-    pending: Pending[WriteTxnMarkersResponse] = Pending()
+    promise: Promise[WriteTxnMarkersResponse] = Promise()
 
     def finished(failed: dict[HostedPartition, KafkaError]) -> None:
         for producer_id, each in waiting:
             if each.hosted in failed:
                 codes[producer_id][each.partition] = failed[each.hosted].code
-        pending.complete(_response(codes))
+        promise.complete(_response(codes))
 
     services.delayed_operations.watch(
-        DelayedProduce(pending, [(each.hosted, each.end_offset) for _, each in waiting], finished),
+        DelayedProduce(promise, [(each.hosted, each.end_offset) for _, each in waiting], finished),
         [each.hosted.topic_partition for _, each in waiting],
         services.config.get_int("request.timeout.ms"),
     )
-    return pending
+    return promise
 
 
 def _append(

@@ -17,7 +17,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 from ottla.broker.coordinators.verification import Entry, ask_coordinator, verification_is_on
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetToCommit, PartitionError, TxnOffsetCommit
@@ -35,7 +35,7 @@ Refusals = list[ErrorCode | None]
 
 def handle(
     services: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
-) -> Pending[TxnOffsetCommitResponse]:
+) -> Promise[TxnOffsetCommitResponse]:
     offsets, refusals = _check_topics(services.metadata.image, request)
 
     def answer(committed: Committed) -> TxnOffsetCommitResponse:
@@ -56,7 +56,7 @@ def _commit(
     version: int,
     request: TxnOffsetCommitRequest,
     offsets: tuple[OffsetToCommit, ...],
-) -> Pending[Committed]:
+) -> Promise[Committed]:
     """Once it is sure that the transaction has the partition of the group's offsets."""
     if not request.group_id:
         return completed(KafkaError(ErrorCode.invalid_group_id, "the group id is empty: name the group"))
@@ -90,7 +90,7 @@ def _commit(
     if verification is None or not verification_is_on(services, entry):
         return services.groups.get().submit(request.group_id, command)
 
-    def asked(refused: Mapping[TopicPartition, KafkaError]) -> Committed | Pending[Committed]:
+    def asked(refused: Mapping[TopicPartition, KafkaError]) -> Committed | Promise[Committed]:
         if partition in refused:
             return refused[partition]
         if not hosted.log.producers.is_verified(request.producer_id, verification):

@@ -13,7 +13,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import NodeServices
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.config import (
@@ -37,7 +37,7 @@ def lift(request: DescribeConfigsRequest, as_sent: object, version: int) -> Desc
 
 def handle(
     services: NodeServices, context: RequestContext, request: DescribeConfigsRequest
-) -> Pending[DescribeConfigsResponse]:
+) -> Promise[DescribeConfigsResponse]:
     document = _documentation() if request.include_documentation else lambda resource_type, name: None
     return services.scheduler.run(
         request.resources, lambda resource: _describe(services, resource, request.include_synonyms, document)

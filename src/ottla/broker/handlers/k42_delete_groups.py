@@ -5,7 +5,7 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import DeleteGroup
 from ottla.model.errors import ErrorCode, KafkaError
@@ -13,10 +13,10 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 def handle(
     services: BrokerServices, context: RequestContext, request: DeleteGroupsRequest
-) -> Pending[DeleteGroupsResponse]:
+) -> Promise[DeleteGroupsResponse]:
     group_ids = tuple(dict.fromkeys(request.groups_names))  # one that is named twice is deleted once
 
-    def delete(group_id: str) -> Pending[DeletableGroupResult]:
+    def delete(group_id: str) -> Promise[DeletableGroupResult]:
         def answer(refused: KafkaError | None) -> DeletableGroupResult:
             code = ErrorCode.none if refused is None else refused.code
             return DeletableGroupResult(group_id=group_id, error_code=code)

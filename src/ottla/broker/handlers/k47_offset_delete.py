@@ -9,7 +9,7 @@ from kio.schema.offset_delete.v0.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.groups.commands import OffsetDelete, PartitionError
 from ottla.model.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from ottla.model.ids import TopicPartition
 
 def handle(
     services: BrokerServices, context: RequestContext, request: OffsetDeleteRequest
-) -> Pending[OffsetDeleteResponse]:
+) -> Promise[OffsetDeleteResponse]:
     asked = [
         (topic.name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics

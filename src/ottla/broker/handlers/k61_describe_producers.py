@@ -1,6 +1,8 @@
-"""DescribeProducers, version 0 (KIP-664): the producers that a partition remembers."""
+"""DescribeProducers, version 0 (KIP-664): the producers that a partition knows."""
 
 from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
@@ -11,37 +13,43 @@ from kio.schema.describe_producers.v0.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
-from ottla.broker.topic_pieces import run_by_topic
+from ottla.broker.topic_slices import run_by_topic
 from ottla.core.controller.topic_names import topic_name_problem
 from ottla.model.errors import ErrorCode, KafkaError
 
 
 def handle(
     services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
-) -> Pending[DescribeProducersResponse]:
+) -> Promise[DescribeProducersResponse]:
     # A partition that is named twice is described once: it may have very many producers.
-    wanted: dict[str, dict[int, None]] = {}
+    indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return run_by_topic(
-        services.scheduler,
-        [(name, tuple(indexes)) for name, indexes in wanted.items()],
-        lambda topic: topic[1],
-        lambda topic, index: _describe(services, topic[0], index),
-        lambda topic, results: TopicResponse(name=topic[0], partitions=results),
-    ).then(lambda topics: DescribeProducersResponse(throttle_time=timedelta(), topics=tuple(topics)))
+        indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = [_Topic(name, tuple(partitions)) for name, partitions in indexes.items()]
+    return run_by_topic(services.scheduler, topics, partial(_describe, services), _topic_response).then(
+        lambda topics: DescribeProducersResponse(throttle_time=timedelta(), topics=tuple(topics))
+    )
 
 
-def _describe(services: BrokerServices, topic: str, index: int) -> PartitionResponse:
-    problem = topic_name_problem(topic)
-    if problem is not None:
-        return _refused(index, KafkaError(ErrorCode.invalid_topic_exception, problem))
+class _Topic(NamedTuple):
+    name: str
+    partitions: tuple[int, ...]
+
+
+def _topic_response(topic: _Topic, partitions: tuple[PartitionResponse, ...]) -> TopicResponse:
+    return TopicResponse(name=topic.name, partitions=partitions)
+
+
+def _describe(services: BrokerServices, topic: _Topic, index: int) -> PartitionResponse:
+    invalid_name = topic_name_problem(topic.name)
+    if invalid_name is not None:
+        return _error_response(index, KafkaError(ErrorCode.invalid_topic_exception, invalid_name))
     try:
-        hosted = services.partitions.find(topic, None, index)
+        hosted = services.partitions.find(topic.name, None, index)
     except KafkaError as error:
-        return _refused(index, error)
+        return _error_response(index, error)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,
@@ -59,7 +67,7 @@ def _describe(services: BrokerServices, topic: str, index: int) -> PartitionResp
     )
 
 
-def _refused(index: int, error: KafkaError) -> PartitionResponse:
+def _error_response(index: int, error: KafkaError) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index, error_code=error.code, error_message=error.message, active_producers=()
     )

@@ -11,7 +11,7 @@ from kio.schema.describe_transactions.v0.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
 from ottla.model.errors import ErrorCode, KafkaError
@@ -21,8 +21,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def handle(
     services: BrokerServices, context: RequestContext, request: DescribeTransactionsRequest
-) -> Pending[DescribeTransactionsResponse]:
-    def describe(transactional_id: str) -> Pending[TransactionState]:
+) -> Promise[DescribeTransactionsResponse]:
+    def describe(transactional_id: str) -> Promise[TransactionState]:
         command = DescribeTransaction(transactional_id=transactional_id)
         described = services.transactions.get().submit(transactional_id, command)
         return described.then(lambda result: _state(transactional_id, result))

@@ -5,7 +5,7 @@ from kio.schema.list_transactions.v2.response import ListTransactionsResponse, T
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
-from ottla.broker.pending import Pending
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.transactions import commands
 from ottla.core.transactions.states import STATE_NAMES
@@ -14,7 +14,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ListTransactionsRequest
-) -> Pending[ListTransactionsResponse]:
+) -> Promise[ListTransactionsResponse]:
     command = commands.ListTransactions(
         producer_ids=frozenset(request.producer_id_filters),
         states=frozenset(request.state_filters),
@@ -26,7 +26,7 @@ def handle(
 
     def answer(
         listed: tuple[commands.ListedTransaction, ...] | KafkaError,
-    ) -> ListTransactionsResponse | Pending[ListTransactionsResponse]:
+    ) -> ListTransactionsResponse | Promise[ListTransactionsResponse]:
         if isinstance(listed, KafkaError):
             return ListTransactionsResponse(
                 throttle_time=NO_THROTTLE, error_code=listed.code, transaction_states=()

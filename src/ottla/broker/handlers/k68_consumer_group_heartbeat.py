@@ -11,7 +11,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, client_of, consumer_protocol_is_on, milliseconds
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
@@ -24,7 +24,7 @@ JOINING_EPOCH = 0
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Pending[ConsumerGroupHeartbeatResponse]:
+) -> Promise[ConsumerGroupHeartbeatResponse]:
     if not consumer_protocol_is_on(services):
         message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
         return completed(_response(KafkaError(ErrorCode.unsupported_version, message)))

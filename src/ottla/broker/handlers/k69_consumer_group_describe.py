@@ -12,7 +12,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_is_on
-from ottla.broker.pending import Pending, completed
+from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
@@ -22,10 +22,10 @@ Result = commands.DescribedConsumerGroup | KafkaError
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> Pending[ConsumerGroupDescribeResponse]:
+) -> Promise[ConsumerGroupDescribeResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def describe(group_id: str) -> Pending[DescribedGroup]:
+    def describe(group_id: str) -> Promise[DescribedGroup]:
         def answer(result: Result) -> DescribedGroup:
             if isinstance(result, KafkaError):
                 return _refusal(group_id, result)
@@ -39,7 +39,7 @@ def handle(
     )
 
 
-def _describe(services: BrokerServices, group_id: str) -> Pending[Result]:
+def _describe(services: BrokerServices, group_id: str) -> Promise[Result]:
     if not consumer_protocol_is_on(services):
         message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
         return completed(KafkaError(ErrorCode.unsupported_version, message))

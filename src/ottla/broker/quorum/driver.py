@@ -39,7 +39,7 @@ RECORDS_ENCODED_ON_LOOP = 500
 Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
 
 
-class _Pending(NamedTuple):
+class _QueuedCommand(NamedTuple):
     command: Command[Any]
     answer: "asyncio.Future[Any]"
 
@@ -82,7 +82,7 @@ class Quorum:
         self._on_failure = on_failure
         self._partitions = partitions
         self._subscribers: list[Subscriber] = []
-        self._pending: list[_Pending] = []
+        self._queue: list[_QueuedCommand] = []
         self._wake = asyncio.Event()
         self._stopped: KafkaError | None = None
         self._has_failed = False
@@ -154,7 +154,7 @@ class Quorum:
         if self._stopped is not None:
             raise self._stopped
         answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-        self._pending.append(_Pending(command, answer))
+        self._queue.append(_QueuedCommand(command, answer))
         self._wake.set()
         return await answer
 
@@ -220,7 +220,7 @@ class Quorum:
             while self._stopped is None:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._pending and self._stopped is None:
+                while self._queue and self._stopped is None:
                     await self._commit_round()
         except Exception as error:
             # Of the disk, or a record that cannot follow from the log: either way the image is not to be trusted.
@@ -234,32 +234,32 @@ class Quorum:
             self._on_failure(error)
 
     async def _commit_round(self) -> None:
-        pending = self._take_round()
+        round_ = self._take_round()
         now_ms = self._env.clock.now_ms()
         try:
-            results = [await self._decide(command, now_ms) for command, _ in pending]
+            results = [await self._decide(command, now_ms) for command, _ in round_]
             await self._persist()
         except Exception as error:
             failure = _failure(self._log_dir, error)
-            for _, answer in pending:
+            for _, answer in round_:
                 _resolve(answer, failure)
             raise
         await self._publish()
         # Refusals wait too: they may follow from what another command of the round has changed.
-        for (_, answer), result in zip(pending, results, strict=True):
+        for (_, answer), result in zip(round_, results, strict=True):
             _resolve(answer, result)
         self._maybe_snapshot()
 
-    def _take_round(self) -> list[_Pending]:
+    def _take_round(self) -> list[_QueuedCommand]:
         """All that waits, up to the first deletions of topics and no further."""
-        commands = self._pending
+        commands = self._queue
         end = 0
         while end < len(commands):
             end += 1
             is_deletion = isinstance(commands[end - 1].command, DeleteTopics)
             if is_deletion and end < len(commands) and not isinstance(commands[end].command, DeleteTopics):
                 break
-        self._pending = commands[end:]
+        self._queue = commands[end:]
         return commands[:end]
 
     async def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
@@ -344,8 +344,8 @@ class Quorum:
     def _stop(self, reason: KafkaError) -> None:
         if self._stopped is None:
             self._stopped = reason
-        pending, self._pending = self._pending, []
-        for _, answer in pending:
+        queue, self._queue = self._queue, []
+        for _, answer in queue:
             _resolve(answer, reason)
         self._wake.set()
 
