@@ -16,7 +16,7 @@ from kio.index import load_request_schema
 from tests.fuzz.mutations import fuzz
 from tests.unit.broker.bench import HOST, PORT, Bench, until
 
-from ottla.broker.coordinators.shard import ShardState
+from ottla.broker.coordinators.shard_runtime import RuntimeState
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
 from ottla.sim.client import SimClient
@@ -147,11 +147,13 @@ async def ask_at_random(world: World, seed: int, topic_id: uuid.UUID) -> None:
 
 
 def shards_of(bench: Bench) -> dict[int, Any]:
-    return {shard.hosted.topic_partition.partition: shard for shard in bench.services.groups.get().shards}
+    return {
+        runtime.hosted.topic_partition.partition: runtime for runtime in bench.services.groups.get().runtimes
+    }
 
 
-def durable(shards: dict[int, Any]) -> dict[int, Any]:
-    return {index: shard.machine.durable() for index, shard in shards.items()}
+def durable(runtimes: dict[int, Any]) -> dict[int, Any]:
+    return {index: runtime.shard.durable() for index, runtime in runtimes.items()}
 
 
 def run_seed(seed: int) -> None:
@@ -161,15 +163,15 @@ def run_seed(seed: int) -> None:
         bench = Bench(world, configs, ("/data",))
         await bench.start()
         topic_id = await bench.create("orders", partitions=3)
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         await ask_at_random(world, seed, topic_id)
         written = shards_of(bench)
-        for shard in written.values():
-            shard.machine.validate()
+        for runtime in written.values():
+            runtime.shard.validate()
         await bench.stop()
         await bench.start()
         loaded = shards_of(bench)
-        await until(lambda: all(shard.state is ShardState.ACTIVE for shard in loaded.values()))
+        await until(lambda: all(runtime.state is RuntimeState.ACTIVE for runtime in loaded.values()))
         assert durable(loaded) == durable(written)
         await bench.stop()
 

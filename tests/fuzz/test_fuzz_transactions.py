@@ -14,7 +14,7 @@ from tests.fuzz.mutations import fuzz
 from tests.unit.broker.bench import HOST, PORT, Bench, until
 from tests.unit.broker.group_bench import message
 
-from ottla.broker.coordinators.shard import ShardState
+from ottla.broker.coordinators.shard_runtime import RuntimeState
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.sim.client import SimClient
@@ -160,10 +160,10 @@ async def ask_at_random(bench: Bench, world: World, seed: int) -> None:
 
 
 def known(bench: Bench) -> Any:
-    shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
+    runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
     partitions = sorted(bench.services.partitions, key=lambda hosted: hosted.topic_partition)
     return (
-        [shard.machine.durable() for shard in shards],
+        [runtime.shard.durable() for runtime in runtimes],
         [sorted(hosted.log.producers.entries()) for hosted in partitions],
         [hosted.leader.last_stable_offset for hosted in partitions],
     )
@@ -176,17 +176,17 @@ def run_seed(seed: int) -> None:
         bench = Bench(world, configs, ("/data",))
         await bench.start()
         await bench.create("orders", partitions=2)
-        await bench.services.groups.get().find("g")
-        await bench.services.transactions.get().find("tx")
+        await bench.services.groups.get().find_coordinator("g")
+        await bench.services.transactions.get().find_coordinator("tx")
         await ask_at_random(bench, world, seed)
         await asyncio.sleep(120)  # what is open has run out of time
-        for shard in [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]:
-            shard.machine.validate()
+        for runtime in [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]:
+            runtime.shard.validate()
         written = known(bench)
         await bench.stop()
         await bench.start()
-        shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
-        await until(lambda: all(shard.state is ShardState.ACTIVE for shard in shards))
+        runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
+        await until(lambda: all(runtime.state is RuntimeState.ACTIVE for runtime in runtimes))
         assert known(bench) == written
         await bench.stop()
 

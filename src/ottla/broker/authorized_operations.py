@@ -1,10 +1,10 @@
-"""Bit fields of the operations that a client may do (KIP-430). Without an authorizer: all that the resource knows."""
+"""Bit fields of the operations that a client may perform (KIP-430). There is no authorizer: all of the resource's."""
 
 # Numbers of Kafka's AclOperation.
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 TOPIC_OPERATIONS = sum(
     1 << operation
     for operation in (

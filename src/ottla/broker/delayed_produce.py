@@ -1,4 +1,4 @@
-"""A produce with acks=all that waits until every in-sync replica has its records."""
+"""A produce request with acks=all that waits until every in-sync replica has its records."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,17 +10,17 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 
 class DelayedProduce(DelayedResponse):
-    """`finished` completes `answer`, told which partitions have failed."""
+    """`finish` completes `response`. It gets the errors of the partitions that failed."""
 
     def __init__(
         self,
-        answer: Promise[Any],
+        response: Promise[Any],
         waiting: list[tuple[HostedPartition, int]],
-        finished: Callable[[dict[HostedPartition, KafkaError]], None],
+        finish: Callable[[dict[HostedPartition, KafkaError]], None],
     ) -> None:
-        super().__init__(answer)
+        super().__init__(response)
         self._waiting = waiting
-        self._finished = finished
+        self._finish = finish
         self._failed: dict[HostedPartition, KafkaError] = {}
 
     def try_complete(self, now_ms: int) -> bool:
@@ -40,7 +40,7 @@ class DelayedProduce(DelayedResponse):
         self._waiting = still_waiting
         if still_waiting:
             return False
-        self._finished(self._failed)
+        self._finish(self._failed)
         return True
 
     def on_expire(self, now_ms: int) -> None:
@@ -49,4 +49,4 @@ class DelayedProduce(DelayedResponse):
                 ErrorCode.request_timed_out,
                 f"{partition.topic_partition} was not replicated to offset {required_offset} in time",
             )
-        self._finished(self._failed)
+        self._finish(self._failed)

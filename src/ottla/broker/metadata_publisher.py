@@ -60,7 +60,7 @@ class MetadataPublisher:
         image = self._services.metadata.image
         for coordinator in (self._services.groups.created, self._services.transactions.created):
             if coordinator is not None:
-                coordinator.shards.follow(image)
+                coordinator.runtimes.apply(image)
 
     def _publish_to_coordinators(
         self, changes: MetadataChanges, config_types: set[int], image: MetadataImage

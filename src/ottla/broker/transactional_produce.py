@@ -1,10 +1,16 @@
-"""Produce under a transactional id: a transaction's first batch in a partition waits for the coordinator's word."""
+"""Produce with a transactional id: the coordinator must verify a partition before its first batch in a transaction."""
 
 from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.connection import ResponseParts
-from ottla.broker.coordinators.verification import Entry, Refusals, ask_coordinator, verification_is_on
+from ottla.broker.coordinators.verification import (
+    PartitionErrors,
+    VerificationMode,
+    verification_is_enabled,
+    verification_mode,
+    verify_partitions,
+)
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise
@@ -19,8 +25,9 @@ from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, Bytes, read_he
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ADDS_PARTITIONS = 12
 
-# The coordinator cannot say now. Older clients would not retry on these; on this they do, without new metadata.
-_TOLD_AS_NOT_ENOUGH_REPLICAS = (
+# The coordinator cannot verify now. Older clients do not retry these codes; they do retry NOT_ENOUGH_REPLICAS, and
+# without fetching metadata first.
+_SENT_AS_NOT_ENOUGH_REPLICAS = (
     ErrorCode.network_exception,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -28,13 +35,17 @@ _TOLD_AS_NOT_ENOUGH_REPLICAS = (
 )
 
 
-class Admission:
-    """What the partitions of one request may do: who is refused, and what the others have to show with their batch."""
+class VerifiedRequest:
+    """The result of the verification for the partitions of one request.
+
+    `errors` are those of the partitions that are not in the transaction. Batches for the others present their entry of
+    `verifications`, or `default`, to the leader: it rejects them if the transaction has ended meanwhile.
+    """
 
     def __init__(self) -> None:
-        self.refused: dict[TopicPartition, KafkaError] = {}
+        self.errors: dict[TopicPartition, KafkaError] = {}
         self.verifications: dict[TopicPartition, Verification] = {}
-        self.by_default: Verification | None = None
+        self.default: Verification | None = None
 
     def append(self, hosted: HostedPartition, records: Bytes, now_ms: int, required_acks: int) -> AppendPlan:
         """Raises KafkaError, or LongExamination."""
@@ -44,27 +55,24 @@ class Admission:
         )
 
     def verification_of(self, partition: TopicPartition) -> Verification | None:
-        """What a batch for `partition` has to show. Raises KafkaError if the partition is refused."""
-        if partition in self.refused:
-            raise self.refused[partition]
-        return self.verifications.get(partition, self.by_default)
+        """Raises KafkaError if the partition is not in the transaction."""
+        if partition in self.errors:
+            raise self.errors[partition]
+        return self.verifications.get(partition, self.default)
 
 
-def admit(
-    services: BrokerServices,
-    request: ProduceRequest,
-    version: int,
-    append: Callable[[Admission], ResponseParts | Promise[ResponseParts]],
+Append = Callable[[VerifiedRequest], ResponseParts | Promise[ResponseParts]]
+
+
+def verify_and_append(
+    services: BrokerServices, request: ProduceRequest, version: int, append: Append
 ) -> ResponseParts | Promise[ResponseParts]:
-    """Calls `append` when all is known, which is at once where every transaction is open in its partition already."""
-    if version >= FIRST_THAT_ADDS_PARTITIONS:
-        entry = Entry.ADDED
-    else:
-        entry = Entry.VERIFIED_OR_ABORTABLE if version >= FIRST_WITH_ABORTABLE else Entry.VERIFIED
-    admission = Admission()
+    """Calls `append` with the result of the verification: at once if no partition needs one."""
+    mode = verification_mode(version, FIRST_WITH_ABORTABLE, FIRST_THAT_ADDS_PARTITIONS)
+    verified = VerifiedRequest()
     batches = _transactional_batches(services, request)
     if not batches:
-        return append(admission)
+        return append(verified)
     producer = batches[0][1].producer_id, batches[0][1].producer_epoch
     if len(batches) > 1 and any(
         (header.producer_id, header.producer_epoch) != producer for _, header in batches
@@ -73,28 +81,28 @@ def admit(
             ErrorCode.invalid_producer_id_mapping,
             "the request has transactional records of several producers",
         )
-        admission.refused = {hosted.topic_partition: mixed for hosted, _ in batches}
-    elif not verification_is_on(services, entry):
-        admission.by_default = NOT_REQUIRED
+        verified.errors = {hosted.topic_partition: mixed for hosted, _ in batches}
+    elif not verification_is_enabled(services, mode):
+        verified.default = NOT_REQUIRED
     else:
-        _start_verifications(services, admission, batches, entry)
-    if not admission.verifications:
-        return append(admission)
+        _start_verifications(services, verified, batches, mode)
+    if not verified.verifications:
+        return append(verified)
     assert request.transactional_id is not None
-    question = (request.transactional_id, *producer, tuple(admission.verifications))
-    if entry is not Entry.ADDED and services.transactions.get().has_partitions(*question):
-        return append(admission)
-    asking = partial(ask_coordinator, services, *question, entry)
-    told = asking()
-    if told.done and not told.value:
-        return append(admission)
-    return _Asking(services, admission, entry, asking, append).wait_for(told)
+    transaction = (request.transactional_id, *producer, tuple(verified.verifications))
+    if mode is not VerificationMode.ADD and services.transactions.get().has_partitions(*transaction):
+        return append(verified)
+    verify = partial(verify_partitions, services, *transaction, mode)
+    errors = verify()
+    if errors.done and not errors.value:
+        return append(verified)
+    return _DelayedVerification(services, verified, mode, verify, append).wait_for(errors)
 
 
 def _transactional_batches(
     services: BrokerServices, request: ProduceRequest
 ) -> list[tuple[HostedPartition, BatchHeader]]:
-    """Of partitions that are here. What else is wrong is found when the batch is appended."""
+    """The transactional batches for partitions that are led here. Other errors are found by the append."""
     found = []
     for topic in request.topics:
         for data in topic.partitions:
@@ -113,9 +121,9 @@ def _transactional_batches(
 
 def _start_verifications(
     services: BrokerServices,
-    admission: Admission,
+    verified: VerifiedRequest,
     batches: list[tuple[HostedPartition, BatchHeader]],
-    entry: Entry,
+    mode: VerificationMode,
 ) -> None:
     now_ms = services.env.clock.now_ms()
     for hosted, header in batches:
@@ -125,68 +133,67 @@ def _start_verifications(
                 header.producer_epoch,
                 header.base_sequence,
                 now_ms,
-                epoch_per_transaction=entry.epoch_per_transaction,
+                epoch_per_transaction=mode.epoch_per_transaction,
             )
         except KafkaError as error:
-            admission.refused[hosted.topic_partition] = error
+            verified.errors[hosted.topic_partition] = error
             continue
         if verification is not None:
-            admission.verifications[hosted.topic_partition] = verification
+            verified.verifications[hosted.topic_partition] = verification
 
 
-class _Asking(DelayedResponse):
-    """The question to the coordinator, again after a while where the transaction before is not complete yet.
+class _DelayedVerification(DelayedResponse):
+    """Waits for the coordinator, and asks it again after a backoff while the previous transaction is not complete.
 
-    The producer would ask again itself, but much later, and with all its records.
+    The producer would retry too, but much later, and it would send all its records again.
     """
 
     def __init__(
         self,
         services: BrokerServices,
-        admission: Admission,
-        entry: Entry,
-        ask: Callable[[], Promise[Refusals]],
-        append: Callable[[Admission], ResponseParts | Promise[ResponseParts]],
+        verified: VerifiedRequest,
+        mode: VerificationMode,
+        verify: Callable[[], Promise[PartitionErrors]],
+        append: Append,
     ) -> None:
-        self._answer: Promise[ResponseParts] = Promise()
-        super().__init__(self._answer)
+        super().__init__(Promise())
         self._services = services
-        self._admission = admission
-        self._entry = entry
-        self._ask = ask
+        self._verified = verified
+        self._mode = mode
+        self._verify = verify
         self._append = append
         self._left_ms = services.config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
 
-    def wait_for(self, told: Promise[Refusals]) -> Promise[ResponseParts]:
-        told.subscribe(self._told, self._answer.fail)
-        return self._answer
+    def wait_for(self, errors: Promise[PartitionErrors]) -> Promise[ResponseParts]:
+        errors.subscribe(self._verification_done, self._response.fail)
+        return self._response
 
-    def _told(self, refused: Refusals) -> None:
-        is_early = any(error.code is ErrorCode.concurrent_transactions for error in refused.values())
-        if is_early and self._entry is Entry.ADDED and self._left_ms > 0:
+    def _verification_done(self, errors: PartitionErrors) -> None:
+        is_too_early = any(error.code is ErrorCode.concurrent_transactions for error in errors.values())
+        if is_too_early and self._mode is VerificationMode.ADD and self._left_ms > 0:
             backoff_ms = self._services.config.get_int("add.partitions.to.txn.retry.backoff.ms")
             self._left_ms -= backoff_ms
             self._services.delayed_operations.watch(self, (), backoff_ms)
             return
-        for partition, error in refused.items():
-            self._admission.refused[partition] = _told_to_producer(error, self._entry)
+        for partition, error in errors.items():
+            self._verified.errors[partition] = _producer_error(error, self._mode)
         try:
-            answer = self._append(self._admission)
+            response = self._append(self._verified)
         except Exception as error:
-            self._answer.fail(error)
+            self._response.fail(error)
         else:
-            self._answer.resolve(answer)
+            self._response.resolve(response)
 
     def try_complete(self, now_ms: int) -> bool:
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        self.wait_for(self._ask())
+        self.wait_for(self._verify())
 
 
-def _told_to_producer(error: KafkaError, entry: Entry) -> KafkaError:
-    if error.code in _TOLD_AS_NOT_ENOUGH_REPLICAS or (
-        error.code is ErrorCode.concurrent_transactions and entry is not Entry.ADDED
+def _producer_error(error: KafkaError, mode: VerificationMode) -> KafkaError:
+    if error.code in _SENT_AS_NOT_ENOUGH_REPLICAS or (
+        error.code is ErrorCode.concurrent_transactions and mode is not VerificationMode.ADD
     ):
         return KafkaError(
             ErrorCode.not_enough_replicas,

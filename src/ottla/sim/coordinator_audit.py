@@ -4,8 +4,8 @@ from typing import Any
 
 import ottla.protocol.group_records.codec as group_codec
 import ottla.protocol.transaction_records.codec as transaction_codec
-from ottla.broker.coordinators.loading import replay_batch
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
+from ottla.broker.coordinators.shard_loader import replay_batch
+from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.node import Broker
 from ottla.core.groups.shard import GroupShard
 from ottla.core.transactions.machine import TransactionShard
@@ -16,37 +16,41 @@ _READ_BYTES = 1 << 20
 
 
 def validate_shards(broker: Broker) -> None:
-    for shard in _active(broker):
-        shard.machine.validate()
+    for runtime in _active(broker):
+        runtime.shard.validate()
 
 
 def check_shards_against_their_logs(broker: Broker) -> None:
     """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
-    for shard in _active(broker):
-        known, rebuilt = shard.machine.durable(), _rebuilt(shard).durable()
+    for runtime in _active(broker):
+        known, rebuilt = runtime.shard.durable(), _rebuilt(runtime).durable()
         if known != rebuilt:
-            raise Violation(f"{shard.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
+            raise Violation(f"{runtime.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
 
 
-def _active(broker: Broker) -> list[CoordinatorShard[Any]]:
+def _active(broker: Broker) -> list[ShardRuntime[Any]]:
     groups, transactions = broker.services.groups.get(), broker.services.transactions.get()
-    shards: tuple[CoordinatorShard[Any], ...] = (*groups.shards, *transactions.shards)
-    return [shard for shard in shards if shard.state is ShardState.ACTIVE and shard.hosted.failure is None]
+    runtimes: tuple[ShardRuntime[Any], ...] = (*groups.runtimes, *transactions.runtimes)
+    return [
+        runtime
+        for runtime in runtimes
+        if runtime.state is RuntimeState.ACTIVE and runtime.hosted.failure is None
+    ]
 
 
-def _rebuilt(shard: CoordinatorShard[Any]) -> GroupShard | TransactionShard:
-    live = shard.machine
+def _rebuilt(runtime: ShardRuntime[Any]) -> GroupShard | TransactionShard:
+    live = runtime.shard
     machine: GroupShard | TransactionShard
     codec: Any
     if isinstance(live, GroupShard):
         machine, codec = GroupShard(live.state.settings, live.state.topics), group_codec
     else:
         machine, codec = TransactionShard(live.settings), transaction_codec
-    log = shard.hosted.log
+    log = runtime.hosted.log
     offset, end_offset = log.log_start_offset, log.log_end_offset
     while offset < end_offset:
         found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
         for batch in read_batches(found.region.read()):
-            replay_batch(batch, machine, codec, shard.hosted)
+            replay_batch(batch, machine, codec, runtime.hosted)
             offset = batch.header.last_offset + 1
     return machine

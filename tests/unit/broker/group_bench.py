@@ -31,13 +31,13 @@ class FakeGroups:
         return self.submit("", command)
 
     @property
-    def shards(self) -> "FakeGroups":
+    def runtimes(self) -> "FakeGroups":
         return self
 
-    async def make_topic(self) -> None:
-        """It is there."""
+    async def create_topic(self) -> None:
+        """It exists."""
 
-    def leader_for(self, key: str) -> Any:
+    def leader_of(self, key: str) -> Any:
         return self._answer(key)
 
     def reconfigure(self) -> None:

@@ -98,8 +98,8 @@ def test_a_request_with_awkward_values_is_answered_or_malformed(
     @on_small_broker(unstable_api_versions_enable="true")
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", partitions=2)
-        await bench.services.groups.get().find("g")
-        await bench.services.transactions.get().find("tx")
+        await bench.services.groups.get().find_coordinator("g")
+        await bench.services.transactions.get().find_coordinator("tx")
         awkward = Awkward(random, topic_id)
         for version in range(APIS[key].min_version, APIS[key].max_version + 1):
             flexible = version >= APIS[key].first_flexible

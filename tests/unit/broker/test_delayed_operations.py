@@ -17,7 +17,7 @@ from kio.schema.fetch.v17.request import ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
 
 from ottla.broker.delayed_operations import DelayedOperations
-from ottla.broker.fetching import DelayedFetch
+from ottla.broker.fetch_reader import DelayedFetch
 from ottla.broker.housekeeping import flush
 from ottla.core.partition.leader import LeaderSettings, PartitionLeader
 from ottla.core.purgatory import Operation

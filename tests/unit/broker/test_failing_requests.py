@@ -13,7 +13,7 @@ from tests.unit.broker.transaction_bench import on_small_broker, with_transactio
 
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.fair_scheduler import FairScheduler
-from ottla.broker.fetching import FetchReader
+from ottla.broker.fetch_reader import FetchReader
 from ottla.broker.handlers import k12_heartbeat, k22_init_producer_id
 from ottla.broker.promise import Promise, completed
 from ottla.core.partition.leader import PartitionLeader
@@ -67,7 +67,7 @@ async def test_an_error_in_work_beside_a_request(bench: Bench) -> None:
         )
         assert await is_closed_by(bench, request)
         with_transactions(bench, None)
-        patch.setattr(bench.services.groups.get().shards, "find", broken)
+        patch.setattr(bench.services.groups.get().runtimes, "find_coordinator", broken)
         fields = {"transactional_id": "tx", "producer_id": 12, "producer_epoch": 3, "group_id": "g"}
         assert await is_closed_by(bench, message(ApiKey.ADD_OFFSETS_TO_TXN, 4, **fields))
 
@@ -108,7 +108,7 @@ async def test_an_error_in_a_produce_that_waits(bench: Bench) -> None:
 
 @on_small_broker()
 async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(bench: Bench) -> None:
-    await bench.services.groups.get().find("g")
+    await bench.services.groups.get().find_coordinator("g")
     await bench.create("orders")
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
     fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
@@ -120,12 +120,12 @@ async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(be
         found: ErrorCode = response.topics[0].partitions[0].error_code
         return found
 
-    shard = bench.services.groups.get().shards.shard_of("g")
-    assert shard is not None
+    runtime = bench.services.groups.get().runtimes.for_key("g")
+    assert runtime is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard, "_batches", broken)
+        patch.setattr(runtime, "_batches", broken)
         assert code(await bench.ask(commit)) is ErrorCode.unknown_server_error
-    assert shard.machine.offsets.durable() == ({}, {}), "what was not written has not happened"
+    assert runtime.shard.offsets.durable() == ({}, {}), "what was not written has not happened"
     assert code(await bench.ask(commit)) is ErrorCode.none
 
 

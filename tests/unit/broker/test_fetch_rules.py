@@ -12,7 +12,7 @@ from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
 
-from ottla.broker import fetching
+from ottla.broker import fetch_reader
 from ottla.broker.handlers import k01_fetch
 from ottla.core.partition.producers import NOT_REQUIRED
 from ottla.model.errors import ErrorCode
@@ -299,8 +299,8 @@ async def test_who_is_no_replica_of_a_partition_cannot_fetch_as_one(bench: Bench
 
 @pytest.fixture
 def one_partition_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "PARTITIONS_PER_TURN", 1)
-    monkeypatch.setattr(k01_fetch, "PARTITIONS_PER_TURN", 1)
+    monkeypatch.setattr(fetch_reader, "LARGE_FETCH_PARTITIONS", 1)
+    monkeypatch.setattr(k01_fetch, "LARGE_FETCH_PARTITIONS", 1)
 
 
 @pytest.mark.usefixtures("one_partition_is_many")

@@ -324,7 +324,7 @@ def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offset
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders", partitions=2)
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         answered = []
         for offset in range(1, 5):
@@ -349,7 +349,7 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders")
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
         for offset in range(1, 6):
             request = commit_request(
@@ -359,9 +359,9 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
                 **nobody,
             )
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
-            shard = bench.services.groups.get().shards.shard_of("g")
-            assert shard is not None
-            committed, _ = shard.machine.offsets._offsets.durable()  # type: ignore[misc]
+            runtime = bench.services.groups.get().runtimes.for_key("g")
+            assert runtime is not None
+            committed, _ = runtime.shard.offsets._offsets.durable()  # type: ignore[misc]
             value = committed["g"]["orders"][0]
             assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
             await asyncio.sleep(1)
@@ -373,14 +373,14 @@ def test_a_commit_that_repeats_is_refused_when_its_topic_is_gone_or_its_group_ha
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders", partitions=1)
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         request = commit_request(9, ("orders", None, [partition(0)]), **nobody)
         for _ in range(3):
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
-        shard = bench.services.groups.get().shards.shard_of("g")
-        assert shard is not None
-        shard.machine.state.groups["g"].check_offset_commit = refuse  # type: ignore[method-assign]
+        runtime = bench.services.groups.get().runtimes.for_key("g")
+        assert runtime is not None
+        runtime.shard.state.groups["g"].check_offset_commit = refuse  # type: ignore[method-assign]
         assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_member_id)]
         gone = DeleteTopicState(name=TopicName("orders"), topic_id=None)
         await bench.ask(DeleteTopicsRequest(topics=(gone,), timeout=timedelta(seconds=1)))

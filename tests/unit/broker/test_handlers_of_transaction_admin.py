@@ -98,9 +98,9 @@ async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench:
     producer = TransactionalProducer(bench)
     await producer.init()
     await producer.send_offset("g", "journal", 5)
-    shard = bench.services.groups.get().shards.shard_of("g")
-    assert shard is not None
-    topic, partition = shard.hosted.topic_partition
+    runtime = bench.services.groups.get().runtimes.for_key("g")
+    assert runtime is not None
+    topic, partition = runtime.hosted.topic_partition
     marker = {
         "producer_id": producer.producer_id,
         "transaction_result": True,
@@ -109,7 +109,7 @@ async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench:
     ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
     assert code is ErrorCode.none
     assert await committed_offset(bench, "g", "journal", require_stable=True) == 5
-    shard.close()
+    runtime.close()
     ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
     assert code is ErrorCode.not_leader_or_follower
 
@@ -257,12 +257,12 @@ async def test_a_cluster_begins_with_transactions_version_2_and_can_go_back(benc
     finalized = {each.name: each.max_version_level for each in features.finalized_features}
     supported = {each.name: (each.min_version, each.max_version) for each in features.supported_features}
     assert (finalized["transaction.version"], supported["transaction.version"]) == (2, (0, 2))
-    await bench.services.transactions.get().find("tx")
+    await bench.services.transactions.get().find_coordinator("tx")
     update = [{"feature": "transaction.version", "max_version_level": 0, "upgrade_type": 2}]
     answer = await bench.ask(message(ApiKey.UPDATE_FEATURES, 2, timeout=SECOND, feature_updates=update))
     assert answer.error_code is ErrorCode.none
     assert {
-        shard.machine.settings.transaction_version for shard in bench.services.transactions.get().shards
+        runtime.shard.settings.transaction_version for runtime in bench.services.transactions.get().runtimes
     } == {0}
     producer = TransactionalProducer(bench, version_2=False)
     await producer.init()

@@ -53,7 +53,7 @@ def test_find_coordinator_makes_the_topic_and_names_this_broker(version: int) ->
 
 @on_broker()
 async def test_the_topic_of_transactions_is_as_kafka_makes_it(bench: Bench) -> None:
-    await bench.services.transactions.get().find("tx")
+    await bench.services.transactions.get().find_coordinator("tx")
     assert len(bench.services.metadata.image.topics["__transaction_state"].partitions) == 50
     assert dict(bench.services.metadata.image.config(2, "__transaction_state")) == {
         "cleanup.policy": "compact",
@@ -137,7 +137,7 @@ def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) 
 def test_init_producer_id_of_a_new_transactional_id(values: dict[str, Any], expected: ErrorCode) -> None:
     @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
-        await bench.services.transactions.get().find("tx")
+        await bench.services.transactions.get().find_coordinator("tx")
         answer = await bench.ask(init_request(6, **values))
         assert answer.error_code is expected
 
@@ -245,7 +245,7 @@ def test_one_partition_that_is_not_there_keeps_all_of_them_out(version: int) -> 
 def test_clients_add_no_internal_topics(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         with_transactions(bench, None)
         ((_, _, code),) = added(await bench.ask(add_request(version, [("__consumer_offsets", (0,))])))
         assert code is (ErrorCode.none if version >= 4 else ErrorCode.topic_authorization_failed)
@@ -308,7 +308,7 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
         )
         for _ in range(2):  # the first makes the topic of the groups
             assert (await bench.ask(request)).error_code is ErrorCode.none
-        index = bench.services.groups.get().shards.index_of("g")
+        index = bench.services.groups.get().runtimes.partition_of("g")
         assert index is not None
         expected = commands.AddPartitions(
             transactional_id="tx",
@@ -364,7 +364,7 @@ def test_offsets_of_a_transaction_need_their_partition_in_it(version: int) -> No
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         producer = TransactionalProducer(bench)
         await producer.init()
         expected = {4: ErrorCode.transaction_abortable, 5: ErrorCode.none}.get(
@@ -410,7 +410,7 @@ def test_offsets_of_a_zombie_are_refused_and_change_nothing(version: int) -> Non
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         zombie = TransactionalProducer(bench)
         await zombie.init()
         await zombie.send_offset("g", "journal", 1)
@@ -418,14 +418,14 @@ def test_offsets_of_a_zombie_are_refused_and_change_nothing(version: int) -> Non
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send_offset("g", "journal", 5)
-        shard = bench.services.groups.get().shards.shard_of("g")
-        assert shard is not None
-        machine = shard.machine
+        runtime = bench.services.groups.get().runtimes.for_key("g")
+        assert runtime is not None
+        machine = runtime.shard
         assert await zombie.commit_offset("g", "journal", 99, version) is ErrorCode.invalid_producer_epoch
         await producer.commit()
         assert await zombie.commit_offset("g", "journal", 99, version) is ErrorCode.invalid_producer_epoch
         assert await committed_offset(bench, "g", "journal", require_stable=True) == 5
-        assert shard.machine is machine  # a client's mistake does not have the group's shard loaded again
+        assert runtime.shard is machine  # a client's mistake does not have the group's shard loaded again
 
     run()
 
@@ -435,7 +435,7 @@ def test_offsets_are_fenced_by_the_generation_of_the_group(version: int) -> None
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.add_offsets("g")
@@ -452,7 +452,7 @@ def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_non
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
-        await bench.services.groups.get().find("g")
+        await bench.services.groups.get().find_coordinator("g")
         with_transactions(bench, refused(ErrorCode.coordinator_load_in_progress))
         producer = TransactionalProducer(bench)
         producer.producer_id, producer.epoch = 12, 0
@@ -467,7 +467,7 @@ def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_non
 @on_small_broker(transaction_partition_verification_enable="false")
 async def test_without_verification_offsets_of_older_clients_are_taken_at_their_word(bench: Bench) -> None:
     await bench.create("journal")
-    await bench.services.groups.get().find("g")
+    await bench.services.groups.get().find_coordinator("g")
     producer = TransactionalProducer(bench)
     await producer.init()
     assert await producer.commit_offset("g", "journal", 7, 3) is ErrorCode.none
@@ -512,11 +512,11 @@ async def test_where_epochs_run_out_the_producer_goes_on_with_another_id(bench: 
     topic_id = await bench.create("journal")
     producer = TransactionalProducer(bench)
     await producer.init()
-    shard = bench.services.transactions.get().shards.shard_of("tx")
-    assert shard is not None
+    runtime = bench.services.transactions.get().runtimes.for_key("tx")
+    assert runtime is not None
     last = 2**15 - 2
-    record = replace(shard.machine.durable()["tx"], producer_epoch=i16(last))
-    shard.machine.replay(TransactionLogKey(transactional_id="tx"), record)
+    record = replace(runtime.shard.durable()["tx"], producer_epoch=i16(last))
+    runtime.shard.replay(TransactionLogKey(transactional_id="tx"), record)
     first_id, producer.epoch = producer.producer_id, last
     await producer.send("journal", b"a")
     await producer.commit()

@@ -1,6 +1,7 @@
 """Records in transactions: who may write them, and what a read-committed consumer sees of them."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
@@ -14,10 +15,10 @@ from tests.unit.broker.transaction_bench import (
     read_committed,
 )
 
-from ottla.broker.coordinators.markers import MarkerWriter
-from ottla.core.transactions.commands import WriteMarkers
+from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 
 both_protocols = pytest.mark.parametrize("version_2", [True, False], ids=["version 2", "version 0"])
@@ -386,7 +387,7 @@ def test_while_the_transaction_before_is_not_complete_the_next_is_to_wait(
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        monkeypatch.setattr(MarkerWriter, "write", lambda *_: None)
+        monkeypatch.setattr(TransactionMarkers, "write", lambda *_: None)
         await producer.commit()
         before = bench.world.clock.now_ms()
         answer = await producer.produce("journal", b"b", partition=1, version=version)
@@ -406,15 +407,15 @@ def test_the_next_transaction_goes_on_as_soon_as_the_one_before_is_complete(
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        later: list[tuple[MarkerWriter, object, WriteMarkers]] = []
-        write = MarkerWriter.write
-        monkeypatch.setattr(MarkerWriter, "write", lambda *args: later.append(args))
+        later: list[tuple[TransactionMarkers, Iterable[TopicPartition]]] = []
+        write = TransactionMarkers.write
+        monkeypatch.setattr(TransactionMarkers, "write", lambda *args: later.append(args))
         await producer.commit()
         waiting = asyncio.create_task(producer.produce("journal", b"b", partition=1))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         monkeypatch.undo()
-        write(*later[0])  # type: ignore[arg-type]
+        write(*later[0])
         assert (await waiting).error_code is ErrorCode.none
         await producer.commit()
         assert await read_committed(bench, topic_id, partition=1) == [b"b"]

@@ -44,7 +44,7 @@ class FakeTransactions:
     def list_transactions(self, command: Command[Any]) -> Promise[Any]:
         return self.submit("", command)
 
-    async def find(self, key: str) -> Any:
+    async def find_coordinator(self, key: str) -> Any:
         return self._answer(key)
 
     def reconfigure(self) -> None:

@@ -1,1 +1,1 @@
-"""The shell of the coordinators: shards on the partitions of internal topics."""
+"""The shell of the coordinators: runtimes that run their shards on the partitions of internal topics."""

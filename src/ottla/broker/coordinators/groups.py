@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import ottla.protocol.group_records.codec as group_codec
 from ottla.broker.coordinators.image_topics import ImageTopics
 from ottla.broker.coordinators.internal_topics import consumer_offsets
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
-from ottla.broker.coordinators.shard_set import ShardSet
+from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime
+from ottla.broker.coordinators.shard_runtimes import ShardRuntimes
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
@@ -26,8 +26,8 @@ _MS_PER_MINUTE = 60_000
 class GroupCoordinator:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self.shards: ShardSet[GroupShard] = ShardSet(
-            services, consumer_offsets(services.config), self._new_shard
+        self.runtimes: ShardRuntimes[GroupShard] = ShardRuntimes(
+            services, consumer_offsets(services.config), self._new_runtime
         )
         self.shapes = CommitShapes()
         self._topics = ImageTopics(MetadataImage())
@@ -37,71 +37,74 @@ class GroupCoordinator:
     # -- requests
 
     def submit(self, group_id: str, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
-        """Has the group's shard decide. Never raises: a refusal is a KafkaError in the place of the response."""
-        shard = self.shards.shard_of(group_id)
-        if shard is None:
+        """Submits a command to the group's shard. Never raises: if it is rejected, the response is a KafkaError."""
+        runtime = self.runtimes.for_key(group_id)
+        if runtime is None:
             return completed(
                 KafkaError(
                     ErrorCode.not_coordinator,
                     f"broker {self._services.config.node_id} does not coordinate the group {group_id!r}",
                 )
             )
-        return shard.submit(command)
+        return runtime.submit(command)
 
     def list_groups(self, command: ListGroups) -> Promise[tuple[ListedGroup, ...] | KafkaError]:
-        """The groups of all shards here; KafkaError where one is still loading: the list would not be whole."""
-        return self.shards.submit_to_all(command)
+        """The groups of all shards here; KafkaError if one is still loading, as the list would be incomplete."""
+        return self.runtimes.submit_to_all(command)
 
-    async def find(self, group_id: str) -> int | KafkaError:
-        """The id of the node that coordinates the group. Makes `__consumer_offsets` where it is not there."""
-        return await self.shards.find(group_id)
+    async def find_coordinator(self, group_id: str) -> int | KafkaError:
+        """The id of the node that coordinates the group. Creates `__consumer_offsets` if it does not exist."""
+        return await self.runtimes.find_coordinator(group_id)
 
-    # -- what happens around
+    # -- configs and metadata
 
     def reconfigure(self) -> None:
         """Configs of the broker or of groups have changed."""
         self.shapes.forget()
         self._settings = group_settings(self._services.config, self._overrides)
-        for shard in self.shards:
-            shard.machine.state.settings = self._settings
+        for runtime in self.runtimes:
+            runtime.shard.state.settings = self._settings
 
     def _overrides(self, group_id: str) -> GroupOverrides:
         configs = self._services.metadata.image.config(ResourceType.GROUP, group_id)
         return group_overrides(configs) if configs else NO_OVERRIDES
 
     def image_changed(self, changes: MetadataChanges, image: MetadataImage) -> None:
-        """After the partitions are open: takes over those of `__consumer_offsets`, and tells groups of their topics."""
+        """Starts the shards whose partitions this broker leads now, and gives the new topics to all shards.
+
+        The host has applied the image before: the partitions are open.
+        """
         if not (changes.created or changes.deleted or changes.changed or changes.brokers):
             return
         self.shapes.forget()
         self._topics = ImageTopics(image)
-        self.shards.follow(image)
+        self.runtimes.apply(image)
         deleted = frozenset(topic.name for topic in changes.deleted)
-        for shard in self.shards:
-            shard.machine.state.topics = self._topics
-            if shard.state is ShardState.ACTIVE:
-                shard.run(shard.machine.topics_changed)
+        for runtime in self.runtimes:
+            runtime.shard.state.topics = self._topics
+            if runtime.state is RuntimeState.ACTIVE:
+                runtime.run(runtime.shard.topics_changed)
                 if deleted:
-                    shard.submit(DeletePartitionOffsets(topics=deleted))
+                    runtime.submit(DeletePartitionOffsets(topics=deleted))
 
-    def _new_shard(self, hosted: HostedPartition) -> CoordinatorShard[GroupShard]:
+    def _new_runtime(self, hosted: HostedPartition) -> ShardRuntime[GroupShard]:
         services = self._services
-        return CoordinatorShard(
+        return ShardRuntime(
             hosted,
-            self._new_machine,
+            self._new_shard,
             group_codec,
             services.env,
             services.delayed_operations,
             services.tasks.start,
-            self._shard_settings(),
+            self._runtime_settings(),
         )
 
-    def _new_machine(self) -> GroupShard:
+    def _new_shard(self) -> GroupShard:
         return GroupShard(self._settings, self._topics)
 
-    def _shard_settings(self) -> ShardSettings:
+    def _runtime_settings(self) -> RuntimeSettings:
         config = self._services.config
-        return ShardSettings(
+        return RuntimeSettings(
             commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
             compression=config.get_int("offsets.topic.compression.codec"),
             load_buffer_bytes=config.get_int("offsets.load.buffer.size"),

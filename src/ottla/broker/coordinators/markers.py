@@ -1,8 +1,8 @@
-"""Writes the outcome of transactions into their partitions, as often as it takes.
+"""Writes the markers that end a transaction into its partitions, and retries until all of them are committed.
 
-As in Kafka, a commit is answered when its outcome is in the coordinator's log, and the markers follow. All partitions
-that are led here get theirs in one go, before the coordinator decides anything else: a producer that hears of its
-commit finds the transaction complete, and begins the next one without being turned away.
+As in Kafka, the coordinator responds to a commit when its outcome is in the coordinator's log; the markers follow. The
+partitions that are led here get their markers before the coordinator decides anything else. So a producer that reads
+the response finds the transaction complete, and its next one is not rejected with CONCURRENT_TRANSACTIONS.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
+from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
 from ottla.broker.services import BrokerServices
@@ -29,7 +29,7 @@ _COMMIT_CHECK_MS = 30_000
 
 
 class WrittenMarker(NamedTuple):
-    """`end_offset`: the marker is committed when the high watermark is there."""
+    """The marker is committed when the high watermark reaches `end_offset`."""
 
     partition: TopicPartition
     hosted: HostedPartition
@@ -44,49 +44,41 @@ class WrittenMarker(NamedTuple):
         return self.hosted.failure is not None or self.hosted.is_closed
 
 
-def append_marker(services: BrokerServices, partition: TopicPartition, marker: Marker) -> WrittenMarker:
-    """Raises KafkaError, and then nothing has changed."""
+def write_marker(services: BrokerServices, partition: TopicPartition, marker: Marker) -> WrittenMarker:
+    """Raises KafkaError; nothing has changed then."""
     hosted = services.partitions.find(partition.topic, None, partition.partition)
     if partition.topic == CONSUMER_OFFSETS:
-        # Its offsets become visible, or go, with the marker: the machine must see it.
-        shard = services.groups.get().shards.shard_at(partition.partition)
-        if shard is None:
+        # The group shard must see the marker: it makes the transaction's offsets visible, or drops them.
+        runtime = services.groups.get().runtimes.at(partition.partition)
+        if runtime is None:
             raise KafkaError(ErrorCode.not_coordinator, f"the groups of {partition} are not served here")
-        plan = shard.append_marker(marker)
+        plan = runtime.complete_transaction(marker)
     else:
         plan = hosted.append_marker(marker, services.env.clock.now_ms())
     return WrittenMarker(partition, hosted, plan.last_offset + 1)
 
 
 def flush_markers(services: BrokerServices, written: Iterable[WrittenMarker]) -> None:
-    """Starts the flush of partitions where `flush.messages` asks for one before the marker is committed."""
-    for each in written:
-        if each.hosted.needs_flush:
-            services.tasks.start(flush(services.env, each.hosted))
+    """Starts a flush of the partitions whose `flush.messages` requires one before the marker is committed."""
+    for marker in written:
+        if marker.hosted.needs_flush:
+            services.tasks.start(flush(services.env, marker.hosted))
 
 
-class MarkerWriter:
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
-
-    def write(self, shard: CoordinatorShard[TransactionShard], effect: WriteMarkers) -> None:
-        Outcome(self._services, shard, effect).write(effect.partitions)
-
-
-class Outcome:
-    """One transaction's outcome on its way. Where the shard is given up it ends: the next one writes them again."""
+class TransactionMarkers:
+    """The markers of one transaction. If its shard is discarded, the next one writes the missing markers."""
 
     def __init__(
-        self, services: BrokerServices, shard: CoordinatorShard[TransactionShard], effect: WriteMarkers
+        self, services: BrokerServices, runtime: ShardRuntime[TransactionShard], effect: WriteMarkers
     ) -> None:
         self._services = services
-        self._shard = shard
-        self._machine = shard.machine
+        self._runtime = runtime
+        self._shard = runtime.shard
         self._effect = effect
         self._backoff_ms = _BACKOFF_MS
 
     def write(self, partitions: Iterable[TopicPartition]) -> None:
-        if self._shard.state is not ShardState.ACTIVE or self._shard.machine is not self._machine:
+        if self._runtime.state is not RuntimeState.ACTIVE or self._runtime.shard is not self._shard:
             return
         done: list[TopicPartition] = []
         written: list[WrittenMarker] = []
@@ -94,17 +86,18 @@ class Outcome:
         marker = self._marker()
         for partition in partitions:
             try:
-                written.append(append_marker(self._services, partition, marker))
+                written.append(write_marker(self._services, partition, marker))
             except KafkaError as error:
                 if error.code is ErrorCode.transaction_coordinator_fenced:
                     logger.error(
-                        "the transaction of %r is ended by another: %s", self._effect.transactional_id, error
-                    )
+                        "another coordinator ends the transaction of %r: %s",
+                        self._effect.transactional_id, error,
+                    )  # fmt: skip
                     return
-                if self._is_settled(partition, error):
+                if self._is_ended(partition, error):
                     done.append(partition)
                 else:
-                    self._note_failure(partition, error)
+                    self._log_failure(partition, error)
                     failed.append(partition)
         flush_markers(self._services, written)
         self.settle(done, written, failed)
@@ -112,27 +105,27 @@ class Outcome:
     def settle(
         self, done: list[TopicPartition], written: list[WrittenMarker], failed: list[TopicPartition]
     ) -> None:
-        """Tells the shard what is done, and waits for what is not committed yet, or has to be tried again."""
+        """Reports to the shard what is done, waits for what is not committed yet, and retries what failed."""
         delayed_operations = self._services.delayed_operations
         uncommitted = []
-        for each in written:
-            if each.is_committed:
-                done.append(each.partition)
+        for marker in written:
+            if marker.is_committed:
+                done.append(marker.partition)
             else:
-                uncommitted.append(each)
+                uncommitted.append(marker)
         if uncommitted:
-            keys = [each.hosted.topic_partition for each in uncommitted]
-            delayed_operations.watch(AwaitMarkers(self, uncommitted), keys, _COMMIT_CHECK_MS)
+            keys = [marker.hosted.topic_partition for marker in uncommitted]
+            delayed_operations.watch(DelayedMarkers(self, uncommitted), keys, _COMMIT_CHECK_MS)
         if failed:
-            delayed_operations.watch(RetryLater(self, failed), (), self._backoff_ms)
+            delayed_operations.watch(MarkerRetry(self, failed), (), self._backoff_ms)
             self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
         if done:
-            self._shard.submit(MarkersWritten(markers=self._effect, partitions=tuple(done)))
+            self._runtime.submit(MarkersWritten(markers=self._effect, partitions=tuple(done)))
 
     def fail(self, error: Exception) -> None:
-        """A step failed unexpectedly: the shard is loaded again, and its log says which markers are missing."""
-        if self._shard.machine is self._machine:
-            self._shard.fail(error)
+        """A step failed unexpectedly: loads the shard again, whose log says which markers are missing."""
+        if self._runtime.shard is self._shard:
+            self._runtime.fail(error)
 
     def _marker(self) -> Marker:
         effect = self._effect
@@ -140,34 +133,34 @@ class Outcome:
             effect.producer_id,
             effect.producer_epoch,
             effect.commit,
-            self._shard.hosted.leader.leader_epoch,
+            self._runtime.hosted.leader.leader_epoch,
             effect.transaction_version,
         )
 
-    def _is_settled(self, partition: TopicPartition, error: KafkaError) -> bool:
-        """Whether there is nothing to end any more: the topic is deleted, or a later epoch shows that it has ended."""
+    def _is_ended(self, partition: TopicPartition, error: KafkaError) -> bool:
+        """Whether no marker is needed: the topic is deleted, or a later epoch shows that the transaction has ended."""
         if error.code is ErrorCode.invalid_producer_epoch:
             return True
         return self._services.metadata.image.partition(*partition) is None
 
-    def _note_failure(self, partition: TopicPartition, error: KafkaError) -> None:
+    def _log_failure(self, partition: TopicPartition, error: KafkaError) -> None:
         if self._backoff_ms == _BACKOFF_MS:
             logger.warning(
-                "the end of the transaction of %r cannot be written to %s yet, and is tried again: %s",
+                "the marker of the transaction of %r cannot be written to %s yet, and is retried: %s",
                 self._effect.transactional_id, partition, error,
             )  # fmt: skip
 
 
-class AwaitMarkers(Operation):
-    """Markers that are written, and wait for the replicas."""
+class DelayedMarkers(Operation):
+    """Markers that are appended and wait until they are replicated."""
 
-    def __init__(self, outcome: Outcome, written: list[WrittenMarker]) -> None:
+    def __init__(self, markers: TransactionMarkers, written: list[WrittenMarker]) -> None:
         super().__init__()
-        self._outcome = outcome
+        self._markers = markers
         self._written = written
 
     def try_complete(self, now_ms: int) -> bool:
-        if not all(each.is_committed or each.is_lost for each in self._written):
+        if not all(marker.is_committed or marker.is_lost for marker in self._written):
             return False
         self._settle()
         return True
@@ -176,24 +169,26 @@ class AwaitMarkers(Operation):
         self._settle()
 
     def on_error(self, error: Exception) -> None:
-        self._outcome.fail(error)
+        self._markers.fail(error)
 
     def _settle(self) -> None:
-        lost = [each.partition for each in self._written if each.is_lost]
-        self._outcome.settle([], [each for each in self._written if not each.is_lost], lost)
+        lost = [marker.partition for marker in self._written if marker.is_lost]
+        self._markers.settle([], [marker for marker in self._written if not marker.is_lost], lost)
 
 
-class RetryLater(Operation):
-    def __init__(self, outcome: Outcome, partitions: list[TopicPartition]) -> None:
+class MarkerRetry(Operation):
+    """Markers that failed, and are written again after a backoff."""
+
+    def __init__(self, markers: TransactionMarkers, partitions: list[TopicPartition]) -> None:
         super().__init__()
-        self._outcome = outcome
+        self._markers = markers
         self._partitions = partitions
 
     def try_complete(self, now_ms: int) -> bool:
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        self._outcome.write(self._partitions)
+        self._markers.write(self._partitions)
 
     def on_error(self, error: Exception) -> None:
-        self._outcome.fail(error)
+        self._markers.fail(error)

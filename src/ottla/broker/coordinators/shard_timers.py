@@ -1,8 +1,9 @@
-"""The timers of a shard's machine, on the broker's timing wheel.
+"""The timers of a shard, on the broker's timing wheel.
 
-Nearly every timer is put off or cancelled before its time: a session by the next heartbeat, a transaction by its end.
-So one that is cancelled stays on the wheel, and one that is put off is left where it is, unless it would be late there:
-when it comes up it is dropped, or goes back for the rest of its time.
+Nearly every timer is postponed or cancelled before it fires: a session timeout by the next heartbeat, a transaction
+timeout by the end of the transaction. So a cancelled timer stays on the wheel, and a postponed one stays where it is:
+when the wheel reaches it, it is dropped, or put back for the rest of its time. Only a timer that is brought forward is
+moved at once.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ class ShardTimers:
         self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
 
-    def keep(self, timings: Iterable[Timing]) -> None:
+    def update(self, timings: Iterable[Timing]) -> None:
+        """Starts and cancels timers as a decision says."""
         for timing in timings:
             timer = self._by_key.get(timing.key)
             if not isinstance(timing, StartTimer):
@@ -35,7 +37,7 @@ class ShardTimers:
                     timer.command = None
                 continue
             due_ms = int(self._loop.time() * 1000) + timing.delay_ms
-            if timer is not None and timer.comes_up_ms > due_ms:
+            if timer is not None and timer.wheel_ms > due_ms:
                 self._delayed_operations.cancel(timer)
                 timer = None
             if timer is None:
@@ -48,9 +50,10 @@ class ShardTimers:
             self._delayed_operations.cancel(timer)
         self._by_key.clear()
 
-    def came_up(self, timer: "ShardTimer", now_ms: int) -> None:
+    def reached(self, timer: "ShardTimer", now_ms: int) -> None:
+        """The wheel has reached the timer: fires it if it is due, or puts it back."""
         if timer.command is not None and timer.due_ms > now_ms:
-            timer.comes_up_ms = timer.due_ms
+            timer.wheel_ms = timer.due_ms
             self._delayed_operations.watch(timer, (), timer.due_ms - now_ms)
             return
         del self._by_key[timer.key]
@@ -59,12 +62,12 @@ class ShardTimers:
 
 
 class ShardTimer(Operation):
-    """`command` is None where it was cancelled. It comes up at `comes_up_ms`, which is never after it is due."""
+    """`command` is None if the timer was cancelled. `wheel_ms`, its time on the wheel, is never after `due_ms`."""
 
-    def __init__(self, timers: ShardTimers, key: Hashable, comes_up_ms: int) -> None:
+    def __init__(self, timers: ShardTimers, key: Hashable, wheel_ms: int) -> None:
         super().__init__()
         self.key = key
-        self.comes_up_ms = self.due_ms = comes_up_ms
+        self.wheel_ms = self.due_ms = wheel_ms
         self.command: Command[Any] | None = None
         self._timers = timers
 
@@ -72,7 +75,7 @@ class ShardTimer(Operation):
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        self._timers.came_up(self, now_ms)
+        self._timers.reached(self, now_ms)
 
     def on_error(self, error: Exception) -> None:
         self._timers.on_error(error)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import ottla.protocol.transaction_records.codec as transaction_codec
 from ottla.broker.coordinators.internal_topics import transaction_state
-from ottla.broker.coordinators.markers import MarkerWriter
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
-from ottla.broker.coordinators.shard_set import ShardSet
+from ottla.broker.coordinators.markers import TransactionMarkers
+from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime
+from ottla.broker.coordinators.shard_runtimes import ShardRuntimes
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
@@ -32,9 +32,8 @@ from ottla.model.ids import TopicPartition
 class TransactionCoordinator:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self._markers = MarkerWriter(services)
-        self.shards: ShardSet[TransactionShard] = ShardSet(
-            services, transaction_state(services.config), self._new_shard
+        self.runtimes: ShardRuntimes[TransactionShard] = ShardRuntimes(
+            services, transaction_state(services.config), self._new_runtime
         )
         self._settings = TransactionSettings()
         self.reconfigure()
@@ -42,11 +41,13 @@ class TransactionCoordinator:
     # -- requests
 
     def submit(self, transactional_id: str, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
-        """Has the shard of the id decide. Never raises: a refusal is a KafkaError in the place of the response."""
-        shard = self.shards.shard_of(transactional_id)
-        if shard is None and not transactional_id:
-            return completed(KafkaError(ErrorCode.invalid_request, "the transactional id is empty: name one"))
-        if shard is None:
+        """Submits a command to the id's shard. Never raises: if it is rejected, the response is a KafkaError."""
+        runtime = self.runtimes.for_key(transactional_id)
+        if runtime is None and not transactional_id:
+            return completed(
+                KafkaError(ErrorCode.invalid_request, "the transactional id is empty: set transactional.id")
+            )
+        if runtime is None:
             return completed(
                 KafkaError(
                     ErrorCode.not_coordinator,
@@ -54,17 +55,17 @@ class TransactionCoordinator:
                     f"{transactional_id!r}",
                 )
             )
-        return shard.submit(command)
+        return runtime.submit(command)
 
     def submit_with_producer_id(
         self, command: InitProducerId | EndTransaction
     ) -> Promise[ProducerIdAndEpoch | KafkaError]:
-        """Has the shard decide what may need a new producer id, which the controller is asked for only then."""
-        shard = self.shards.shard_of(command.transactional_id)
-        if shard is None:
+        """Submits a command that may need a new producer id. The controller is asked for one only if it does."""
+        runtime = self.runtimes.for_key(command.transactional_id)
+        if runtime is None:
             return self.submit(command.transactional_id, command)
-        if shard.state is not ShardState.ACTIVE or not shard.machine.needs_producer_id(command):
-            return shard.submit(command)
+        if runtime.state is not RuntimeState.ACTIVE or not runtime.shard.needs_producer_id(command):
+            return runtime.submit(command)
 
         async def run() -> KafkaError | Promise[ProducerIdAndEpoch | KafkaError]:
             try:
@@ -82,60 +83,63 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
     ) -> bool:
-        """Whether all of them are in the producer's ongoing transaction, and that can be said at once. Else ask."""
-        shard = self.shards.shard_of(transactional_id)
+        """Whether it is known without a command that all `partitions` are in the producer's ongoing transaction."""
+        runtime = self.runtimes.for_key(transactional_id)
         return (
-            shard is not None
-            and shard.can_be_read
-            and shard.machine.has_partitions(transactional_id, producer_id, producer_epoch, partitions)
+            runtime is not None
+            and runtime.can_be_read
+            and runtime.shard.has_partitions(transactional_id, producer_id, producer_epoch, partitions)
         )
 
     def list_transactions(
         self, command: ListTransactions
     ) -> Promise[tuple[ListedTransaction, ...] | KafkaError]:
-        """The ids of all shards here; KafkaError where one is still loading: the list would not be whole."""
-        return self.shards.submit_to_all(command)
+        """The ids of all shards here; KafkaError if one is still loading, as the list would be incomplete."""
+        return self.runtimes.submit_to_all(command)
 
-    async def find(self, transactional_id: str) -> int | KafkaError:
-        """The id of the node that coordinates the id. Makes `__transaction_state` where it is not there."""
-        return await self.shards.find(transactional_id)
+    async def find_coordinator(self, transactional_id: str) -> int | KafkaError:
+        """The node that coordinates the transactional id. Creates `__transaction_state` if it does not exist."""
+        return await self.runtimes.find_coordinator(transactional_id)
 
-    # -- what happens around
+    # -- configs and metadata
 
     def reconfigure(self) -> None:
         """Configs of the broker or features of the cluster have changed."""
         level = self._services.metadata.image.features.get(TRANSACTION_VERSION, 0)
         self._settings = transaction_settings(self._services.config, level)
-        for shard in self.shards:
-            shard.machine.settings = self._settings
+        for runtime in self.runtimes:
+            runtime.shard.settings = self._settings
 
     def image_changed(self, changes: MetadataChanges, image: MetadataImage) -> None:
-        """After the partitions are open, and those of the groups taken over: a shard may have markers to write."""
+        """Starts the shards whose partitions this broker leads now.
+
+        The host and the groups have applied the image before: a shard may have markers to write to their partitions.
+        """
         if changes.features:
             self.reconfigure()
         if changes.created or changes.deleted or changes.changed or changes.brokers:
-            self.shards.follow(image)
+            self.runtimes.apply(image)
 
-    def _new_shard(self, hosted: HostedPartition) -> CoordinatorShard[TransactionShard]:
+    def _new_runtime(self, hosted: HostedPartition) -> ShardRuntime[TransactionShard]:
         services = self._services
 
         def perform(effect: WriteMarkers) -> None:
-            self._markers.write(shard, effect)
+            TransactionMarkers(services, runtime, effect).write(effect.partitions)
 
-        shard = CoordinatorShard(
+        runtime = ShardRuntime(
             hosted,
             lambda: TransactionShard(self._settings),
             transaction_codec,
             services.env,
             services.delayed_operations,
             services.tasks.start,
-            ShardSettings(
+            RuntimeSettings(
                 commit_timeout_ms=services.config.get_int("request.timeout.ms"),
                 load_buffer_bytes=services.config.get_int("transaction.state.log.load.buffer.size"),
             ),
             perform=perform,
         )
-        return shard
+        return runtime
 
 
 def transaction_settings(config: BrokerConfig, transaction_version: int) -> TransactionSettings:

@@ -1,6 +1,7 @@
-"""Asks the transaction coordinator whether partitions are in a producer's ongoing transaction, or has it add them.
+"""Verifies with the transaction coordinator that partitions are in a producer's ongoing transaction, or adds them.
 
-KIP-890: records outside of what the coordinator knows would never be ended, and nobody could read beyond them.
+KIP-890: records of a transaction that the coordinator does not know would never be ended, and no consumer could read
+beyond them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,37 +16,44 @@ from ottla.core.transactions.commands import AddPartitions, PartitionVerified, V
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-# Of partitions that are not in the transaction; nothing for those that are.
-Refusals = Mapping[TopicPartition, KafkaError]
+# The errors of those partitions that are not in the transaction.
+PartitionErrors = Mapping[TopicPartition, KafkaError]
 
 
-class Entry(IntEnum):
-    """How a partition comes into a transaction, by the version of the request that brings records for it."""
+class VerificationMode(IntEnum):
+    """How a partition gets into a transaction. The version of the request that has records for it decides."""
 
-    VERIFIED = 0  # the client has added it before
-    VERIFIED_OR_ABORTABLE = 1  # the same, and the client knows TRANSACTION_ABORTABLE
-    ADDED = 2  # with its first records
+    VERIFY = 0  # the client has added the partition before
+    VERIFY_ABORTABLE = 1  # likewise, and the client knows TRANSACTION_ABORTABLE
+    ADD = 2  # the broker adds it with the first records
 
     @property
     def epoch_per_transaction(self) -> bool:
-        return self is Entry.ADDED
+        return self is VerificationMode.ADD
 
 
-def verification_is_on(services: BrokerServices, entry: Entry) -> bool:
-    return entry is Entry.ADDED or services.config.get_bool("transaction.partition.verification.enable")
+def verification_mode(version: int, first_with_abortable: int, first_that_adds: int) -> VerificationMode:
+    if version >= first_that_adds:
+        return VerificationMode.ADD
+    return VerificationMode.VERIFY_ABORTABLE if version >= first_with_abortable else VerificationMode.VERIFY
 
 
-def ask_coordinator(
+def verification_is_enabled(services: BrokerServices, mode: VerificationMode) -> bool:
+    if mode is VerificationMode.ADD:
+        return True
+    return services.config.get_bool("transaction.partition.verification.enable")
+
+
+def verify_partitions(
     services: BrokerServices,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
-    entry: Entry,
-) -> Promise[Refusals]:
-    """Which of the partitions are not in the transaction now, and why."""
+    mode: VerificationMode,
+) -> Promise[PartitionErrors]:
     command: Command[Any]
-    if entry is Entry.ADDED:
+    if mode is VerificationMode.ADD:
         command = AddPartitions(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -61,23 +69,23 @@ def ask_coordinator(
             partitions=tuple(partitions),
         )
 
-    def refusals(told: tuple[PartitionVerified, ...] | KafkaError | None) -> Refusals:
-        if isinstance(told, KafkaError):
-            return {each: _told(told, entry) for each in partitions}
+    def to_errors(response: tuple[PartitionVerified, ...] | KafkaError | None) -> PartitionErrors:
+        if isinstance(response, KafkaError):
+            return {partition: _producer_error(response, mode) for partition in partitions}
         return {
-            partition: _told(KafkaError(code, f"{partition} is not in the transaction"), entry)
-            for partition, code in told or ()
+            partition: _producer_error(KafkaError(code, f"{partition} is not in the transaction"), mode)
+            for partition, code in response or ()
             if code is not ErrorCode.none
         }
 
-    told: Promise[Any] = services.transactions.get().submit(transactional_id, command)
-    return completed(refusals(told.value)) if told.done else told.then(refusals)
+    response: Promise[Any] = services.transactions.get().submit(transactional_id, command)
+    return completed(to_errors(response.value)) if response.done else response.then(to_errors)
 
 
-def _told(error: KafkaError, entry: Entry) -> KafkaError:
+def _producer_error(error: KafkaError, mode: VerificationMode) -> KafkaError:
     if error.code is ErrorCode.producer_fenced:
-        # What producers expect where they send records (KIP-588).
+        # Producers expect this code in the response to records (KIP-588).
         return KafkaError(ErrorCode.invalid_producer_epoch, error.message)
-    if error.code is ErrorCode.transaction_abortable and entry is Entry.VERIFIED:
+    if error.code is ErrorCode.transaction_abortable and mode is VerificationMode.VERIFY:
         return KafkaError(ErrorCode.invalid_txn_state, error.message)
     return error

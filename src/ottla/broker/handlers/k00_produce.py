@@ -1,7 +1,7 @@
 """Produce, versions 3 to 13.
 
-v9 flexible; v10 tells the new leader (KIP-951); v12 no longer needs partitions added to a transaction first (KIP-890);
-v13 names topics by id (KIP-516). acks: 0 no response at all, 1 the leader has it, -1 every in-sync replica has it.
+v9 flexible; v10 the new leader's address (KIP-951); v12 the broker adds partitions to a transaction (KIP-890); v13
+topic ids (KIP-516). acks: 0 there is no response, 1 the leader has the records, -1 every in-sync replica has them.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,12 @@ from ottla.protocol.produce_codec import (
 from ottla.records.validate import ExaminedBatch, InvalidRecords
 
 if TYPE_CHECKING:
-    from ottla.broker.transactional_produce import Admission
+    from ottla.broker.transactional_produce import VerifiedRequest
 
 _ACKS = (-1, 0, 1)
 _NO_RECORD_ERRORS: list[tuple[int, str]] = []
-_new_tuple = (
-    tuple.__new__
-)  # makes a NamedTuple in half the time, which counts where it is made for every batch
-# Kafka's own admin client may write to internal topics; nobody else.
+_new_tuple = tuple.__new__  # creates a NamedTuple in half the time, which matters once per batch
+# Among clients, only Kafka's admin client may write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
 
 
@@ -47,38 +45,42 @@ def handle_body(
     version = context.header.api_version
     request = decode_produce_request(body, version)
     if request.transactional_id is not None:
-        return _admit()(services, request, version, partial(_append_all, services, context, request))
+        append = partial(_append_all, services, context, request)
+        return _verify_and_append()(services, request, version, append)
     return _append_all(services, context, request, None)
 
 
 @cache
-def _admit() -> Callable[..., ResponseParts | Promise[ResponseParts]]:
-    from ottla.broker.transactional_produce import admit  # with the first transaction, not with the start
+def _verify_and_append() -> Callable[..., ResponseParts | Promise[ResponseParts]]:
+    from ottla.broker.transactional_produce import verify_and_append  # with the first transaction
 
-    return admit
+    return verify_and_append
 
 
 def _append_all(
-    services: BrokerServices, context: RequestContext, request: ProduceRequest, admission: "Admission | None"
+    services: BrokerServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: "VerifiedRequest | None",
 ) -> ResponseParts | Promise[ResponseParts]:
-    """`admission` is what the coordinator of the producer's transactional id says, where it has one."""
+    """`verified` is the result of the transaction coordinator if the producer has a transactional id."""
     appended: list[tuple[HostedPartition, int]] = []
     later: list[_AppendLater] = []
     topics = []
     for topic in request.topics:
         results: list[ProducePartitionResponse] = []
         for data in topic.partitions:
-            if later:  # in the order of the request, as it may name a partition twice
+            if later:  # keeps the order of the request, which may name a partition twice
                 later.append(_AppendLater(topic, data, results, None))
                 continue
             try:
-                results.append(_append(services, context, request, topic, data, admission, appended))
+                results.append(_append(services, context, request, topic, data, verified, appended))
             except LongExamination as examination:
                 later.append(_AppendLater(topic, data, results, examination))
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
     response = ProduceResponse(topics)
     if later:
-        return _append_later(services, context, request, response, admission, appended, later)
+        return _append_later(services, context, request, response, verified, appended, later)
     return _appended(services, context, request, response, appended)
 
 
@@ -89,19 +91,19 @@ def _appended(
     response: ProduceResponse,
     appended: list[tuple[HostedPartition, int]],
 ) -> ResponseParts | Promise[ResponseParts]:
-    """The answer, or what waits for replicas or for the disk before it."""
+    """The response, at once or after replication or a flush."""
     is_waiting = False
     for partition, end_offset in appended:
         if partition.leader.high_watermark < end_offset or partition.needs_flush:
             is_waiting = True
     services.delayed_operations.check_changed()
     if is_waiting and any(partition.needs_flush for partition, _ in appended):
-        return _after_flush(services, context, request, response, appended)
-    return _answer(services, context, request, response, appended if is_waiting else [])
+        return _respond_after_flush(services, context, request, response, appended)
+    return _respond(services, context, request, response, appended if is_waiting else [])
 
 
 class _AppendLater(NamedTuple):
-    """A partition of a request that waits until the records of one before it, or its own, have been examined."""
+    """A partition whose append waits until its own records, or those of a partition before it, are examined."""
 
     topic: ProduceTopic
     data: ProducePartition
@@ -114,11 +116,11 @@ def _append_later(
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    admission: "Admission | None",
+    verified: "VerifiedRequest | None",
     appended: list[tuple[HostedPartition, int]],
     later: list[_AppendLater],
 ) -> Promise[ResponseParts]:
-    """Examines records beside the event loop. The connection takes no other request meanwhile: the order stays."""
+    """Examines records in a thread. The connection serves no other request meanwhile, so the order is kept."""
 
     async def append_rest() -> ResponseParts | Promise[ResponseParts]:
         for topic, data, results, examination in later:
@@ -128,7 +130,7 @@ def _append_later(
                     examined = await _examine(services, examination)
                 try:
                     results.append(
-                        _append(services, context, request, topic, data, admission, appended, examined)
+                        _append(services, context, request, topic, data, verified, appended, examined)
                     )
                     break
                 except LongExamination as found:
@@ -150,7 +152,7 @@ async def _examine(services: BrokerServices, examination: LongExamination) -> _E
         return _Examined(examination.partition, error)
 
 
-def _answer(
+def _respond(
     services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
@@ -170,11 +172,11 @@ def _append(
     request: ProduceRequest,
     topic: ProduceTopic,
     data: ProducePartition,
-    admission: "Admission | None",
+    verified: "VerifiedRequest | None",
     appended: list[tuple[HostedPartition, int]],
     examined: _Examined | None = None,
 ) -> ProducePartitionResponse:
-    """Raises LongExamination, unless `examined` is what came of it."""
+    """Raises LongExamination if `examined`, its result, is missing."""
     try:
         hosted = services.partitions.find(topic.name, topic.topic_id, data.index)
         if request.acks not in _ACKS or hosted.is_internal:
@@ -182,11 +184,11 @@ def _append(
         if data.records is None:
             raise KafkaError(ErrorCode.invalid_record, f"no records were sent for {hosted.topic_partition}")
         if examined is not None:
-            plan = _append_examined(services, request, hosted, examined, admission)
-        elif admission is None:
+            plan = _append_examined(services, request, hosted, examined, verified)
+        elif verified is None:
             plan = hosted.append(data.records, services.env.clock.now_ms(), required_acks=request.acks)
         else:
-            plan = admission.append(hosted, data.records, services.env.clock.now_ms(), request.acks)
+            plan = verified.append(hosted, data.records, services.env.clock.now_ms(), request.acks)
     except KafkaError as error:
         record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
         return ProducePartitionResponse(
@@ -206,15 +208,15 @@ def _append_examined(
     request: ProduceRequest,
     hosted: HostedPartition,
     examined: _Examined,
-    admission: "Admission | None",
+    verified: "VerifiedRequest | None",
 ) -> AppendPlan:
-    """What was examined for a partition is not for another of the same name, which may ask more of its records."""
+    """Records that were examined for a deleted topic are not valid for a new one of the same name."""
     if hosted is not examined.partition:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition,
-            f"{hosted.topic_partition} was deleted, and created again, while its records were checked",
+            f"{hosted.topic_partition} was deleted and created again while its records were checked",
         )
-    verification = None if admission is None else admission.verification_of(hosted.topic_partition)
+    verification = None if verified is None else verified.verification_of(hosted.topic_partition)
     if isinstance(examined.result, KafkaError):
         raise examined.result
     return hosted.append_examined(
@@ -224,7 +226,7 @@ def _append_examined(
 
 def _check_request(context: RequestContext, request: ProduceRequest, hosted: HostedPartition) -> None:
     if request.acks not in _ACKS:
-        raise KafkaError(ErrorCode.invalid_required_acks, f"acks={request.acks} is none of -1, 0 and 1")
+        raise KafkaError(ErrorCode.invalid_required_acks, f"acks={request.acks} is invalid: use -1, 0 or 1")
     if hosted.is_internal and context.header.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(
             ErrorCode.invalid_topic_exception,
@@ -242,26 +244,26 @@ def _wait(
     waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
     promise: Promise[ResponseParts] = Promise()
 
-    def finished(failed: dict[HostedPartition, KafkaError]) -> None:
+    def finish(failed: dict[HostedPartition, KafkaError]) -> None:
         final = _with_failures(response, failed)
         promise.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
     services.delayed_operations.watch(
-        DelayedProduce(promise, waiting, finished),
+        DelayedProduce(promise, waiting, finish),
         [partition.topic_partition for partition, _ in waiting],
         request.timeout_ms,
     )
     return promise
 
 
-def _after_flush(
+def _respond_after_flush(
     services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
     appended: list[tuple[HostedPartition, int]],
 ) -> Promise[ResponseParts]:
-    """`flush.messages` is reached: the answer, and every consumer, waits for the disk."""
+    """`flush.messages` is reached: the response, and every consumer, waits for the flush."""
 
     async def run() -> ResponseParts | Promise[ResponseParts]:
         for partition, _ in appended:
@@ -271,13 +273,13 @@ def _after_flush(
         waiting = [
             item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed
         ]
-        return _answer(services, context, request, _with_failures(response, failed), waiting)
+        return _respond(services, context, request, _with_failures(response, failed), waiting)
 
     return services.tasks.run(run())
 
 
 def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, KafkaError]) -> ProduceResponse:
-    """The response with the errors of those partitions whose records were not acknowledged in the end."""
+    """The response with errors for the partitions whose records were not acknowledged."""
     if not failed:
         return response
     errors = {(p.topic_partition.topic, p.topic_partition.partition): error for p, error in failed.items()}
@@ -300,8 +302,8 @@ def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, Kafk
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> ResponseParts:
-    # With acks=0 nobody reads an error. As Kafka does, the connection closes, so that the producer looks again
-    # for the leader instead of sending into the void.
+    # With acks=0 there is no response that could have an error. As in Kafka, the connection closes, so that the
+    # producer fetches new metadata and finds the leader.
     if any(result.error_code for topic in response.topics for result in topic.partitions):
         context.connection.close()
     return None

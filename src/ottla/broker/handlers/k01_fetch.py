@@ -1,12 +1,13 @@
 """Fetch, versions 4 to 18.
 
-v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks (KIP-392); v12 divergence (KIP-595);
-v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records go out as regions of the log's files.
+v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks (KIP-392); v12 diverging epochs
+(KIP-595); v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records are sent as regions of log files.
 """
 
 from ottla.broker.connection import ResponseParts
+from ottla.broker.delayed_fetch import DelayedFetch, LargeDelayedFetch
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
-from ottla.broker.fetching import PARTITIONS_PER_TURN, DelayedFetch, FetchRead, FetchReader, TimedFetch
+from ottla.broker.fetch_reader import LARGE_FETCH_PARTITIONS, FetchRead, FetchReader
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_whole_fetch
@@ -73,56 +74,56 @@ def _fetch(
 ) -> ResponseParts | Promise[ResponseParts]:
     max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
     reader = FetchReader(services.partitions, request, session, max_bytes, services.env.clock)
-    if reader.is_long:
-        return _fetch_in_turns(services, context, request, session, reader)
+    if reader.is_large:
+        return _fetch_in_slices(services, context, request, session, reader)
     read = reader.read()
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
         return _respond(services, context, session, read)
     promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
 
-    def finished(read: FetchRead) -> None:
+    def finish(read: FetchRead) -> None:
         promise.resolve(_respond(services, context, session, read))
 
-    operation = DelayedFetch(promise, reader, request, finished)
+    operation = DelayedFetch(promise, reader, request, finish)
     services.delayed_operations.watch(operation, operation.keys, request.max_wait_ms)
     return promise
 
 
-def _fetch_in_turns(
+def _fetch_in_slices(
     services: BrokerServices,
     context: RequestContext,
     request: FetchRequest,
     session: FetchContext,
     reader: FetchReader,
 ) -> Promise[ResponseParts]:
-    """A fetch of very many partitions: read once at the beginning and, if that is too little, when its time is over."""
+    """Reads very many partitions: at once and, if that is too little, once more when `max_wait_ms` is over."""
 
     def respond(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
         return _respond(services, context, session, read)
 
-    def answer(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
+    def respond_or_wait(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
         if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0:
             return respond(read)
         promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
-        operation = TimedFetch(
-            promise, lambda: promise.resolve(reader.read_in_turns(services.scheduler).then(respond))
+        operation = LargeDelayedFetch(
+            promise, lambda: promise.resolve(reader.read_in_slices(services.scheduler).then(respond))
         )
         services.delayed_operations.watch(operation, (), request.max_wait_ms)
         return promise
 
-    return reader.read_in_turns(services.scheduler).then(answer)
+    return reader.read_in_slices(services.scheduler).then(respond_or_wait)
 
 
 def _respond(
     services: BrokerServices, context: RequestContext, session: FetchContext, read: FetchRead
 ) -> ResponseParts | Promise[ResponseParts]:
     try:
-        answer = session.respond(read.results, services.env.clock.now_ms())
+        session_response = session.respond(read.results, services.env.clock.now_ms())
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
-    response = FetchResponse(0, 0, answer.session_id, answer.topics)
-    cold = [region for region in read.doubtful if not region.file.is_cached(region.position, region.length)]
-    if len(read.results) > PARTITIONS_PER_TURN:
+    response = FetchResponse(0, 0, session_response.session_id, session_response.topics)
+    cold = [region for region in read.maybe_cold if not region.file.is_cached(region.position, region.length)]
+    if len(read.results) > LARGE_FETCH_PARTITIONS:
         encoded = services.message_thread.submit(lambda: _encode(context, response))
         return encoded.then(lambda parts: _after_warming(services, parts, cold) if cold else parts)
     parts = _encode(context, response)
@@ -141,9 +142,9 @@ def _encode(
 def _after_warming(
     services: BrokerServices, parts: list[bytes | bytearray | memoryview | FileRegion], cold: list[FileRegion]
 ) -> Promise[ResponseParts]:
-    """sendfile of bytes that are not in the page cache would stop the event loop: a worker reads them first.
+    """A thread reads bytes that are not in the page cache: sendfile of such bytes would block the event loop.
 
-    Where they cannot be read the connection closes: the length is promised by then.
+    If they cannot be read the connection closes, as the encoded response already contains their length.
     """
 
     def warm() -> None:

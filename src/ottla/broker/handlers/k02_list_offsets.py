@@ -1,7 +1,7 @@
 """ListOffsets, versions 1 to 11.
 
-v2 isolation level; v4 leader epochs (KIP-320); v7 the record of the maximum timestamp (KIP-734); v8 earliest local,
-v9 latest tiered offset (KIP-405, KIP-1005); v11 earliest pending upload (KIP-1023). Nothing is tiered here.
+v2 isolation level; v4 leader epochs (KIP-320); v7 offset of the maximum timestamp (KIP-734); v8 earliest local, v9
+latest tiered offset (KIP-405, KIP-1005); v11 earliest pending upload (KIP-1023). There is no tiered storage here.
 """
 
 from collections import Counter
@@ -28,18 +28,18 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
-# As Kafka answers a partition that a request names twice.
+# As in Kafka, for a partition that a request names twice.
 _DUPLICATE = ErrorCode.invalid_request
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
-_NOTHING: Found = (-1, -1, -1)
+_NOT_FOUND: Found = (-1, -1, -1)
 
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Lookups by time read batches: they are done beside the event loop, and the answer waits for them."""
-    asked = Counter(
+    """Lookups by timestamp read batches: a thread performs them, and the response waits for them."""
+    counts = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     searches: list[_Search] = []
@@ -47,11 +47,11 @@ def handle(
     for topic in request.topics:
         results: list[ListOffsetsPartitionResponse] = []
         for wanted in topic.partitions:
-            if asked[topic.name, wanted.partition_index] > 1:
-                results.append(_refused(wanted, _DUPLICATE))
+            if counts[topic.name, wanted.partition_index] > 1:
+                results.append(_error_response(wanted, _DUPLICATE))
             elif wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP:
                 searches.append(_Search(topic.name, wanted, results, len(results)))
-                results.append(_answer(wanted, _NOTHING))  # until the search has ended
+                results.append(_response_partition(wanted, _NOT_FOUND))  # until the search has ended
             else:
                 results.append(_list_partition(services, topic.name, wanted, request.isolation_level))
         topics.append((topic.name, results))
@@ -74,9 +74,9 @@ def _list_partition(
 ) -> ListOffsetsPartitionResponse:
     try:
         hosted = _led_partition(services, topic, wanted)
-        return _answer(wanted, _find(hosted, wanted.timestamp, isolation_level))
+        return _response_partition(wanted, _find(hosted, wanted.timestamp, isolation_level))
     except KafkaError as error:
-        return _refused(wanted, error.code)
+        return _error_response(wanted, error.code)
 
 
 def _led_partition(services: BrokerServices, topic: str, wanted: ListOffsetsPartition) -> HostedPartition:
@@ -92,8 +92,11 @@ def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Foun
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, leader.log_start_offset, _epoch_at(hosted, leader.log_start_offset)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        return _NOTHING
-    raise KafkaError(ErrorCode.unsupported_version, f"{timestamp} is no timestamp and names no offset")
+        return _NOT_FOUND
+    raise KafkaError(
+        ErrorCode.unsupported_version,
+        f"{timestamp} is neither a timestamp nor one of Kafka's special offsets",
+    )
 
 
 def _epoch_at(hosted: HostedPartition, offset: int) -> int:
@@ -101,7 +104,7 @@ def _epoch_at(hosted: HostedPartition, offset: int) -> int:
     return -1 if epoch is None else epoch
 
 
-def _answer(wanted: ListOffsetsPartition, found: Found) -> ListOffsetsPartitionResponse:
+def _response_partition(wanted: ListOffsetsPartition, found: Found) -> ListOffsetsPartitionResponse:
     timestamp, offset, epoch = found
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -112,18 +115,18 @@ def _answer(wanted: ListOffsetsPartition, found: Found) -> ListOffsetsPartitionR
     )
 
 
-def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+def _error_response(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
 
 
-# Lookups by time
+# Lookups by timestamp
 
 
 class _Search(NamedTuple):
     topic: str
     wanted: ListOffsetsPartition
     results: list[ListOffsetsPartitionResponse]
-    place: int  # of the answer in `results`
+    index: int  # of the response in `results`
 
 
 async def _search_all(
@@ -132,25 +135,25 @@ async def _search_all(
     searches: list[_Search],
     topics: list[tuple[str, list[ListOffsetsPartitionResponse]]],
 ) -> ListOffsetsResponse:
-    for topic, wanted, results, place in searches:
+    for topic, wanted, results, index in searches:
         try:
             found = await _search(services, topic, wanted)
             hosted = _led_partition(services, topic, wanted)  # it may have been deleted meanwhile
             limit = hosted.leader.fetch_limit(isolation_level, is_follower=False)
             if found is None or found.offset >= limit:
-                results[place] = _answer(wanted, _NOTHING)
+                results[index] = _response_partition(wanted, _NOT_FOUND)
             else:
                 epoch = _epoch_at(hosted, found.offset)
-                results[place] = _answer(wanted, (found.timestamp, found.offset, epoch))
+                results[index] = _response_partition(wanted, (found.timestamp, found.offset, epoch))
         except KafkaError as error:
-            results[place] = _refused(wanted, error.code)
+            results[index] = _error_response(wanted, error.code)
     return _response(topics)
 
 
 async def _search(
     services: BrokerServices, topic: str, wanted: ListOffsetsPartition
 ) -> TimestampOffset | None:
-    """One segment after the other; between them the partition may change, so it is asked for each."""
+    """Searches one segment after the other. The partition may change in between, so it is looked up for each."""
     from_offset: int | None = 0
     while from_offset is not None:
         hosted = _led_partition(services, topic, wanted)

@@ -1,8 +1,8 @@
 """Metadata, versions 0 to 13.
 
-v1 null means all topics (v0: an empty list does); v4 auto-creation is the client's choice (KIP-204); v5 offline
-replicas; v7 leader epochs; v8 authorized operations (KIP-430; the cluster's moved to DescribeCluster in v11);
-v10 and v12 topics by id (KIP-516); v13 a top-level error (KIP-1102).
+v1 null means all topics (in v0 an empty list does); v4 the client chooses auto-creation (KIP-204); v5 offline replicas;
+v7 leader epochs; v8 authorized operations (KIP-430; those of the cluster moved to DescribeCluster in v11); v10 and v12
+topics by id (KIP-516); v13 a top-level error (KIP-1102).
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.promise import Promise
@@ -37,7 +37,7 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
         )
     if not request.topics or len(request.topics) == 1:
         return request
-    # As Kafka: one that is named twice is answered once.
+    # As in Kafka, a topic that is named twice has one entry in the response.
     return replace(request, topics=tuple(dict.fromkeys(request.topics)))
 
 
@@ -52,7 +52,7 @@ async def handle(
     ):
         errors = await _create_missing(services, request.topics)
     image = services.metadata.image
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
     topics: Promise[list[MetadataResponseTopic]]
     if request.topics is None:
         all_topics = list(image.topics.values())
@@ -83,11 +83,11 @@ def _response(
 async def _create_missing(
     services: NodeServices, wanted: tuple[MetadataRequestTopic, ...]
 ) -> dict[str, ErrorCode]:
-    """Creates the topics that are not there, and answers with the errors of those that could not be."""
+    """Creates the topics that do not exist. Returns the errors of those that could not be created."""
     errors: dict[str, ErrorCode] = {}
     for topic in wanted:
         if topic.name is not None and topic.name not in services.metadata.image.topics:
-            # Internal topics are for their coordinators to make, with the partitions and configs that these need.
+            # Coordinators create internal topics, with the partitions and configs that they need.
             if topic_name_problem(topic.name) is not None or is_internal(topic.name):
                 continue
             try:
@@ -110,7 +110,7 @@ async def _create_topic(services: NodeServices, name: str) -> None:
 def _find_topic(
     image: MetadataImage, wanted: MetadataRequestTopic, operations: int, errors: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
-    if wanted.name is None or wanted.topic_id is not None:  # Java's client sends an empty name with the id
+    if wanted.name is None or wanted.topic_id is not None:  # the Java client sends an empty name with the id
         by_id = None if wanted.topic_id is None else image.topics_by_id.get(wanted.topic_id)
         if by_id is None:
             return _no_topic(ErrorCode.unknown_topic_id, None, wanted.topic_id)

@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 10: see `protocol/offset_commit_codec.py` for what each of them brought."""
+"""OffsetCommit, versions 2 to 10. `protocol/offset_commit_codec.py` lists what each version added."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,11 +20,11 @@ from ottla.protocol.offset_commit_codec import (
 )
 
 FIRST_WITH_STALE_MEMBER_EPOCH = 9
-OFFSETS_PER_TURN = 1000
+OFFSETS_PER_SLICE = 1000
 SHAPE_BYTES_MAX = 16 * 1024  # larger commits are rare, and might not fit into one batch
 
-# The errors of partitions that are not there, in the order of the request; None for those that the group is asked.
-Refusals = list[ErrorCode | None]
+# In the order of the request: errors of partitions that do not exist; None for those that the group gets.
+PartitionErrors = list[ErrorCode | None]
 Committed = tuple[PartitionError, ...] | KafkaError
 
 
@@ -37,14 +37,14 @@ def handle_body(
     sent = bytes(body)
     shape = services.groups.get().shapes.find(sent, context.version)
     if shape is not None:
-        return _commit_again(services, context, sent, shape)
+        return _commit_repeated(services, context, sent, shape)
     return _commit(services, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
 
 
-def _commit_again(
+def _commit_repeated(
     services: BrokerServices, context: RequestContext, body: bytes, shape: CommitShape
 ) -> ResponseParts | Promise[ResponseParts]:
-    def answer(committed: Committed) -> ResponseParts:
+    def respond(committed: Committed) -> ResponseParts:
         if committed is shape.accepted:
             return context.respond(shape.response)
         topics = decode_offset_commit_request(memoryview(body), context.version).topics
@@ -52,18 +52,18 @@ def _commit_again(
         return context.respond(encode_offset_commit_response(topics, codes, context.version))
 
     committed = services.groups.get().submit(shape.command.group_id, shape.again(body))
-    return answer(committed.value) if committed.done else committed.then(answer)
+    return respond(committed.value) if committed.done else committed.then(respond)
 
 
 def _commit(
     services: BrokerServices, context: RequestContext, body: bytes | None, request: OffsetCommitRequest
 ) -> ResponseParts | Promise[ResponseParts]:
-    """`body` is what `request` was read from, unless it is too large to be a repeated commit's."""
+    """`body` is the encoded `request`, or None if it is too large to be kept as the shape of a repeated commit."""
     version = context.version
-    offsets, refusals = _check_topics(services.metadata.image, request)
+    offsets, errors = _check_topics(services.metadata.image, request)
 
-    def answer(committed: Committed) -> ResponseParts:
-        codes = list(_codes(committed, refusals))
+    def respond(committed: Committed) -> ResponseParts:
+        codes = list(_codes(committed, errors))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
         if body is not None and not any(codes):
             _learn(services.groups.get().shapes, body, version, request, command, response)
@@ -78,31 +78,30 @@ def _commit(
         can_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
         retention_ms=None if request.retention_ms == NO_RETENTION else request.retention_ms,
     )
-    if not offsets:  # nothing for the group: whether it is there does not matter
-        return answer(())
-    return _submit(services, command).then(answer)
+    if not offsets:  # the group gets nothing, so it need not exist
+        return respond(())
+    return _submit(services, command).then(respond)
 
 
 def _submit(services: BrokerServices, command: OffsetCommit) -> Promise[Committed]:
-    """Very many offsets in pieces, for a turn of the event loop each. A refused piece refuses the whole."""
-    if len(command.offsets) <= OFFSETS_PER_TURN:
+    """Splits a commit of very many offsets into slices, one for each turn of the event loop. One error fails all."""
+    if len(command.offsets) <= OFFSETS_PER_SLICE:
         return services.groups.get().submit(command.group_id, command)
-    pieces = [
-        replace(command, offsets=command.offsets[start : start + OFFSETS_PER_TURN])
-        for start in range(0, len(command.offsets), OFFSETS_PER_TURN)
+    slices = [
+        replace(command, offsets=command.offsets[start : start + OFFSETS_PER_SLICE])
+        for start in range(0, len(command.offsets), OFFSETS_PER_SLICE)
     ]
 
     def merge(committed: list[Committed]) -> Committed:
         merged: list[PartitionError] = []
-        for some in committed:
-            if isinstance(some, KafkaError):
-                return some
-            merged += some
+        for part in committed:
+            if isinstance(part, KafkaError):
+                return part
+            merged += part
         return tuple(merged)
 
-    return services.scheduler.run(
-        pieces, lambda piece: services.groups.get().submit(piece.group_id, piece)
-    ).then(merge)
+    groups = services.groups.get()
+    return services.scheduler.run(slices, lambda part: groups.submit(part.group_id, part)).then(merge)
 
 
 def _learn(
@@ -113,39 +112,39 @@ def _learn(
     command: OffsetCommit,
     response: bytes,
 ) -> None:
-    """The commit was accepted as it is; when its sender commits again it will mostly be the same, offsets aside."""
+    """Remembers an accepted commit: the next one of this member is mostly the same, except for the offsets."""
     can_repeat = bool(command.offsets) and command.retention_ms is None and len(body) <= SHAPE_BYTES_MAX
     if can_repeat and shapes.is_repeated(body, version):
         positions = [partition.position for topic in request.topics for partition in topic.partitions]
         shapes.learn(body, version, CommitShape(body, positions, command, response))
 
 
-def _codes(committed: Committed, refusals: Refusals) -> Iterator[ErrorCode]:
-    given: Iterator[ErrorCode]
+def _codes(committed: Committed, errors: PartitionErrors) -> Iterator[ErrorCode]:
+    codes: Iterator[ErrorCode]
     if isinstance(committed, KafkaError):
-        given = repeat(committed.code)
+        codes = repeat(committed.code)
     else:
-        given = iter([partition.error_code for partition in committed])
-    return (next(given) if refusal is None else refusal for refusal in refusals)
+        codes = iter([partition.error_code for partition in committed])
+    return (next(codes) if error is None else error for error in errors)
 
 
 def _check_topics(
     image: MetadataImage, request: OffsetCommitRequest
-) -> tuple[list[OffsetToCommit], Refusals]:
+) -> tuple[list[OffsetToCommit], PartitionErrors]:
     offsets: list[OffsetToCommit] = []
-    refusals: Refusals = []
+    errors: PartitionErrors = []
     for name, topic_id, partitions in request.topics:
         if topic_id is not None:
             topic, missing = image.topics_by_id.get(topic_id), ErrorCode.unknown_topic_id
         else:
             topic, missing = image.topics.get(name or ""), ErrorCode.unknown_topic_or_partition
         if topic is None:
-            refusals += [missing] * len(partitions)
+            errors += [missing] * len(partitions)
             continue
         for index, offset, leader_epoch, metadata, _ in partitions:
             if index not in topic.partitions:
-                refusals.append(ErrorCode.unknown_topic_or_partition)
+                errors.append(ErrorCode.unknown_topic_or_partition)
                 continue
-            refusals.append(None)
+            errors.append(None)
             offsets.append(OffsetToCommit(topic.name, index, offset, leader_epoch, metadata, topic.topic_id))
-    return offsets, refusals
+    return offsets, errors

@@ -50,16 +50,16 @@ async def handle(
     services: BrokerServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> Promise[FindCoordinatorResponse]:
     nodes = {node.node_id: node for node in nodes_for_client(services, context.connection.stream)}
-    keys = tuple(dict.fromkeys(request.coordinator_keys))  # one that is named twice is looked up once
-    missing = await _make_topic(services, request.key_type) if keys else None
+    keys = tuple(dict.fromkeys(request.coordinator_keys))  # a key that is named twice has one entry
+    topic_error = await _create_topic(services, request.key_type) if keys else None
 
     def find(key: str) -> Coordinator:
-        found = missing or _find(services, context.version, request.key_type, key)
+        found = topic_error or _find(services, context.version, request.key_type, key)
         if isinstance(found, KafkaError):
-            return _none(key, found)
+            return _error_response(key, found)
         if found not in nodes:
-            gone = f"the coordinator of {key!r} is broker {found}, which is not there"
-            return _none(key, KafkaError(ErrorCode.coordinator_not_available, gone))
+            message = f"the coordinator of {key!r} is broker {found}, which is not available"
+            return _error_response(key, KafkaError(ErrorCode.coordinator_not_available, message))
         node = nodes[found]
         return Coordinator(
             key=key,
@@ -77,31 +77,32 @@ async def handle(
     )
 
 
-async def _make_topic(services: BrokerServices, key_type: int) -> KafkaError | None:
-    """The coordinator's topic, if it is not there. An error is that of every key."""
+async def _create_topic(services: BrokerServices, key_type: int) -> KafkaError | None:
+    """Creates the coordinator's topic if it does not exist. Returns an error for all keys."""
     match key_type:
         case KeyType.GROUP:
-            return await services.groups.get().shards.make_topic()
+            return await services.groups.get().runtimes.create_topic()
         case KeyType.TRANSACTION:
-            return await services.transactions.get().shards.make_topic()
+            return await services.transactions.get().runtimes.create_topic()
     return None
 
 
 def _find(services: BrokerServices, version: int, key_type: int, key: str) -> int | KafkaError:
     match key_type:
         case KeyType.GROUP:
-            return services.groups.get().shards.leader_for(key)
+            return services.groups.get().runtimes.leader_of(key)
         case KeyType.TRANSACTION:
-            return services.transactions.get().shards.leader_for(key)
+            return services.transactions.get().runtimes.leader_of(key)
         case KeyType.SHARE if version >= FIRST_WITH_SHARE_GROUPS and _is_share_partition(key):
             return KafkaError(ErrorCode.coordinator_not_available, "this broker coordinates no share groups")
         case KeyType.SHARE:
             return KafkaError(
-                ErrorCode.invalid_request, f"{key!r} is no key of a share partition: group:topic-id:partition"
+                ErrorCode.invalid_request,
+                f"{key!r} is not a key of a share partition: use group:topic-id:partition",
             )
     return KafkaError(
         ErrorCode.invalid_request,
-        f"there is no coordinator of type {key_type}: 0 is groups, 1 transactions, 2 share",
+        f"there is no coordinator of type {key_type}: 0 is for groups, 1 for transactions, 2 for share groups",
     )
 
 
@@ -114,7 +115,7 @@ def _is_share_partition(key: str) -> bool:
         return False
 
 
-def _none(key: str, error: KafkaError) -> Coordinator:
+def _error_response(key: str, error: KafkaError) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
     )

@@ -1,8 +1,8 @@
 """JoinGroup, versions 0 to 9.
 
-v1 rebalance timeout apart from the session's (KIP-62); v4 a member id is given before it joins (KIP-394); v5 static
-members (KIP-345); v7 protocol type in the response (KIP-559); v8 reason (KIP-800); v9 a leader that rejoins may be told
-to skip the assignment (KIP-814).
+v1 a rebalance timeout beside the session timeout (KIP-62); v4 a member gets its id before it joins (KIP-394); v5 static
+members (KIP-345); v7 protocol type in the response (KIP-559); v8 reason (KIP-800); v9 a leader that rejoins may skip
+the assignment (KIP-814).
 """
 
 from kio.schema.join_group.v9.request import JoinGroupRequest
@@ -24,7 +24,7 @@ def handle(
     services: BrokerServices, context: RequestContext, request: JoinGroupRequest
 ) -> Promise[JoinGroupResponse]:
     version = context.version
-    # Version 0 has no rebalance timeout: a member had as long as its session.
+    # Version 0 has no rebalance timeout: the session timeout was used for both.
     rebalance_timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     command = commands.JoinGroup(
         group_id=request.group_id,
@@ -43,12 +43,12 @@ def handle(
         reason=request.reason,
     )
 
-    def answer(joined: commands.JoinGroupResponse | KafkaError) -> JoinGroupResponse:
+    def respond(joined: commands.JoinGroupResponse | KafkaError) -> JoinGroupResponse:
         if isinstance(joined, KafkaError):
             joined = commands.JoinGroupResponse(joined.code, request.member_id)
         return _response(joined)
 
-    return services.groups.get().submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(respond)
 
 
 def _response(joined: commands.JoinGroupResponse) -> JoinGroupResponse:

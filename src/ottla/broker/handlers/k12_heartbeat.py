@@ -23,9 +23,9 @@ def handle(
     return services.groups.get().submit(request.group_id, command).then(_response)
 
 
-def _response(refused: KafkaError | None) -> HeartbeatResponse:
-    code = ErrorCode.none if refused is None else refused.code
+def _response(error: KafkaError | None) -> HeartbeatResponse:
+    code = ErrorCode.none if error is None else error.code
     if code is ErrorCode.coordinator_load_in_progress:
-        # Nobody's session runs out before the group is loaded: as in Kafka, the member is told that all is well.
+        # As in Kafka: no session expires before the group is loaded, so the member needs no error.
         code = ErrorCode.none
     return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=code)

@@ -41,10 +41,10 @@ def handle(
         ]
     )
 
-    def answer(left: tuple[MemberLeft, ...] | KafkaError) -> LeaveGroupResponse:
+    def respond(left: tuple[MemberLeft, ...] | KafkaError) -> LeaveGroupResponse:
         if not isinstance(left, KafkaError):
             return _response(ErrorCode.none, left)
-        if left.code is ErrorCode.unknown_member_id:  # there is no such group: each of them is unknown
+        if left.code is ErrorCode.unknown_member_id:  # the group does not exist: no member is known
             return _response(
                 ErrorCode.none,
                 [MemberLeft(member_id, instance, left.code) for member_id, instance, _ in leaving],
@@ -52,7 +52,7 @@ def handle(
         return _response(left.code, ())
 
     command = LeaveGroup(group_id=request.group_id, members=leaving)
-    return services.groups.get().submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(respond)
 
 
 def _response(code: ErrorCode, left: Iterable[MemberLeft]) -> LeaveGroupResponse:

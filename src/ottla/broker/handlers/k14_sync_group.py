@@ -17,7 +17,7 @@ def handle(
     services: BrokerServices, context: RequestContext, request: SyncGroupRequest
 ) -> Promise[SyncGroupResponse]:
     if context.version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
-        message = f"SyncGroup v{context.version} of group {request.group_id!r} names no protocol"
+        message = f"SyncGroup v{context.version} of group {request.group_id!r} does not name its protocol"
         return completed(_response(KafkaError(ErrorCode.inconsistent_group_protocol, message)))
     command = commands.SyncGroup(
         group_id=request.group_id,
@@ -26,7 +26,7 @@ def handle(
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments=tuple([(each.member_id, each.assignment) for each in request.assignments]),
+        assignments=tuple([(member.member_id, member.assignment) for member in request.assignments]),
     )
     return services.groups.get().submit(request.group_id, command).then(_response)
 

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: groups of the classic protocol.
 
-v3 authorized operations (KIP-430); v4 static members (KIP-345); v5 flexible; v6 says that a group is not there
-(KIP-1043), where older versions are told of one that is dead.
+v3 authorized operations (KIP-430); v4 static members (KIP-345); v5 flexible; v6 has an error for a group that does not
+exist (KIP-1043); older versions get a group in the state Dead.
 """
 
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
@@ -11,7 +11,7 @@ from kio.schema.describe_groups.v6.response import (
     DescribeGroupsResponse,
 )
 
-from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
 from ottla.broker.promise import Promise
@@ -26,23 +26,23 @@ DEAD = "Dead"
 def handle(
     services: BrokerServices, context: RequestContext, request: DescribeGroupsRequest
 ) -> Promise[DescribeGroupsResponse]:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
 
     def describe(group_id: str) -> Promise[DescribedGroup]:
-        def answer(result: commands.DescribedGroup | KafkaError) -> DescribedGroup:
+        def respond(result: commands.DescribedGroup | KafkaError) -> DescribedGroup:
             if isinstance(result, KafkaError):
-                return _refusal(group_id, result, context.version, operations)
+                return _error_response(group_id, result, context.version, operations)
             return _description(result, operations)
 
-        return services.groups.get().submit(group_id, commands.DescribeGroup(group_id=group_id)).then(answer)
+        return services.groups.get().submit(group_id, commands.DescribeGroup(group_id=group_id)).then(respond)
 
-    group_ids = tuple(dict.fromkeys(request.groups))  # one that is named twice is described once
+    group_ids = tuple(dict.fromkeys(request.groups))  # a group that is named twice has one entry
     return services.scheduler.run(group_ids, describe).then(
         lambda groups: DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
     )
 
 
-def _refusal(group_id: str, error: KafkaError, version: int, operations: int) -> DescribedGroup:
+def _error_response(group_id: str, error: KafkaError, version: int, operations: int) -> DescribedGroup:
     not_found = error.code is ErrorCode.group_id_not_found
     as_dead = not_found and version < FIRST_WITH_NOT_FOUND
     return DescribedGroup(
@@ -53,7 +53,7 @@ def _refusal(group_id: str, error: KafkaError, version: int, operations: int) ->
         protocol_type="",
         protocol_data="",
         members=(),
-        authorized_operations=operations if as_dead else NOT_ASKED,
+        authorized_operations=operations if as_dead else NOT_REQUESTED,
     )
 
 

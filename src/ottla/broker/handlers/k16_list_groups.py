@@ -1,4 +1,4 @@
-"""ListGroups, versions 0 to 5. v3 flexible; v4 states and a filter by them (KIP-518); v5 types and theirs (KIP-848)."""
+"""ListGroups, versions 0 to 5. v3 flexible; v4 states, with a filter (KIP-518); v5 types, with a filter (KIP-848)."""
 
 from collections.abc import Iterable
 
@@ -21,14 +21,14 @@ def handle(
         types=frozenset(group_type.lower() for group_type in request.types_filter),
     )
 
-    def answer(
+    def respond(
         listed: tuple[commands.ListedGroup, ...] | KafkaError,
     ) -> ListGroupsResponse | Promise[ListGroupsResponse]:
         if isinstance(listed, KafkaError):
             return _response(listed.code, ())
         return services.scheduler.run(listed, _group).then(lambda groups: _response(ErrorCode.none, groups))
 
-    return services.groups.get().list_groups(command).then(answer)
+    return services.groups.get().list_groups(command).then(respond)
 
 
 def _response(code: ErrorCode, groups: Iterable[ListedGroup]) -> ListGroupsResponse:

@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 4.
 
-v3 flexible, the client tells its software (KIP-511) and the broker its features (KIP-584); v4 features whose lowest
-version is 0. The response header is always v0, and a version that is not known is answered with v0 and error 35.
+v3 flexible, the client's software (KIP-511) and the broker's features (KIP-584); v4 features whose lowest version is 0.
+The response header is always v0, and the response to an unknown version is v0 with UNSUPPORTED_VERSION.
 """
 
 import re
@@ -38,7 +38,7 @@ def handle(
         if not all(_SOFTWARE.fullmatch(part) for part in software):
             return _response(services, ErrorCode.invalid_request, ())
         context.connection.client_software = software
-    # As Kafka, which offers telemetry only where somebody wants it: else every client would ask, for nothing.
+    # As in Kafka, telemetry is offered only if a subscription exists: else every client would ask for none.
     wants_telemetry = any(
         resource.type == ResourceType.CLIENT_METRICS for resource in services.metadata.image.configs
     )
@@ -48,7 +48,7 @@ def handle(
 
 
 def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
-    # Clients before v4 take a supported feature with the lowest version 0 for malformed (KAFKA-17011).
+    # Clients before v4 reject a supported feature whose lowest version is 0 (KAFKA-17011).
     if version >= 4:
         return response
     return ApiVersionsResponse(
@@ -62,7 +62,7 @@ def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
 
 
 def unsupported_version(services: NodeServices) -> ApiVersionsResponse:
-    """What the client needs to choose again: the versions of this API (KIP-511)."""
+    """Has the versions of this API, from which the client chooses again (KIP-511)."""
     return _response(services, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics, versions 2 to 7. v4 defaults by -1 (KIP-464); v5 answers with configs (KIP-525); v7 topic ids."""
+"""CreateTopics, versions 2 to 7. v4 -1 for defaults (KIP-464); v5 configs in the response (KIP-525); v7 topic ids."""
 
 from datetime import timedelta
 

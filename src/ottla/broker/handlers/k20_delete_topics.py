@@ -25,13 +25,13 @@ async def handle(
     services: NodeServices, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     if not services.config.get_bool("delete.topic.enable"):
-        refused = ErrorCode.topic_deletion_disabled if context.version >= 3 else ErrorCode.invalid_request
+        code = ErrorCode.topic_deletion_disabled if context.version >= 3 else ErrorCode.invalid_request
         return _response(
             DeletableTopicResult(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                error_code=refused,
-                error_message="deletion of topics is switched off (delete.topic.enable=false)",
+                error_code=code,
+                error_message="topic deletion is disabled (delete.topic.enable=false)",
             )
             for topic in request.topics
         )

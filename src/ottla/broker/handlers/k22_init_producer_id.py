@@ -1,7 +1,7 @@
 """InitProducerId, versions 0 to 5, and with `unstable.api.versions.enable` 6.
 
-v2 flexible; v3 a producer may name its present id and epoch (KIP-360); v4 PRODUCER_FENCED (KIP-588); v5
-TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit (KIP-939), which is refused.
+v2 flexible; v3 the producer's current id and epoch (KIP-360); v4 PRODUCER_FENCED (KIP-588); v5 TRANSACTION_ABORTABLE
+(KIP-890); v6 two-phase commit (KIP-939), which is rejected.
 """
 
 from kio.schema.init_producer_id.v6.request import InitProducerIdRequest
@@ -11,7 +11,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE, milliseconds
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
-from ottla.broker.transaction_requests import told_by_version
+from ottla.broker.transaction_requests import error_code_for_version
 from ottla.core.transactions.commands import InitProducerId, ProducerIdAndEpoch
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -23,7 +23,7 @@ def handle(
     services: BrokerServices, context: RequestContext, request: InitProducerIdRequest
 ) -> Promise[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return completed(_refused(ErrorCode.invalid_request))
+        return completed(_error_response(ErrorCode.invalid_request))
     if request.transactional_id is None:
         return _new_producer_id(services)
     expected = None
@@ -38,22 +38,22 @@ def handle(
         keep_prepared=request.keep_prepared_txn,
     )
 
-    def answer(given: ProducerIdAndEpoch | KafkaError) -> InitProducerIdResponse:
-        if isinstance(given, KafkaError):
-            return _refused(told_by_version(given, context.version, FIRST_WITH_FENCED))
-        return _response(*given)
+    def respond(result: ProducerIdAndEpoch | KafkaError) -> InitProducerIdResponse:
+        if isinstance(result, KafkaError):
+            return _error_response(error_code_for_version(result, context.version, FIRST_WITH_FENCED))
+        return _response(*result)
 
-    return services.transactions.get().submit_with_producer_id(command).then(answer)
+    return services.transactions.get().submit_with_producer_id(command).then(respond)
 
 
 def _new_producer_id(services: BrokerServices) -> Promise[InitProducerIdResponse]:
-    """For a producer that is idempotent and no more."""
+    """For a producer that is idempotent but not transactional."""
 
     async def run() -> InitProducerIdResponse:
         try:
             return _response(await services.producer_ids.next(), 0)
         except KafkaError as error:
-            return _refused(error.code)
+            return _error_response(error.code)
 
     return services.tasks.run(run())
 
@@ -67,7 +67,7 @@ def _response(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
     )
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
+def _error_response(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE, error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1
     )

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, versions 0 to 5.
 
-v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 is for brokers: several transactions, and asking without adding (KIP-890);
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 is for brokers: many transactions, verification without adding (KIP-890);
 v5 TRANSACTION_ABORTABLE.
 """
 
@@ -8,7 +8,7 @@ from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
-from ottla.broker.transaction_requests import told_by_version
+from ottla.broker.transaction_requests import error_code_for_version
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -22,7 +22,7 @@ from ottla.protocol.transaction_codec import (
 FIRST_WITH_FENCED = 2
 FIRST_OF_BROKERS = 4
 
-# One for each partition that was asked for, in that order.
+# One for each partition of the request, in its order.
 Codes = list[ErrorCode]
 
 
@@ -41,20 +41,24 @@ def _serve(
 ) -> ResponseParts | Promise[ResponseParts]:
     version = context.version
 
-    def answer(codes: list[Codes]) -> ResponseParts:
+    def respond(codes: list[Codes]) -> ResponseParts:
         return context.respond(encode_add_partitions_response(transactions, codes, version))
 
     if len(transactions) == 1:
-        codes = _decide(services, version, transactions[0])
-        return answer([codes.value]) if codes.done else codes.then(lambda each: answer([each]))
-    return services.scheduler.run(transactions, lambda asked: _decide(services, version, asked)).then(answer)
+        codes = _add(services, version, transactions[0])
+        return respond([codes.value]) if codes.done else codes.then(lambda only: respond([only]))
+    return services.scheduler.run(
+        transactions, lambda transaction: _add(services, version, transaction)
+    ).then(respond)
 
 
-def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransaction) -> Promise[Codes]:
-    refused = _refuse_partitions(services, version, asked.partitions)
-    if refused:
-        # All or none: the others are told that nothing was done.
-        return completed([refused.get(each, ErrorCode.operation_not_attempted) for each in asked.partitions])
+def _add(services: BrokerServices, version: int, asked: PartitionsOfTransaction) -> Promise[Codes]:
+    errors = _check_partitions(services, version, asked.partitions)
+    if errors:
+        # All or none are added.
+        return completed(
+            [errors.get(partition, ErrorCode.operation_not_attempted) for partition in asked.partitions]
+        )
     if asked.verify_only:
         return _verify(services, asked)
     command = AddPartitions(
@@ -66,7 +70,7 @@ def _decide(services: BrokerServices, version: int, asked: PartitionsOfTransacti
     )
 
     def codes(error: KafkaError | None) -> Codes:
-        code = ErrorCode.none if error is None else told_by_version(error, version, FIRST_WITH_FENCED)
+        code = ErrorCode.none if error is None else error_code_for_version(error, version, FIRST_WITH_FENCED)
         return [code] * len(asked.partitions)
 
     added = services.transactions.get().submit(asked.transactional_id, command)
@@ -84,20 +88,20 @@ def _verify(services: BrokerServices, asked: PartitionsOfTransaction) -> Promise
     def codes(verified: tuple[PartitionVerified, ...] | KafkaError) -> Codes:
         if isinstance(verified, KafkaError):
             return [verified.code] * len(asked.partitions)
-        return [each.error_code for each in verified]
+        return [partition.error_code for partition in verified]
 
     return services.transactions.get().submit(asked.transactional_id, command).then(codes)
 
 
-def _refuse_partitions(
+def _check_partitions(
     services: BrokerServices, version: int, partitions: tuple[TopicPartition, ...]
 ) -> dict[TopicPartition, ErrorCode]:
-    refused = {}
+    errors = {}
     find = services.metadata.image.partition
     for partition in partitions:
         if version < FIRST_OF_BROKERS and is_internal(partition.topic):
-            # A client's offsets come into its transaction by AddOffsetsToTxn.
-            refused[partition] = ErrorCode.topic_authorization_failed
+            # Clients add offsets to a transaction with AddOffsetsToTxn.
+            errors[partition] = ErrorCode.topic_authorization_failed
         elif find(*partition) is None:
-            refused[partition] = ErrorCode.unknown_topic_or_partition
-    return refused
+            errors[partition] = ErrorCode.unknown_topic_or_partition
+    return errors

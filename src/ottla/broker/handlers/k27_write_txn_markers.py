@@ -1,6 +1,6 @@
-"""WriteTxnMarkers, versions 1 and 2: a coordinator, or an administrator, ends transactions in partitions that are here.
+"""WriteTxnMarkers, versions 1 and 2: a coordinator or an administrator ends transactions in partitions led here.
 
-v1 flexible; v2 markers say which transaction version they are of (KIP-1228).
+v1 flexible; v2 markers have a transaction version (KIP-1228).
 """
 
 from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
@@ -11,7 +11,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from ottla.broker.coordinators.markers import WrittenMarker, append_marker, flush_markers
+from ottla.broker.coordinators.markers import WrittenMarker, flush_markers, write_marker
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
@@ -21,14 +21,14 @@ from ottla.core.partition.leader import Marker
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-# The sender knows partitions, not groups.
-_TOLD = {
+# The sender writes to a partition, and does not know that a group coordinator is in front of it.
+_PARTITION_ERRORS = {
     ErrorCode.coordinator_not_available: ErrorCode.not_leader_or_follower,
     ErrorCode.coordinator_load_in_progress: ErrorCode.not_leader_or_follower,
     ErrorCode.not_coordinator: ErrorCode.not_leader_or_follower,
 }
 
-# By producer id: several markers of one producer are answered as one.
+# By producer id: several markers of one producer have one entry in the response.
 Codes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
@@ -39,21 +39,21 @@ def handle(
     written: list[tuple[int, WrittenMarker]] = []
     for asked in request.markers:
         _append(services, asked, codes, written)
-    flush_markers(services, [each for _, each in written])
-    waiting = [(producer_id, each) for producer_id, each in written if not each.is_committed]
+    flush_markers(services, [marker for _, marker in written])
+    waiting = [(producer_id, marker) for producer_id, marker in written if not marker.is_committed]
     if not waiting:
         return completed(_response(codes))
     promise: Promise[WriteTxnMarkersResponse] = Promise()
 
-    def finished(failed: dict[HostedPartition, KafkaError]) -> None:
-        for producer_id, each in waiting:
-            if each.hosted in failed:
-                codes[producer_id][each.partition] = failed[each.hosted].code
+    def finish(failed: dict[HostedPartition, KafkaError]) -> None:
+        for producer_id, marker in waiting:
+            if marker.hosted in failed:
+                codes[producer_id][marker.partition] = failed[marker.hosted].code
         promise.complete(_response(codes))
 
     services.delayed_operations.watch(
-        DelayedProduce(promise, [(each.hosted, each.end_offset) for _, each in waiting], finished),
-        [each.hosted.topic_partition for _, each in waiting],
+        DelayedProduce(promise, [(marker.hosted, marker.end_offset) for _, marker in waiting], finish),
+        [marker.hosted.topic_partition for _, marker in waiting],
         services.config.get_int("request.timeout.ms"),
     )
     return promise
@@ -75,10 +75,10 @@ def _append(
             partition = TopicPartition(topic.name, index)
             try:
                 if asked.producer_id < 0 or asked.producer_epoch < 0:
-                    raise KafkaError(ErrorCode.invalid_request, "a marker names its producer")
-                written.append((asked.producer_id, append_marker(services, partition, marker)))
+                    raise KafkaError(ErrorCode.invalid_request, "a marker must have a producer id and epoch")
+                written.append((asked.producer_id, write_marker(services, partition, marker)))
             except KafkaError as error:
-                of_producer[partition] = _TOLD.get(error.code, error.code)
+                of_producer[partition] = _PARTITION_ERRORS.get(error.code, error.code)
             else:
                 of_producer[partition] = ErrorCode.none
 

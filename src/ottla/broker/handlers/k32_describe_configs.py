@@ -31,7 +31,7 @@ Document = Callable[[int, str], str | None]
 
 
 def lift(request: DescribeConfigsRequest, as_sent: object, version: int) -> DescribeConfigsRequest:
-    # What is asked twice is answered once.
+    # A resource that is named twice has one entry in the response.
     return replace(request, resources=tuple(dict.fromkeys(request.resources)))
 
 
@@ -45,7 +45,7 @@ def handle(
 
 
 def _documentation() -> Document:
-    from ottla.model.config.documentation import documentation_of  # long texts, wanted by few requests
+    from ottla.model.config.documentation import documentation_of  # long texts that few requests need
 
     return documentation_of
 

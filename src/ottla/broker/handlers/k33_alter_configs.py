@@ -1,4 +1,4 @@
-"""AlterConfigs, versions 0 to 2 (KIP-133): the configs given replace all that the resource has."""
+"""AlterConfigs, versions 0 to 2 (KIP-133): the configs of the request replace all configs of the resource."""
 
 from datetime import timedelta
 

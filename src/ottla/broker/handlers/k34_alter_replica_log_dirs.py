@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs, versions 1 and 2 (KIP-113): where a replica is to be kept.
+"""AlterReplicaLogDirs, versions 1 and 2 (KIP-113): moves replicas to another data directory.
 
-The answer says that the move has begun; DescribeLogDirs shows the copy as a future replica until it is done.
+The response says that the move has started; DescribeLogDirs shows the copy as a future replica until it is done.
 """
 
 from datetime import timedelta

@@ -14,14 +14,14 @@ from ottla.model.errors import ErrorCode, KafkaError
 def handle(
     services: BrokerServices, context: RequestContext, request: DeleteGroupsRequest
 ) -> Promise[DeleteGroupsResponse]:
-    group_ids = tuple(dict.fromkeys(request.groups_names))  # one that is named twice is deleted once
+    group_ids = tuple(dict.fromkeys(request.groups_names))  # a group that is named twice has one entry
 
     def delete(group_id: str) -> Promise[DeletableGroupResult]:
-        def answer(refused: KafkaError | None) -> DeletableGroupResult:
-            code = ErrorCode.none if refused is None else refused.code
+        def respond(error: KafkaError | None) -> DeletableGroupResult:
+            code = ErrorCode.none if error is None else error.code
             return DeletableGroupResult(group_id=group_id, error_code=code)
 
-        return services.groups.get().submit(group_id, DeleteGroup(group_id=group_id)).then(answer)
+        return services.groups.get().submit(group_id, DeleteGroup(group_id=group_id)).then(respond)
 
     return services.scheduler.run(group_ids, delete).then(
         lambda results: DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, versions 0 and 1 (KIP-339): set, delete, append to and subtract from single configs."""
+"""IncrementalAlterConfigs, versions 0 and 1 (KIP-339): sets, deletes, appends to and subtracts from single configs."""
 
 from datetime import timedelta
 

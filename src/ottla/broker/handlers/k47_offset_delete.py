@@ -30,7 +30,7 @@ def handle(
         if services.metadata.image.partition(topic, index) is not None
     )
 
-    def answer(deleted: tuple[PartitionError, ...] | KafkaError) -> OffsetDeleteResponse:
+    def respond(deleted: tuple[PartitionError, ...] | KafkaError) -> OffsetDeleteResponse:
         if isinstance(deleted, KafkaError):
             return OffsetDeleteResponse(error_code=deleted.code, throttle_time=NO_THROTTLE, topics=())
         codes = {(topic, index): code for topic, index, code in deleted}
@@ -53,4 +53,4 @@ def handle(
         )
 
     command = OffsetDelete(group_id=request.group_id, partitions=known)
-    return services.groups.get().submit(request.group_id, command).then(answer)
+    return services.groups.get().submit(request.group_id, command).then(respond)

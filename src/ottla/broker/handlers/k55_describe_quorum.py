@@ -1,4 +1,4 @@
-"""DescribeQuorum, versions 0 to 2 (KIP-595, KIP-836). v2 directory ids and the voters' addresses (KIP-853)."""
+"""DescribeQuorum, versions 0 to 2 (KIP-595, KIP-836). v2 directory ids and addresses of the voters (KIP-853)."""
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (

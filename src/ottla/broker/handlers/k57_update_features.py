@@ -36,9 +36,9 @@ async def handle(
         for update in request.feature_updates
     )
     results = await services.controller.submit(UpdateFeatures(updates, validate_only=request.validate_only))
-    refused = next((error for _, error in results if error.code is not ErrorCode.none), None)
+    first_error = next((error for _, error in results if error.code is not ErrorCode.none), None)
     return UpdateFeaturesResponse(
         throttle_time=timedelta(),
-        error_code=ErrorCode.none if refused is None else refused.code,
-        error_message=None if refused is None else refused.message,
+        error_code=ErrorCode.none if first_error is None else first_error.code,
+        error_message=None if first_error is None else first_error.message,
     )

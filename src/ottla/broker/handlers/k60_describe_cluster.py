@@ -5,7 +5,7 @@ from datetime import timedelta
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
-from ottla.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
@@ -21,7 +21,7 @@ def handle(
     error, message = ErrorCode.none, None
     if request.endpoint_type == _CONTROLLERS:
         error = ErrorCode.mismatched_endpoint_type
-        message = "this is a broker's listener: ask a controller's listener for controllers"
+        message = "this is a broker's listener: connect to a controller's listener to describe controllers"
     elif request.endpoint_type != _BROKERS:
         error = ErrorCode.unsupported_endpoint_type
         message = f"endpoint type {request.endpoint_type} is neither 1 (brokers) nor 2 (controllers)"
@@ -40,6 +40,6 @@ def handle(
             for node in nodes
         ),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )

@@ -27,7 +27,9 @@ def handle(
         described = services.transactions.get().submit(transactional_id, command)
         return described.then(lambda result: _state(transactional_id, result))
 
-    transactional_ids = tuple(dict.fromkeys(request.transactional_ids))  # one that is named twice, once
+    transactional_ids = tuple(
+        dict.fromkeys(request.transactional_ids)
+    )  # an id that is named twice has one entry
     return services.scheduler.run(transactional_ids, describe).then(
         lambda states: DescribeTransactionsResponse(
             throttle_time=NO_THROTTLE, transaction_states=tuple(states)

@@ -1,4 +1,4 @@
-"""ListTransactions, versions 0 to 2 (KIP-664). v1 by how long they are open (KIP-994); v2 by a pattern (KIP-1152)."""
+"""ListTransactions, versions 0 to 2 (KIP-664). v1 filter by duration (KIP-994); v2 filter by a pattern (KIP-1152)."""
 
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
@@ -24,7 +24,7 @@ def handle(
     known = set(STATE_NAMES.values())
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in known)
 
-    def answer(
+    def respond(
         listed: tuple[commands.ListedTransaction, ...] | KafkaError,
     ) -> ListTransactionsResponse | Promise[ListTransactionsResponse]:
         if isinstance(listed, KafkaError):
@@ -40,7 +40,7 @@ def handle(
             )
         )
 
-    return services.transactions.get().list_transactions(command).then(answer)
+    return services.transactions.get().list_transactions(command).then(respond)
 
 
 def _state(listed: commands.ListedTransaction) -> TransactionState:

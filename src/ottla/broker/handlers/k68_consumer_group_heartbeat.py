@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848). v1 regular expressions; members name themselves (KIP-1082)."""
+"""ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848). v1 regular expressions, client-generated ids (KIP-1082)."""
 
 from datetime import timedelta
 
@@ -10,7 +10,13 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.group_requests import NO_THROTTLE, client_of, consumer_protocol_is_on, milliseconds
+from ottla.broker.group_requests import (
+    NO_THROTTLE,
+    client_of,
+    consumer_protocol_disabled,
+    consumer_protocol_is_enabled,
+    milliseconds,
+)
 from ottla.broker.promise import Promise, completed
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import BrokerServices
@@ -18,19 +24,18 @@ from ottla.core.groups import commands
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, uuid_to_string
 
-FIRST_WITH_CLIENT_MADE_IDS = 1
+FIRST_WITH_CLIENT_GENERATED_IDS = 1
 JOINING_EPOCH = 0
 
 
 def handle(
     services: BrokerServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Promise[ConsumerGroupHeartbeatResponse]:
-    if not consumer_protocol_is_on(services):
-        message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
-        return completed(_response(KafkaError(ErrorCode.unsupported_version, message)))
+    if not consumer_protocol_is_enabled(services):
+        return completed(_response(consumer_protocol_disabled()))
     member_id = request.member_id
     if (
-        context.version < FIRST_WITH_CLIENT_MADE_IDS
+        context.version < FIRST_WITH_CLIENT_GENERATED_IDS
         and not member_id
         and request.member_epoch == JOINING_EPOCH
     ):
@@ -59,29 +64,29 @@ def handle(
 
 
 def _response(
-    beaten: commands.ConsumerGroupHeartbeatResponse | KafkaError,
+    result: commands.ConsumerGroupHeartbeatResponse | KafkaError,
 ) -> ConsumerGroupHeartbeatResponse:
-    if isinstance(beaten, KafkaError):
+    if isinstance(result, KafkaError):
         return ConsumerGroupHeartbeatResponse(
             throttle_time=NO_THROTTLE,
-            error_code=beaten.code,
-            error_message=beaten.message,
+            error_code=result.code,
+            error_message=result.message,
             member_epoch=0,
             heartbeat_interval=NO_THROTTLE,
         )
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        member_id=beaten.member_id,
-        member_epoch=beaten.member_epoch,
-        heartbeat_interval=timedelta(milliseconds=beaten.heartbeat_interval_ms),
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=result.heartbeat_interval_ms),
         assignment=None
-        if beaten.assignment is None
+        if result.assignment is None
         else Assignment(
             topic_partitions=tuple(
                 [
                     TopicPartitions(topic_id=topic_id, partitions=partitions)
-                    for topic_id, partitions in beaten.assignment
+                    for topic_id, partitions in result.assignment
                 ]
             )
         ),

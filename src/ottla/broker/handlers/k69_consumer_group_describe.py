@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, versions 0 and 1 (KIP-848). v1 tells which protocol a member speaks (KIP-1099)."""
+"""ConsumerGroupDescribe, versions 0 and 1 (KIP-848). v1 has the protocol of each member (KIP-1099)."""
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (
@@ -9,9 +9,9 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 
-from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_is_on
+from ottla.broker.group_requests import NO_THROTTLE, consumer_protocol_disabled, consumer_protocol_is_enabled
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.groups import commands
@@ -23,32 +23,31 @@ Result = commands.DescribedConsumerGroup | KafkaError
 def handle(
     services: BrokerServices, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Promise[ConsumerGroupDescribeResponse]:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
 
     def describe(group_id: str) -> Promise[DescribedGroup]:
-        def answer(result: Result) -> DescribedGroup:
+        def respond(result: Result) -> DescribedGroup:
             if isinstance(result, KafkaError):
-                return _refusal(group_id, result)
+                return _error_response(group_id, result)
             return _description(result, operations)
 
-        return _describe(services, group_id).then(answer)
+        return _describe(services, group_id).then(respond)
 
-    group_ids = tuple(dict.fromkeys(request.group_ids))  # one that is named twice is described once
+    group_ids = tuple(dict.fromkeys(request.group_ids))  # a group that is named twice has one entry
     return services.scheduler.run(group_ids, describe).then(
         lambda groups: ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
     )
 
 
 def _describe(services: BrokerServices, group_id: str) -> Promise[Result]:
-    if not consumer_protocol_is_on(services):
-        message = "the consumer protocol is off: see group.version and group.coordinator.rebalance.protocols"
-        return completed(KafkaError(ErrorCode.unsupported_version, message))
+    if not consumer_protocol_is_enabled(services):
+        return completed(consumer_protocol_disabled())
     if not group_id:
         return completed(KafkaError(ErrorCode.invalid_group_id, "a group id must not be empty"))
     return services.groups.get().submit(group_id, commands.DescribeConsumerGroup(group_id=group_id))
 
 
-def _refusal(group_id: str, error: KafkaError) -> DescribedGroup:
+def _error_response(group_id: str, error: KafkaError) -> DescribedGroup:
     return DescribedGroup(
         error_code=error.code,
         error_message=error.message,
@@ -83,7 +82,8 @@ def _member(member: commands.DescribedConsumer) -> Member:
         client_id=member.client.client_id,
         client_host=member.client.client_host,
         subscribed_topic_names=member.subscribed_topic_names,
-        subscribed_topic_regex=member.subscribed_topic_regex or "",  # as Kafka says that there is none
+        subscribed_topic_regex=member.subscribed_topic_regex
+        or "",  # as in Kafka, an empty string means that there is none
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target_assignment),
         member_type=member.member_type,

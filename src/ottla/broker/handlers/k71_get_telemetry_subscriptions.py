@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions, version 0 (KIP-714): which metrics a client is asked to push, and how often."""
+"""GetTelemetrySubscriptions, version 0 (KIP-714): which metrics a client shall push, and how often."""
 
 from datetime import timedelta
 

@@ -19,17 +19,18 @@ def handle(
 ) -> PushTelemetryResponse:
     code = ErrorCode.none
     try:
-        _take(services, context, request)
+        _receive(services, context, request)
     except KafkaError as error:
         code = error.code
     return PushTelemetryResponse(throttle_time=timedelta(), error_code=code)
 
 
-def _take(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
+def _receive(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
     telemetry = services.telemetry
     if not 0 <= request.compression_type < len(CODEC_NAMES):
         raise KafkaError(
-            ErrorCode.unsupported_compression_type, f"no codec has the id {request.compression_type}"
+            ErrorCode.unsupported_compression_type,
+            f"there is no codec with the id {request.compression_type}",
         )
     telemetry.push(
         request.client_instance_id,

@@ -36,15 +36,17 @@ def handle(
         wanted = [name for name in wanted if name >= cursor.topic_name]
         if wanted and wanted[0] == cursor.topic_name:
             first_partition = cursor.partition_index
-    most = services.config.get_int("max.request.partition.size.limit")
-    # At least one, as Kafka: with none in a page, a client would never be done.
-    left = max(1, min(request.response_partition_limit, most))
+    limit = services.config.get_int("max.request.partition.size.limit")
+    # At least one, as in Kafka: with empty pages a client would never reach the end.
+    left = max(1, min(request.response_partition_limit, limit))
     topics = []
     next_cursor = None
     for name in wanted:
         topic = image.topics.get(name)
         if topic is None:
-            if request.topics:  # of those that were named; a deleted one is no news to who asks for all
+            if (
+                request.topics
+            ):  # only for named topics; a request for all topics needs no error for a deleted one
                 valid = topic_name_problem(name) is None
                 error = ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
                 topics.append(_no_topic(name, error))

@@ -16,9 +16,9 @@ from tests.unit.broker.transaction_bench import (
     read_committed,
 )
 
-import ottla.broker.coordinators.shard as shard_module
-from ottla.broker.coordinators.markers import MarkerWriter
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
+import ottla.broker.coordinators.shard_runtime as runtime_module
+from ottla.broker.coordinators.markers import TransactionMarkers
+from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
 from ottla.core.partition.leader import AppendPlan, Marker
@@ -51,8 +51,8 @@ def has_open_transaction(bench: Bench, topic: str, partition: int = 0) -> bool:
 
 
 def all_loaded(bench: Bench) -> bool:
-    shards = [*bench.services.transactions.get().shards, *bench.services.groups.get().shards]
-    return all(shard.state is ShardState.ACTIVE for shard in shards)
+    runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
+    return all(runtime.state is RuntimeState.ACTIVE for runtime in runtimes)
 
 
 class Refusing:
@@ -113,7 +113,7 @@ def test_a_coordinator_that_is_killed_between_prepare_and_complete_finishes_when
             await producer.send("journal", producer.transactional_id.encode())
             await producer.send("journal", producer.transactional_id.encode(), partition=1)
             await producer.send_offset(producer.transactional_id, "journal", 5)
-        monkeypatch.setattr(MarkerWriter, "write", lambda *_: None)
+        monkeypatch.setattr(TransactionMarkers, "write", lambda *_: None)
         await producers[0].commit()
         await producers[1].abort()
         assert (await described(bench, "committed")).state == "PrepareCommit"
@@ -282,14 +282,14 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
         await producer.send("journal", b"a")
         refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 0))
         await producer.commit()
-        shard = bench.services.transactions.get().shards.shard_of("tx")
-        assert shard is not None
+        runtime = bench.services.transactions.get().runtimes.for_key("tx")
+        assert runtime is not None
 
         def broken(*_: object) -> Any:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(type(shard.machine), "decide", broken)
-        shard.submit(DescribeTransaction(transactional_id="tx"))
+        monkeypatch.setattr(type(runtime.shard), "decide", broken)
+        runtime.submit(DescribeTransaction(transactional_id="tx"))
         monkeypatch.undo()
         refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas)
         await until(lambda: not has_open_transaction(bench, "journal"))
@@ -310,11 +310,11 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
     topic_id = await bench.create("journal", 6, flush_messages="1")
     producer = TransactionalProducer(bench)
     await producer.init()
-    shard = bench.services.transactions.get().shards.shard_of("tx")
-    assert shard is not None
+    runtime = bench.services.transactions.get().runtimes.for_key("tx")
+    assert runtime is not None
     # One that lies on another disk than the coordinator's own records.
     directory_of = bench.services.log_dirs.directory_of
-    home = directory_of(shard.hosted.topic_partition)
+    home = directory_of(runtime.hosted.topic_partition)
     sick, sound = (
         next(
             index for index in range(6) if (directory_of(TopicPartition("journal", index)) == home) is is_home
@@ -358,7 +358,7 @@ def test_markers_are_written_however_long_the_outcome_takes_to_be_committed(
             await released.wait()
             return await flush(*args)
 
-        monkeypatch.setattr(shard_module, "flush", hold_the_flush)
+        monkeypatch.setattr(runtime_module, "flush", hold_the_flush)
         assert await producer.end(commit=True) is ErrorCode.coordinator_not_available
         await asyncio.sleep(5)
         assert has_open_transaction(bench, "journal")
@@ -480,12 +480,12 @@ def test_a_group_that_is_still_loading_gets_its_marker_afterwards(monkeypatch: p
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send_offset("g", "journal", 5)
-        shard = bench.services.groups.get().shards.shard_of("g")
-        assert isinstance(shard, CoordinatorShard)
-        shard.state = ShardState.LOADING
+        runtime = bench.services.groups.get().runtimes.for_key("g")
+        assert isinstance(runtime, ShardRuntime)
+        runtime.state = RuntimeState.LOADING
         await producer.commit()
         assert (await described(bench)).state == "PrepareCommit"
-        shard.state = ShardState.ACTIVE
+        runtime.state = RuntimeState.ACTIVE
         await asyncio.sleep(1)
         assert (await described(bench)).state == "CompleteCommit"
         assert await committed_offset(bench, "g", "journal", require_stable=True) == 5

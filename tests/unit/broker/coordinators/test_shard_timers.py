@@ -30,7 +30,7 @@ def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
         timers = ShardTimers(delayed_operations, fire, errors.append)
         for at_ms, timing in script:
             await asyncio.sleep(at_ms / 1000 - loop.time())
-            timers.keep([timing])
+            timers.update([timing])
         await asyncio.sleep(60)
         assert len(delayed_operations) == 0
 

@@ -1,4 +1,4 @@
-"""Rebuilds a coordinator's machine from the log of its partition."""
+"""Rebuilds a coordinator's shard from the log of its partition."""
 
 import asyncio
 import logging
@@ -13,24 +13,24 @@ from ottla.records.markers import read_marker
 from ottla.records.records import Batch, read_batches
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.shard import RecordCodec
+    from ottla.broker.coordinators.shard_runtime import RecordCodec
 
 logger = logging.getLogger("ottla.coordinator")
 
-# More at a time would hold up the requests of other shards.
+# Replaying more at a time would delay the requests of other shards.
 _READ_BYTES_MAX = 1 << 20
 
 
-async def load(
+async def load_shard(
     env: Env,
     hosted: HostedPartition,
-    machine: CoordinatorMachine[Any, Any],
+    shard: CoordinatorMachine[Any, Any],
     codec: "RecordCodec[Any, Any]",
     read_bytes: int,
 ) -> None:
-    """Replays the whole log into `machine`, `read_bytes` at a time: requests of other shards go on between them.
+    """Replays the whole log into `shard`, `read_bytes` at a time. Other shards serve requests in between.
 
-    Nobody writes to the log meanwhile. Raises KafkaError and OSError.
+    Nothing is appended to the log meanwhile. Raises KafkaError and OSError.
     """
     log = hosted.log
     offset, end_offset = log.log_start_offset, log.log_end_offset
@@ -41,9 +41,9 @@ async def load(
         data = await env.workers.run(found.region.read)
         batches = read_batches(data)
         if not batches:
-            break  # compaction has left nothing from here to the end
+            break  # compaction has removed everything from here to the end
         for batch in batches:
-            records += replay_batch(batch, machine, codec, hosted)
+            records += replay_batch(batch, shard, codec, hosted)
             offset = max(offset, batch.header.last_offset + 1)
         await asyncio.sleep(0)
     logger.info("%s is loaded: %d records", hosted.topic_partition, records)
@@ -51,16 +51,17 @@ async def load(
 
 def replay_batch(
     batch: Batch,
-    machine: CoordinatorMachine[Any, Any],
+    shard: CoordinatorMachine[Any, Any],
     codec: "RecordCodec[Any, Any]",
     hosted: HostedPartition,
 ) -> int:
+    """Returns the number of records."""
     header = batch.header
     if header.is_control:
         for record in batch.records:
             marker = read_marker(record)
             if marker is not None:
-                machine.replay_marker(header.producer_id, marker.commit)
+                shard.replay_marker(header.producer_id, marker.commit)
         return 0
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     for record in batch.records:
@@ -71,5 +72,5 @@ def replay_batch(
             )
         decoded = codec.decode_record(record.key, record.value)
         if decoded is not None:
-            machine.replay(*decoded, producer_id)
+            shard.replay(*decoded, producer_id)
     return len(batch.records)

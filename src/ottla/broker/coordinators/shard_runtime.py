@@ -1,9 +1,10 @@
-"""One shard of a coordinator: a pure machine on a partition of an internal topic.
+"""Runs one shard of a coordinator on its partition of the internal topic.
 
-A command is decided, the records of the decision are appended, and the answers leave when all that was written up to
-then is committed: also those of reads, so that nobody is told what a crash could take back. What else a decision wants
-done is done right behind them. What the machine cannot undo it need not: where an append fails the machine is given up
-and rebuilt from the log.
+The shard in `core` is a pure state machine. Its runtime rebuilds it from the log, submits commands to it, appends the
+records of each decision, and sends the responses when everything that was appended so far is committed. Responses to
+reads wait too, so that no client sees a state that a crash could undo. Other effects of a decision are performed right
+after its responses. If an append fails, the runtime discards the shard and rebuilds it from the log: a shard never has
+to undo anything.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.coordinators.loading import load
+from ottla.broker.coordinators.shard_loader import load_shard
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
@@ -39,16 +40,16 @@ from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 
 logger = logging.getLogger("ottla.coordinator")
 
-MachineT = TypeVar("MachineT", bound=CoordinatorMachine[Any, Any])
+ShardT = TypeVar("ShardT", bound=CoordinatorMachine[Any, Any])
 
 EncodedRecord = tuple[bytes, bytes | None]
 
-# A batch has the header and, beside each key and value, a few varints: room for them below max.message.bytes.
+# Room below max.message.bytes for the batch header, and for the varints of each record.
 _BATCH_OVERHEAD = 128
 _RECORD_OVERHEAD = 32
 
-# What goes wrong with the coordinator's own partition means something else to a client, which knows nothing of it.
-_TOLD_TO_CLIENTS = {
+# Errors of the internal topic's partition, as errors that a client of the coordinator understands.
+_CLIENT_ERRORS = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
     ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
@@ -60,128 +61,133 @@ _TOLD_TO_CLIENTS = {
 
 
 class RecordCodec(Protocol[KeyT, ValueT]):
-    """How keys and values lie in the internal topic (a module does)."""
+    """Encodes the keys and values of the internal topic. Implemented by modules."""
 
     def encode_key(self, key: KeyT, /) -> bytes: ...
 
     def encode_value(self, value: ValueT, /) -> bytes: ...
 
     def decode_record(self, key: bytes, value: bytes | None, /) -> tuple[KeyT, ValueT | None] | None:
-        """None for a record of a kind that this coordinator does not keep."""
+        """None for a type of record that this coordinator does not use."""
         ...
 
 
-class ShardState(Enum):
+class RuntimeState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
 
 
-class ShardSettings(NamedTuple):
-    """`commit_timeout_ms`: how long an answer waits for its records to be committed."""
+class RuntimeSettings(NamedTuple):
+    """`commit_timeout_ms`: how long a response waits for its records to be committed."""
 
     commit_timeout_ms: int = 5000
     compression: int = 0
     load_buffer_bytes: int = 5 << 20
 
 
-class CoordinatorShard(Generic[MachineT]):
+class ShardRuntime(Generic[ShardT]):
     def __init__(
         self,
         hosted: HostedPartition,
-        new_machine: Callable[[], MachineT],
+        new_shard: Callable[[], ShardT],
         codec: RecordCodec[Any, Any],
         env: Env,
         delayed_operations: DelayedOperations,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        settings: ShardSettings,
+        start_task: Callable[[Coroutine[Any, Any, None]], None],
+        settings: RuntimeSettings,
         perform: Callable[[Any], None] | None = None,
     ) -> None:
-        """`perform` does what the machine's decisions ask for beyond records, answers and timers."""
+        """`perform` carries out the effects of the shard's decisions, beyond records, responses and timers."""
         self.hosted = hosted
         self.settings = settings
-        self.state = ShardState.LOADING
-        self.machine = new_machine()
-        self._new_machine = new_machine
+        self.state = RuntimeState.LOADING
+        self.shard = new_shard()
+        self._new_shard = new_shard
         self._codec = codec
         self._env = env
         self._delayed_operations = delayed_operations
-        self._spawn = spawn
+        self._start_task = start_task
         self._perform = perform
         self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail)
-        self._waiting: dict[Promise[Any], None] = {}  # who is answered by a later decision
-        self._due: list[Any] = []  # to be performed when the answers of this turn have left
+        self._waiting: dict[Promise[Any], None] = {}  # responses that a later decision completes
+        self._effects: list[Any] = []  # to be performed when the responses of this turn have been sent
 
-    # -- life
+    # -- start and end
 
     def start(self) -> None:
-        """Rebuilds the machine from the log: at once where that is empty, else beside the requests."""
-        self.state = ShardState.LOADING
+        """Rebuilds the shard from the log: at once if it is empty, else in the background."""
+        self.state = RuntimeState.LOADING
         log = self.hosted.log
         if log.log_start_offset == log.log_end_offset:
             self._loaded()
         else:
-            self._spawn(self._load())
+            self._start_task(self._load())
 
     async def _load(self) -> None:
-        machine = self.machine
+        shard = self.shard
         try:
-            await load(self._env, self.hosted, machine, self._codec, self.settings.load_buffer_bytes)
+            await load_shard(self._env, self.hosted, shard, self._codec, self.settings.load_buffer_bytes)
         except OSError as error:
-            if machine is not self.machine or self.state is not ShardState.LOADING:
+            if not self._is_loading(shard):
                 return
-            refusal = self.hosted.storage_failed(error)
-            logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, refusal.message)
+            reason = self.hosted.storage_failed(error).message
+            logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, reason)
             if is_disk_failure(error):
                 self.close()
                 return
             await asyncio.sleep(RETRY_S)
-            if machine is self.machine and self.state is ShardState.LOADING:
-                self.machine = self._new_machine()
+            if self._is_loading(shard):
+                self.shard = self._new_shard()
                 self.start()
             return
         except Exception as error:
-            if machine is self.machine and self.state is ShardState.LOADING:
+            if self._is_loading(shard):
                 trace = None if isinstance(error, KafkaError) else error
                 logger.error("%s cannot be loaded: %s", self.hosted.topic_partition, error, exc_info=trace)
                 self.close()
             return
-        if machine is self.machine and self.state is ShardState.LOADING:  # not given up meanwhile
+        if self._is_loading(shard):
             self._loaded()
 
+    def _is_loading(self, shard: ShardT) -> bool:
+        """Whether `shard` is still the one to load: it may have been discarded meanwhile."""
+        return shard is self.shard and self.state is RuntimeState.LOADING
+
     def _loaded(self) -> None:
-        self.state = ShardState.ACTIVE
-        self.run(self.machine.loaded)
+        self.state = RuntimeState.ACTIVE
+        self.run(self.shard.loaded)
 
     def close(self) -> None:
-        """The partition is led elsewhere from now on, or gone."""
-        self._give_up(
+        """The partition is deleted, or another broker leads it now."""
+        self._discard(
             KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is no longer served here")
         )
-        self.state = ShardState.CLOSED
+        self.state = RuntimeState.CLOSED
 
     def _reload(self, reason: KafkaError, waiter: Promise[Any] | None) -> None:
-        """`waiter` is told what happened; the others, who have nothing to do with it, are to ask again."""
+        """`waiter` gets the reason. The other requests, which did not cause it, get an error that they retry."""
         if waiter is not None:
             self.send([Reply(waiter, reason)])
         if self.hosted.failure is not None:
             self.close()
             return
         logger.error("%s is loaded again: %s", self.hosted.topic_partition, reason.message)
-        self._give_up(
-            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is loaded again; ask again")
+        self._discard(
+            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is loaded again; try again")
         )
-        self.machine = self._new_machine()
+        self.shard = self._new_shard()
         self.start()
 
     def fail(self, error: Exception) -> None:
-        """Something that the shard waited for failed unexpectedly: all who wait are told, and the log is read again."""
-        if self.state is ShardState.ACTIVE:
+        """An operation of this shard failed unexpectedly: ends all requests that wait, and loads the shard again."""
+        if self.state is RuntimeState.ACTIVE:
             self._reload(KafkaError(ErrorCode.unknown_server_error, f"a step failed: {error!r}"), None)
 
-    def _give_up(self, reason: KafkaError) -> None:
+    def _discard(self, reason: KafkaError) -> None:
+        """Gives up the shard: stops its timers, and completes the requests that wait with `reason`."""
         self._timers.clear()
-        self._due.clear()
+        self._effects.clear()
         waiting, self._waiting = self._waiting, {}
         for promise in waiting:
             if not promise.done:
@@ -190,10 +196,10 @@ class CoordinatorShard(Generic[MachineT]):
     # -- commands
 
     def submit(self, command: Command[ResponseT]) -> "Promise[ResponseT | KafkaError]":
-        """Never raises: a refusal is a KafkaError in the place of the response."""
-        if self._due:
-            self._perform_due()
-        if self.state is not ShardState.ACTIVE:
+        """Never raises: if the command is rejected, the response is a KafkaError."""
+        if self._effects:
+            self._perform_effects()
+        if self.state is not RuntimeState.ACTIVE:
             return completed(self._not_active())
         promise: Promise[ResponseT | KafkaError] = Promise()
         self._waiting[promise] = None
@@ -201,80 +207,80 @@ class CoordinatorShard(Generic[MachineT]):
         return promise
 
     def _decide(self, command: Command[Any], waiter: Promise[Any] | None) -> None:
-        self.run(partial(self.machine.decide, command, waiter), waiter)
+        self.run(partial(self.shard.decide, command, waiter), waiter)
 
     def run(
         self,
         decide: "Callable[[int], Decision[Any, Any]]",
         waiter: Promise[Any] | None = None,
     ) -> None:
-        """Takes a decision (given the time) and performs it; what goes wrong in it is told to `waiter`."""
+        """Calls `decide` with the time and carries out its decision. `waiter` gets any error."""
         now_ms = self._env.clock.now_ms()
         try:
             decision = decide(now_ms)
-        except KafkaError as error:  # refused, and nothing has changed
+        except KafkaError as error:  # the shard has rejected the command and is unchanged
             if waiter is not None:
-                self._answer([Reply(waiter, error)])
+                self._send_when_committed([Reply(waiter, error)])
             return
         except Exception:
             logger.exception("a decision of %s failed", self.hosted.topic_partition)
-            self._reload(_bug(), waiter)
+            self._reload(_unexpected_error(), waiter)
             return
         if decision.timings:
-            self._timers.keep(decision.timings)
+            self._timers.update(decision.timings)
         if decision.records or decision.packed is not None:
             try:
                 self._append(decision, now_ms)
             except KafkaError as error:
-                code = _TOLD_TO_CLIENTS.get(error.code, error.code)
+                code = _CLIENT_ERRORS.get(error.code, error.code)
                 self._reload(KafkaError(code, error.message), waiter)
                 return
             except Exception:
-                logger.exception("what %s has decided cannot be written", self.hosted.topic_partition)
-                self._reload(_bug(), waiter)
+                logger.exception("a decision of %s cannot be appended", self.hosted.topic_partition)
+                self._reload(_unexpected_error(), waiter)
                 return
         if decision.replies or decision.effects:
-            self._answer(decision.replies, decision.effects)
+            self._send_when_committed(decision.replies, decision.effects)
 
     @property
     def can_be_read(self) -> bool:
-        """Whether what the machine says now stands: a reader need not wait, nor ask by a command."""
+        """Whether all of the shard's state is committed: a reader needs no command, and no wait."""
         leader = self.hosted.leader
         return (
-            self.state is ShardState.ACTIVE
-            and not self._due
+            self.state is RuntimeState.ACTIVE
+            and not self._effects
             and leader.high_watermark >= leader.log_end_offset
         )
 
-    def append_marker(self, marker: Marker) -> AppendPlan:
-        """Ends a producer's transaction in this partition, which the machine sees at once.
+    def complete_transaction(self, marker: Marker) -> AppendPlan:
+        """Appends the marker that ends a producer's transaction in this partition, and applies it to the shard.
 
-        Raises KafkaError, and then nothing has changed.
+        Raises KafkaError; nothing has changed then.
         """
-        if self.state is not ShardState.ACTIVE:
+        if self.state is not RuntimeState.ACTIVE:
             raise self._not_active()
         plan = self.hosted.append_marker(marker, self._env.clock.now_ms())
-        self.machine.replay_marker(marker.producer_id, marker.commit)
+        self.shard.replay_marker(marker.producer_id, marker.commit)
         return plan
 
     def _not_active(self) -> KafkaError:
-        if self.state is ShardState.LOADING:
+        if self.state is RuntimeState.LOADING:
             return KafkaError(
                 ErrorCode.coordinator_load_in_progress,
                 f"{self.hosted.topic_partition} is being loaded; try again in a moment",
             )
         return KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is not served here")
 
-    # -- what a decision wants done
+    # -- decisions
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
         hosted = self.hosted
         hosted.append_internally(self._batches(decision, now_ms), now_ms)
         if hosted.needs_flush:
-            self._spawn(flush(self._env, hosted))
+            self._start_task(flush(self._env, hosted))
 
     def _batches(self, decision: Decision[Any, Any], now_ms: int) -> list[tuple[BatchHeader, bytes]]:
-        """One batch, or several where one would be larger than the topic allows."""
+        """One batch, or several if one would be larger than the topic allows."""
         codec = self.settings.compression
         if decision.packed is not None:
             number, payload = decision.packed
@@ -298,61 +304,62 @@ class CoordinatorShard(Generic[MachineT]):
             for records in _split(pairs, limit)
         ]
 
-    def _answer(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
+    def _send_when_committed(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
         leader = self.hosted.leader
         if leader.high_watermark >= leader.log_end_offset:
             self.send(replies, effects)
         else:
-            self.await_commit(leader.log_end_offset, replies, effects)
+            self.delay_until_committed(leader.log_end_offset, replies, effects)
 
-    def await_commit(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
-        """Sends and performs when all before `offset` is committed. What is performed waits as long as it takes."""
+    def delay_until_committed(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
+        """Sends and performs once the log is committed up to `offset`. Replies may time out, effects do not."""
         self._delayed_operations.watch(
-            AwaitCommit(self, offset, replies, effects),
+            DelayedCommit(self, offset, replies, effects),
             (self.hosted.topic_partition,),
             self.settings.commit_timeout_ms,
         )
 
     def send(self, replies: Iterable[Reply], effects: Sequence[Any] = ()) -> None:
         for reply in replies:
-            waiter: Any = reply.waiter  # a Promise, but the machine does not know
+            waiter: Any = reply.waiter  # a Promise, which the shard does not know
             self._waiting.pop(waiter, None)
             if not waiter.done:
                 try:
                     waiter.complete(reply.response)
-                except (
-                    Exception
-                ):  # a bug of whoever makes a response of it, which the other waiters must not feel
-                    logger.exception("an answer of %s cannot be given", self.hosted.topic_partition)
+                except Exception:  # a bug of one handler must not affect the other requests
+                    logger.exception("a response of %s cannot be sent", self.hosted.topic_partition)
         if effects:
-            if not self._due:
-                asyncio.get_running_loop().call_soon(self._perform_due)
-            self._due += effects
+            if not self._effects:
+                asyncio.get_running_loop().call_soon(self._perform_effects)
+            self._effects += effects
 
-    def _perform_due(self) -> None:
-        """A turn of the event loop later, when the answers have left: nobody waits for more than the decision itself.
-        Before the next decision all the same, which finds it done.
+    def _perform_effects(self) -> None:
+        """Performs the effects one turn of the event loop after the responses, so that no client waits for them.
+
+        The next decision comes after them in any case: it relies on their result.
         """
-        due, self._due = self._due, []
+        effects, self._effects = self._effects, []
         try:
-            for effect in due:
-                assert self._perform is not None, "a machine asks for what its shell cannot do"
+            for effect in effects:
+                assert self._perform is not None, "the shard has an effect that its runtime cannot perform"
                 self._perform(effect)
         except Exception:
-            # The log knows what is still to be done: whoever loads it asks for it again.
-            logger.exception("what %s has decided cannot be done", self.hosted.topic_partition)
-            if self.state is ShardState.ACTIVE:
-                self._reload(KafkaError(ErrorCode.unknown_server_error, "what it decided failed"), None)
+            # The log has what remains to be done: the shard asks for it again when it is loaded.
+            logger.exception("an effect of %s failed", self.hosted.topic_partition)
+            if self.state is RuntimeState.ACTIVE:
+                self._reload(KafkaError(ErrorCode.unknown_server_error, "an effect of it failed"), None)
 
     def _timer_fired(self, command: Command[Any]) -> None:
-        if self._due:
-            self._perform_due()
-        if self.state is ShardState.ACTIVE:
+        if self._effects:
+            self._perform_effects()
+        if self.state is RuntimeState.ACTIVE:
             self._decide(command, None)
 
 
-def _bug() -> KafkaError:
-    return KafkaError(ErrorCode.unknown_server_error, "the coordinator met an error; see the broker's log")
+def _unexpected_error() -> KafkaError:
+    return KafkaError(
+        ErrorCode.unknown_server_error, "the coordinator had an unexpected error; see the broker's log"
+    )
 
 
 def _split(pairs: list[EncodedRecord], limit: int) -> list[list[EncodedRecord]]:
@@ -372,42 +379,43 @@ def _split(pairs: list[EncodedRecord], limit: int) -> list[list[EncodedRecord]]:
     return batches
 
 
-class AwaitCommit(Operation):
-    """Answers that wait until what was written before them is committed."""
+class DelayedCommit(Operation):
+    """Replies and effects that wait until the records before them are committed."""
 
     def __init__(
         self,
-        shard: CoordinatorShard[Any],
+        runtime: ShardRuntime[Any],
         required_offset: int,
         replies: list[Reply],
         effects: Sequence[Any],
     ) -> None:
         super().__init__()
-        self._shard = shard
+        self._runtime = runtime
         self._required_offset = required_offset
         self._replies = replies
         self._effects = effects
 
     def try_complete(self, now_ms: int) -> bool:
-        hosted = self._shard.hosted
+        hosted = self._runtime.hosted
         failure = hosted.failure
         if failure is None and hosted.leader.high_watermark < self._required_offset:
             return False
         if failure is None:
-            self._shard.send(self._replies, self._effects)
+            self._runtime.send(self._replies, self._effects)
         else:
-            self._shard.send([Reply(reply.waiter, failure) for reply in self._replies])
+            self._runtime.send([Reply(reply.waiter, failure) for reply in self._replies])
         return True
 
     def on_expire(self, now_ms: int) -> None:
-        # As Kafka: the change may still be committed, and the client is to ask again.
+        # As in Kafka: the change may still be committed later, and the client retries.
+        hosted = self._runtime.hosted
         error = KafkaError(
             ErrorCode.coordinator_not_available,
-            f"{self._shard.hosted.topic_partition} was not replicated to offset {self._required_offset} in time",
+            f"{hosted.topic_partition} was not replicated to offset {self._required_offset} in time",
         )
-        self._shard.send([Reply(reply.waiter, error) for reply in self._replies])
-        if self._effects and self._shard.state is ShardState.ACTIVE:
-            self._shard.await_commit(self._required_offset, [], self._effects)
+        self._runtime.send([Reply(reply.waiter, error) for reply in self._replies])
+        if self._effects and self._runtime.state is RuntimeState.ACTIVE:
+            self._runtime.delay_until_committed(self._required_offset, [], self._effects)
 
     def on_error(self, error: Exception) -> None:
-        self._shard.fail(error)
+        self._runtime.fail(error)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.bench import Bench, on_broker, until
 
-from ottla.broker.coordinators.shard import CoordinatorShard, ShardSettings, ShardState
+from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime
 from ottla.core.coordination import Command, Decision, Waiter
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID
@@ -121,55 +121,59 @@ class Codec:
         return None if key == b"skipped" else (key.decode(), value)
 
 
-def shard_of(
+def runtime_of(
     bench: Bench, topic: str = "counters", perform: Callable[[Any], None] | None = None
-) -> CoordinatorShard[Counters]:
+) -> ShardRuntime[Counters]:
     services = bench.services
-    shard = CoordinatorShard(
+    runtime = ShardRuntime(
         services.partitions.find(topic, None, 0),
         Counters,
         Codec,
         services.env,
         services.delayed_operations,
         services.tasks.start,
-        ShardSettings(),
+        RuntimeSettings(),
         perform=perform,
     )
-    shard.start()
-    return shard
+    runtime.start()
+    return runtime
 
 
-async def asked(shard: CoordinatorShard[Counters], command: Command[Any]) -> Any:
+async def asked(runtime: ShardRuntime[Counters], command: Command[Any]) -> Any:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    shard.submit(command).subscribe(future.set_result, future.set_exception)
+    runtime.submit(command).subscribe(future.set_result, future.set_exception)
     return await future
 
 
-async def until_active(shard: CoordinatorShard[Counters]) -> None:
-    await until(lambda: shard.state is ShardState.ACTIVE)
+async def until_active(runtime: ShardRuntime[Counters]) -> None:
+    await until(lambda: runtime.state is RuntimeState.ACTIVE)
 
 
 @on_broker()
 async def test_a_decision_is_written_and_a_rebuilt_shard_equals_the_one_that_wrote(bench: Bench) -> None:
     await bench.create("counters")
-    shard = shard_of(bench)
-    assert shard.state is ShardState.ACTIVE, "an empty log is loaded at once"
-    assert [await asked(shard, Add("a")), await asked(shard, Add("a", 4)), await asked(shard, Add("b"))] == [
+    runtime = runtime_of(bench)
+    assert runtime.state is RuntimeState.ACTIVE, "an empty log is loaded at once"
+    assert [
+        await asked(runtime, Add("a")),
+        await asked(runtime, Add("a", 4)),
+        await asked(runtime, Add("b")),
+    ] == [
         1,
         5,
         1,
     ]
-    again = shard_of(bench)
+    again = runtime_of(bench)
     await until_active(again)
-    assert again.machine.counts == shard.machine.counts == {"a": 5, "b": 1}
-    assert again.machine.was_loaded
+    assert again.shard.counts == runtime.shard.counts == {"a": 5, "b": 1}
+    assert again.shard.was_loaded
 
 
 @on_broker()
 async def test_a_shard_that_loads_says_so(bench: Bench) -> None:
     await bench.create("counters")
-    await asked(shard_of(bench), Add("a"))
-    loading = shard_of(bench)
+    await asked(runtime_of(bench), Add("a"))
+    loading = runtime_of(bench)
     refusal = await asked(loading, Read())
     assert refusal.code is ErrorCode.coordinator_load_in_progress
     await until_active(loading)
@@ -179,11 +183,11 @@ async def test_a_shard_that_loads_says_so(bench: Bench) -> None:
 @on_broker()
 async def test_nothing_is_answered_before_it_is_committed_not_even_a_read(bench: Bench) -> None:
     await bench.create("counters", flush_messages="1")
-    shard = shard_of(bench)
-    written = asyncio.ensure_future(asked(shard, Add("a")))
-    read = asyncio.ensure_future(asked(shard, Read()))
-    refused = asyncio.ensure_future(asked(shard, Refused()))
-    leader = shard.hosted.leader
+    runtime = runtime_of(bench)
+    written = asyncio.ensure_future(asked(runtime, Add("a")))
+    read = asyncio.ensure_future(asked(runtime, Read()))
+    refused = asyncio.ensure_future(asked(runtime, Refused()))
+    leader = runtime.hosted.leader
     await asyncio.sleep(0)
     assert leader.high_watermark < leader.log_end_offset
     assert not written.done()
@@ -201,10 +205,10 @@ async def test_what_is_to_be_performed_follows_the_answer_and_precedes_the_next_
 ) -> None:
     await bench.create("counters")
     performed: list[str] = []
-    shard = shard_of(bench, perform=performed.append)
-    assert shard.submit(Perform("a")).value == "decided"
+    runtime = runtime_of(bench, perform=performed.append)
+    assert runtime.submit(Perform("a")).value == "decided"
     assert performed == []
-    assert shard.submit(Perform("b")).value == "decided"
+    assert runtime.submit(Perform("b")).value == "decided"
     assert performed == ["a"]
     await asyncio.sleep(0)
     assert performed == ["a", "b"]
@@ -215,14 +219,14 @@ async def test_a_decision_on_the_heels_of_a_failure_to_perform_is_refused(bench:
     await bench.create("counters")
 
     def fail(effect: str) -> None:
-        shard.submit(Broken())
+        runtime.submit(Broken())
 
-    shard = shard_of(bench, perform=fail)
-    await asked(shard, Add("a"))
-    assert shard.submit(Perform("x")).value == "decided"
-    assert shard.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
-    await until_active(shard)
-    assert await asked(shard, Read()) == {"a": 1}
+    runtime = runtime_of(bench, perform=fail)
+    await asked(runtime, Add("a"))
+    assert runtime.submit(Perform("x")).value == "decided"
+    assert runtime.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
+    await until_active(runtime)
+    assert await asked(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
@@ -232,25 +236,25 @@ async def test_where_something_cannot_be_performed_the_shard_is_loaded_again(ben
     def fail(effect: str) -> None:
         raise ValueError(effect)
 
-    shard = shard_of(bench, perform=fail)
-    await asked(shard, Add("a"))
-    machine = shard.machine
-    assert shard.submit(Perform("x")).value == "decided"
-    assert shard.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
-    await until_active(shard)
-    assert shard.machine is not machine
-    assert await asked(shard, Read()) == {"a": 1}
+    runtime = runtime_of(bench, perform=fail)
+    await asked(runtime, Add("a"))
+    machine = runtime.shard
+    assert runtime.submit(Perform("x")).value == "decided"
+    assert runtime.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
+    await until_active(runtime)
+    assert runtime.shard is not machine
+    assert await asked(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
 async def test_a_timer_that_is_started_anew_fires_once(bench: Bench) -> None:
     await bench.create("counters")
-    shard = shard_of(bench)
+    runtime = runtime_of(bench)
     loop = asyncio.get_running_loop()
-    first = asyncio.ensure_future(asked(shard, AnswerIn(1000)))
+    first = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
     await asyncio.sleep(0.5)
     started = loop.time()
-    assert await asked(shard, AnswerIn(2000)) == "time is over"
+    assert await asked(runtime, AnswerIn(2000)) == "time is over"
     assert loop.time() - started == pytest.approx(2, abs=0.01)
     assert await first == "time is over"
 
@@ -258,59 +262,59 @@ async def test_a_timer_that_is_started_anew_fires_once(bench: Bench) -> None:
 @on_broker()
 async def test_a_failed_append_gives_the_machine_up_and_loads_it_again(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
-    shard = shard_of(bench)
-    await asked(shard, Add("a"))
-    waiting = asyncio.ensure_future(asked(shard, AnswerIn(1000)))
+    runtime = runtime_of(bench)
+    await asked(runtime, Add("a"))
+    waiting = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
     await asyncio.sleep(0)
-    refusal = await asked(shard, Add("a", padding=5000))
+    refusal = await asked(runtime, Add("a", padding=5000))
     assert refusal.code is ErrorCode.unknown_server_error
     assert "max.message.bytes" in refusal.message
     assert (await waiting).code is ErrorCode.not_coordinator, "who waits is not forgotten"
-    await until_active(shard)
-    assert await asked(shard, Read()) == {"a": 1}
-    assert await asked(shard, Add("a")) == 2
+    await until_active(runtime)
+    assert await asked(runtime, Read()) == {"a": 1}
+    assert await asked(runtime, Add("a")) == 2
 
 
 @on_broker()
 async def test_a_machine_that_fails_half_way_is_loaded_again(bench: Bench) -> None:
     await bench.create("counters")
-    shard = shard_of(bench)
-    await asked(shard, Add("a"))
-    refusal = await asked(shard, Broken())
+    runtime = runtime_of(bench)
+    await asked(runtime, Add("a"))
+    refusal = await asked(runtime, Broken())
     assert refusal.code is ErrorCode.unknown_server_error
-    await until_active(shard)
-    assert await asked(shard, Read()) == {"a": 1}
+    await until_active(runtime)
+    assert await asked(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
 async def test_a_shard_whose_records_cannot_be_replayed_is_no_coordinator(bench: Bench) -> None:
     await bench.create("counters")
     await bench.produce("counters", b"not a number")
-    shard = shard_of(bench)
-    await until(lambda: shard.state is not ShardState.LOADING)
-    assert shard.state is ShardState.CLOSED
-    assert (await asked(shard, Read())).code is ErrorCode.not_coordinator
+    runtime = runtime_of(bench)
+    await until(lambda: runtime.state is not RuntimeState.LOADING)
+    assert runtime.state is RuntimeState.CLOSED
+    assert (await asked(runtime, Read())).code is ErrorCode.not_coordinator
 
 
 @on_broker()
 async def test_a_decision_larger_than_a_batch_is_written_as_several(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
-    shard = shard_of(bench)
-    assert await asked(shard, Add("a", padding=200, times=20)) == 20
-    assert shard.hosted.leader.log_end_offset == 20
-    again = shard_of(bench)
+    runtime = runtime_of(bench)
+    assert await asked(runtime, Add("a", padding=200, times=20)) == 20
+    assert runtime.hosted.leader.log_end_offset == 20
+    again = runtime_of(bench)
     await until_active(again)
-    assert again.machine.counts == {"a": 20}
+    assert again.shard.counts == {"a": 20}
 
 
 @on_broker()
 async def test_a_closed_shard_answers_everybody_and_is_no_coordinator(bench: Bench) -> None:
     await bench.create("counters")
-    shard = shard_of(bench)
-    waiting = asyncio.ensure_future(asked(shard, AnswerIn(1000)))
+    runtime = runtime_of(bench)
+    waiting = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
     await asyncio.sleep(0)
-    shard.close()
+    runtime.close()
     assert (await waiting).code is ErrorCode.not_coordinator
-    assert (await asked(shard, Read())).code is ErrorCode.not_coordinator
+    assert (await asked(runtime, Read())).code is ErrorCode.not_coordinator
     await asyncio.sleep(2)
-    assert shard.machine.waiting, "its timers are gone with it"
+    assert runtime.shard.waiting, "its timers are gone with it"

@@ -1,11 +1,11 @@
-"""The shards of one coordinator: one for each partition of its internal topic that this broker leads."""
+"""The shard runtimes of one coordinator: one for each partition of its internal topic that this broker leads."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topic
 from ottla.broker.coordinators.key_hash import partition_for
-from ottla.broker.coordinators.shard import CoordinatorShard, MachineT
+from ottla.broker.coordinators.shard_runtime import ShardRuntime, ShardT
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
@@ -16,39 +16,39 @@ from ottla.model.errors import ErrorCode, KafkaError
 ListedT = TypeVar("ListedT")
 
 
-class ShardSet(Generic[MachineT]):
+class ShardRuntimes(Generic[ShardT]):
     def __init__(
         self,
         services: BrokerServices,
         topic: InternalTopic,
-        new_shard: Callable[[HostedPartition], CoordinatorShard[MachineT]],
+        new_runtime: Callable[[HostedPartition], ShardRuntime[ShardT]],
     ) -> None:
         self._services = services
         self._topic = topic
-        self._new_shard = new_shard
-        self._shards: dict[int, CoordinatorShard[MachineT]] = {}
+        self._new_runtime = new_runtime
+        self._runtimes: dict[int, ShardRuntime[ShardT]] = {}
         self._num_partitions = 0
 
-    def __iter__(self) -> Iterator[CoordinatorShard[MachineT]]:
-        return iter(self._shards.values())
+    def __iter__(self) -> Iterator[ShardRuntime[ShardT]]:
+        return iter(self._runtimes.values())
 
-    def shard_of(self, key: str) -> CoordinatorShard[MachineT] | None:
-        """None where the key is coordinated elsewhere, or the topic is not there yet."""
+    def for_key(self, key: str) -> ShardRuntime[ShardT] | None:
+        """None if another broker coordinates the key, or if the topic does not exist yet."""
         if not self._num_partitions:
             return None
-        return self._shards.get(partition_for(key, self._num_partitions))
+        return self._runtimes.get(partition_for(key, self._num_partitions))
 
-    def shard_at(self, index: int) -> CoordinatorShard[MachineT] | None:
-        return self._shards.get(index)
+    def at(self, partition: int) -> ShardRuntime[ShardT] | None:
+        return self._runtimes.get(partition)
 
-    def index_of(self, key: str) -> int | None:
-        """The partition that `key` belongs to, wherever it is led; None where the topic is not there yet."""
+    def partition_of(self, key: str) -> int | None:
+        """The partition of `key`, whichever broker leads it; None if the topic does not exist yet."""
         return partition_for(key, self._num_partitions) if self._num_partitions else None
 
     def submit_to_all(
         self, command: Command[tuple[ListedT, ...]]
     ) -> Promise[tuple[ListedT, ...] | KafkaError]:
-        """What all shards here list; KafkaError where one is still loading: the list would not be whole."""
+        """The joined lists of all shards here; KafkaError if one is still loading, as the list would be incomplete."""
 
         def merge(results: list[tuple[ListedT, ...] | KafkaError]) -> tuple[ListedT, ...] | KafkaError:
             merged: list[ListedT] = []
@@ -58,22 +58,22 @@ class ShardSet(Generic[MachineT]):
                 merged += result
             return tuple(merged)
 
-        return self._services.scheduler.run(list(self), lambda shard: shard.submit(command)).then(merge)
+        return self._services.scheduler.run(list(self), lambda runtime: runtime.submit(command)).then(merge)
 
-    async def make_topic(self) -> KafkaError | None:
-        """Makes the topic if it is not there."""
+    async def create_topic(self) -> KafkaError | None:
+        """Creates the internal topic if it does not exist."""
         try:
             await ensure_topic(self._services, self._topic)
         except KafkaError as error:
             return error
         return None
 
-    async def find(self, key: str) -> int | KafkaError:
-        """The id of the node that coordinates `key`. Makes the topic if it is not there."""
-        return await self.make_topic() or self.leader_for(key)
+    async def find_coordinator(self, key: str) -> int | KafkaError:
+        """The id of the node that coordinates `key`. Creates the internal topic if it does not exist."""
+        return await self.create_topic() or self.leader_of(key)
 
-    def leader_for(self, key: str) -> int | KafkaError:
-        """As `find`, after `make_topic`."""
+    def leader_of(self, key: str) -> int | KafkaError:
+        """The id of the node that leads the partition of `key`. Call `create_topic` before."""
         topic = self._services.metadata.image.topics.get(self._topic.name)
         if topic is None:
             return KafkaError(
@@ -87,8 +87,8 @@ class ShardSet(Generic[MachineT]):
             )
         return partition.leader
 
-    def follow(self, image: MetadataImage) -> None:
-        """Opens and closes shards as `image` says; the partitions are open by now."""
+    def apply(self, image: MetadataImage) -> None:
+        """Starts and closes runtimes as `image` says. The host has applied it before, so the partitions are open."""
         topic = image.topics.get(self._topic.name)
         self._num_partitions = len(topic.partitions) if topic is not None else 0
         led_here = {}
@@ -96,12 +96,12 @@ class ShardSet(Generic[MachineT]):
             try:
                 led_here[index] = self._services.partitions.find(self._topic.name, None, index)
             except KafkaError:
-                continue  # led elsewhere, or its disk has failed
-        for index, shard in list(self._shards.items()):
-            if led_here.get(index) is not shard.hosted:
-                shard.close()
-                del self._shards[index]
+                continue  # another broker leads it, or its disk has failed
+        for index, runtime in list(self._runtimes.items()):
+            if led_here.get(index) is not runtime.hosted:
+                runtime.close()
+                del self._runtimes[index]
         for index, hosted in led_here.items():
-            if index not in self._shards:
-                self._shards[index] = shard = self._new_shard(hosted)
-                shard.start()
+            if index not in self._runtimes:
+                self._runtimes[index] = runtime = self._new_runtime(hosted)
+                runtime.start()
