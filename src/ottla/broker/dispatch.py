@@ -1,16 +1,15 @@
-"""From a frame to the handler of its API, and from the handler's message to the parts of a response.
+"""Calls the handler of a request, and encodes the response.
 
-Handlers live in `broker/handlers`, one module per API key. The first request of its kind loads it in a thread, because
-importing it with kio's schemas and a coordinator takes up to 100 ms, in which the event loop would serve nobody.
+Handlers are in `broker/handlers`, one module per API key. The first request of an API loads its module in a thread: the
+import, with kio's schemas and a coordinator, takes up to 100 ms, in which the event loop would serve no other client.
 
-A module has either
-- `handle(services, context, request)`, plain or async, that answers with the response or a Promise of it: takes and
-  returns the newest version of kio's messages; where versions differ in shape also `lift(request, as_sent, version)`
-  and `lower(response, version)`; or
-- `handle_body(services, context, body)`: for Produce and Fetch, which have codecs of their own.
+A module has one of two functions:
+- `handle(services, context, request)`, a plain function or a coroutine, returns the response or a Promise of it. Request
+  and response are kio's messages in their newest version. A module whose versions differ in shape also has
+  `lift(request, as_sent, version)` and `lower(response, version)`.
+- `handle_body(services, context, body)` decodes and encodes by itself. It is for APIs with a codec of their own.
 
-A long message takes seconds to read or write. A worker does that, one message at a time, so that the memory which they
-take is that of one.
+Decoding or encoding a long message takes seconds. A thread does it for one message at a time, which bounds the memory.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.broker.connection import ResponseParts, ClientConnection
+from ottla.broker.connection import ClientConnection, ResponseParts
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.protocol.api_keys import APIS, ApiKey
@@ -29,10 +28,11 @@ from ottla.protocol.framing import Frame, RequestHeader, read_request_header, re
 T = TypeVar("T")
 
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
-_new_tuple = tuple.__new__  # see framing
+_new_tuple = tuple.__new__  # creates a NamedTuple in half the time
 _SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
 
-_USERS_OF_COORDINATORS = {
+# The coordinator is imported with the handlers that use it.
+_APIS_OF_COORDINATORS = {
     "groups": {
         ApiKey.OFFSET_COMMIT,
         ApiKey.OFFSET_FETCH,
@@ -60,7 +60,7 @@ _USERS_OF_COORDINATORS = {
     },
 }
 
-# Read or written in a few milliseconds. What is longer goes to a worker.
+# Up to these sizes, decoding and encoding on the event loop takes a few milliseconds. Beyond them a thread does it.
 REQUEST_BYTES_ON_LOOP = 32 * 1024
 RESPONSE_ELEMENTS_ON_LOOP = 1000
 
@@ -86,8 +86,10 @@ class RequestContext(NamedTuple):
 BodyHandler = Callable[[BrokerServices, RequestContext, memoryview], "ResponseParts | Promise[ResponseParts]"]
 
 
-def _newer_api_versions(services: BrokerServices, context: RequestContext, body: memoryview) -> ResponseParts:
-    # KIP-511: a version that we do not know is answered with v0 and UNSUPPORTED_VERSION: the client chooses again.
+def _reject_api_versions(
+    services: BrokerServices, context: RequestContext, body: memoryview
+) -> ResponseParts:
+    # KIP-511: the response to an unknown version is v0 with UNSUPPORTED_VERSION, and the client chooses again.
     from ottla.broker.handlers.k18_api_versions import unsupported_version
     from ottla.protocol.messages import encode_response
 
@@ -101,7 +103,9 @@ class Dispatcher:
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __call__(self, connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":
+    def __call__(
+        self, connection: ClientConnection, frame: Frame
+    ) -> "ResponseParts | Promise[ResponseParts]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
         handler = self._handlers.get((header.api_key, header.api_version))
         context = _new_tuple(RequestContext, (header, connection))
@@ -110,18 +114,20 @@ class Dispatcher:
             return self._load_and_handle(context, body)
         return handler(self._services, context, body)
 
-    def _load_and_handle(self, context: RequestContext, body: memoryview) -> "ResponseParts | Promise[ResponseParts]":
+    def _load_and_handle(
+        self, context: RequestContext, body: memoryview
+    ) -> "ResponseParts | Promise[ResponseParts]":
         """Serves the first request of an API and version."""
         header = context.header
         known = _SPECS.get(header.api_key)
         if known is None:
-            raise MalformedRequest(f"API key {header.api_key} is not known or not served here")
+            raise MalformedRequest(f"API key {header.api_key} is unknown or not supported")
         key, spec = known
         unstable = self._services.config.get_bool("unstable.api.versions.enable")
         max_version = spec.latest_enabled(unstable=unstable)
         if not spec.min_version <= header.api_version <= max_version:
             if key is ApiKey.API_VERSIONS:
-                return _newer_api_versions(self._services, context, body)
+                return _reject_api_versions(self._services, context, body)
             raise MalformedRequest(
                 f"{key.name} v{header.api_version} is not supported: this broker speaks "
                 f"v{spec.min_version} to v{max_version}"
@@ -135,8 +141,8 @@ class Dispatcher:
         return self._services.tasks.run(loaded).then(handle)
 
     def _load(self, key: ApiKey, version: int) -> BodyHandler:
-        """In a thread."""
-        for coordinator, keys in _USERS_OF_COORDINATORS.items():
+        """Runs in a thread."""
+        for coordinator, keys in _APIS_OF_COORDINATORS.items():
             if key in keys:
                 import_module(f"ottla.broker.coordinators.{coordinator}")
         module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
@@ -144,7 +150,7 @@ class Dispatcher:
         return self._message_handler(key, version, module) if handler is None else handler
 
     def _message_handler(self, key: ApiKey, version: int, module: Any) -> BodyHandler:
-        from ottla.protocol.messages import (  # not for Produce and Fetch, nor the start
+        from ottla.protocol.messages import (  # slow to import, and not needed by Produce and Fetch
             decode_request,
             encode_response,
             has_many_elements,
@@ -153,7 +159,7 @@ class Dispatcher:
 
         load_schemas(key, version)
         handle, lift, lower = module.handle, getattr(module, "lift", None), getattr(module, "lower", None)
-        # KAFKA-5859: the response header of ApiVersions is always v0: the client cannot know yet what we speak.
+        # KAFKA-5859: the response header of ApiVersions is always v0, as the client does not know our versions yet.
         always_v0 = key is ApiKey.API_VERSIONS
 
         def decode(context: RequestContext, body: memoryview) -> Any:
@@ -212,7 +218,7 @@ class Dispatcher:
         return promise
 
     async def close(self) -> None:
-        """Requests at work are given up: their connections close."""
+        """Cancels the requests that are being served. Their connections close."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
-from ottla.broker.delayed_operations import DelayedOperations
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.partition.leader import PartitionLeader
@@ -37,7 +37,9 @@ PARTITIONS_PER_STEP = 10
 
 
 class PartitionHost:
-    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs, delayed_operations: DelayedOperations) -> None:
+    def __init__(
+        self, env: Env, config: BrokerConfig, log_dirs: LogDirs, delayed_operations: DelayedOperations
+    ) -> None:
         self._env = env
         self._config = config
         self._log_dirs = log_dirs
