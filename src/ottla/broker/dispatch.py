@@ -4,8 +4,8 @@ Handlers are in `broker/handlers`, one module per API key. The first request of 
 import, with kio's schemas and a coordinator, takes up to 100 ms, in which the event loop would serve no other client.
 
 A module has one of two functions:
-- `handle(services, context, request)`, a plain function or a coroutine, returns the response or a Promise of it. Request
-  and response are kio's messages in their newest version. A module whose versions differ in shape also has
+- `handle(services, context, request)`, a function or a coroutine, returns the response or a Promise of it. Request and
+  response are kio's messages in their newest version. A module whose versions differ in shape also has
   `lift(request, as_sent, version)` and `lower(response, version)`.
 - `handle_body(services, context, body)` decodes and encodes by itself. It is for APIs with a codec of their own.
 

@@ -1,4 +1,4 @@
-"""One partition of this broker: the leader's rules in front of the log's files."""
+"""One partition of this broker: applies the rules of the partition leader to its log."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -39,28 +39,28 @@ from ottla.storage.segments import LogSlice
 logger = logging.getLogger("ottla.partition")
 
 
-# Above this, the records of a batch are examined beside the event loop: below it that takes a few milliseconds.
+# Larger batches are examined in a thread. Up to these sizes it takes a few milliseconds on the event loop.
 _INLINE_RECORDS_MAX = 1_000
 _INLINE_BYTES_MAX = 1024 * 1024
 _INLINE_RECOMPRESSED_BYTES_MAX = 16 * 1024
-# A client sends one batch for each partition; of more, two are enough to know.
+# A client may send one batch per partition. Scanning two is enough to find that there are more.
 _CLIENT_BATCHES_MAX = 2
 
 
 class LongExamination(Exception):
-    """A batch takes too long to examine on the event loop: nothing was appended.
+    """A batch would take too long to examine on the event loop. Nothing was appended.
 
-    Call `examine` beside the loop (it needs nothing of the partition) and pass its result to `append_examined`.
+    Call `examine` in a thread (it does not use the partition), and pass its result to `append_examined`.
     """
 
     def __init__(self, partition: "HostedPartition", examine: Callable[[], ExaminedBatch]) -> None:
-        super().__init__(f"a batch for {partition.topic_partition} must be examined beside the event loop")
+        super().__init__(f"a batch for {partition.topic_partition} must be examined in a thread")
         self.partition = partition
         self.examine = examine
 
 
 class FetchResult(NamedTuple):
-    """What a fetch of one partition found."""
+    """The result of a fetch of one partition."""
 
     high_watermark: int
     last_stable_offset: int
@@ -69,7 +69,7 @@ class FetchResult(NamedTuple):
     aborted: list[tuple[int, int]] | None
 
 
-# All partitions of a transaction get the same bytes, save for offset and leader epoch, which are set when written.
+# All partitions of a transaction get the same bytes, except for offset and leader epoch, which are set by the append.
 @lru_cache(maxsize=8)
 def _marker_batch(marker: Marker, now_ms: int) -> tuple[BatchHeader, bytes]:
     return build_marker_batch(
@@ -99,21 +99,21 @@ class HostedPartition:
         self.leader = leader
         self.record_settings = record_settings
         self._keeps_records_opaque = record_settings == RecordSettings()
-        self.failure: KafkaError | None = None  # set when the disk below is gone: all is refused then
+        self.failure: KafkaError | None = None  # set when the disk has failed: every request is rejected then
         self.is_closed = False
-        self.last_flush_ms = now_ms  # by time (flush.ms)
+        self.last_flush_ms = now_ms  # of the flushes by flush.ms
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
         self._notify = notify
 
     def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
-        """Appends a client's batch. Raises KafkaError if it is refused, or LongExamination; state is unchanged then."""
+        """Appends a client's batch. Raises KafkaError if it is rejected, or LongExamination; nothing has changed then."""
         return self._append(records, now_ms, FORBIDDEN_FOR_CLIENTS, required_acks, None)
 
     def append_in_transaction(
         self, records: Bytes, now_ms: int, *, required_acks: int, verification: Verification | None
     ) -> AppendPlan:
-        """Likewise, a batch sent under a transactional id; it may also be outside of any transaction."""
+        """As `append`, for a request with a transactional id. Its batch may also be non-transactional."""
         return self._append(records, now_ms, FORBIDDEN_IN_TRANSACTIONS, required_acks, verification)
 
     def append_examined(
@@ -124,7 +124,7 @@ class HostedPartition:
         required_acks: int,
         verification: Verification | None = None,
     ) -> AppendPlan:
-        """Appends a client's batch after a LongExamination. The leader decides anew: time has passed."""
+        """Appends a client's batch after a LongExamination. The leader checks it again, as time has passed."""
         plan = self.leader.append(
             (batch.header,), now_ms, required_acks=required_acks, verification=verification
         )
@@ -138,7 +138,7 @@ class HostedPartition:
         required_acks: int,
         verification: Verification | None,
     ) -> AppendPlan:
-        """What the header decides comes first: nothing is unpacked for a batch that is refused in any case."""
+        """Checks headers first: records of a batch that is rejected by its header are never unpacked."""
         headers = scan_batches(records, _CLIENT_BATCHES_MAX)
         for header in headers:
             check_client_batch(header, forbidden)
@@ -165,20 +165,20 @@ class HostedPartition:
         raise LongExamination(self, partial(examine, records, header, settings, now_ms))
 
     def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
-        """Appends the end of a transaction."""
+        """Appends the marker that ends a transaction."""
         header, records = _marker_batch(marker, now_ms)
         plan = self.leader.append_marker(header, marker, now_ms)
         return self._write(plan, records, now_ms)
 
-    def append_internally(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:
-        """Appends what a coordinator of this broker wrote, and need not be scanned."""
+    def append_for_coordinator(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:
+        """Appends batches of a coordinator of this broker, which need no checks."""
         headers = [header for header, _ in batches]
         plan = self.leader.append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
         records = batches[0][1] if len(batches) == 1 else b"".join([batch for _, batch in batches])
         return self._write(plan, records, now_ms)
 
     def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
-        """Takes over changed configs; they hold from the next request on."""
+        """Applies changed configs from the next request on."""
         self.log.config = log
         self.leader.settings = leader
         self.record_settings = records
@@ -200,12 +200,12 @@ class HostedPartition:
         return plan
 
     def _apply(self, effects: Effects) -> None:
-        """The one place where the effects of the leader's rules are carried out: no caller can forget a waiter."""
+        """All effects of the leader are carried out here, so that no caller can forget to notify."""
         if effects.concern_waiting_requests:
             self._notify(self.topic_partition)
 
     def flushed(self, now_ms: int) -> None:
-        """The log is on disk up to its recovery point: what waited for the flush is committed."""
+        """The log was flushed up to its recovery point: records that waited for the flush are committed."""
         self._apply(self.leader.flushed(self.log.recovery_point, now_ms))
 
     def follower_fetched(
@@ -219,17 +219,17 @@ class HostedPartition:
         )
 
     def lead(self, leader: PartitionLeader) -> None:
-        """A new leader epoch begins; requests that wait for the old one look again."""
+        """Starts a new leader epoch. Requests that wait are checked again."""
         self.leader = leader
         self._notify(self.topic_partition)
 
     def close(self) -> None:
-        """The partition was deleted; requests that wait for it learn of it."""
+        """The partition was deleted: requests that wait for it get an error."""
         self.is_closed = True
         self._notify(self.topic_partition)
 
     def fail(self, failure: KafkaError) -> None:
-        """The disk below is gone; requests that wait learn of it, and later ones are refused."""
+        """The disk has failed: requests that wait get an error, and later ones are rejected."""
         self.failure = failure
         self._notify(self.topic_partition)
 
@@ -242,7 +242,7 @@ class HostedPartition:
         is_follower: bool,
         at_least_one: bool,
     ) -> FetchResult:
-        """Reads from `offset`; KafkaError OFFSET_OUT_OF_RANGE beyond what the reader may know of."""
+        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see."""
         leader = self.leader
         limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()
@@ -264,7 +264,7 @@ class HostedPartition:
         )
 
     def delete_records(self, offset: int) -> int:
-        """Moves the start of the log; the low watermark, before which no replica keeps anything."""
+        """Moves the log start offset. Returns the low watermark: the lowest log start offset of all replicas."""
         self._check_storage()
         offset = self.leader.check_delete_records(offset)
         self.log.delete_records_before(offset)
@@ -272,7 +272,7 @@ class HostedPartition:
         return self.leader.low_watermark
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Applies retention; how many segments were removed. A disk that fails takes its directory offline."""
+        """Applies retention. Returns the number of removed segments. A disk failure takes the directory offline."""
         try:
             removed = self.log.delete_old_segments(now_ms, self.leader.high_watermark)
         except OSError as error:
@@ -283,11 +283,11 @@ class HostedPartition:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether `flush.messages` asks for an fsync before what was appended is acknowledged."""
+        """Whether `flush.messages` requires a flush before the last append is acknowledged."""
         return self.log.unflushed_messages >= self.log.config.flush_messages
 
     def storage_failed(self, error: OSError) -> KafkaError:
-        """The disk below has failed: what the client is to be told."""
+        """Handles an error of the disk. Returns the error for the client."""
         return self._on_storage_error(self, error)
 
     def _check_storage(self) -> None:

@@ -1,19 +1,18 @@
-"""What a broker does in the background: flush, checkpoint, retention, deletion of files, expiry of producers.
+"""Periodic work in the background: flushes, checkpoints, retention, deletion of files, expiry of producers.
 
-One task looks every second at what is due; what would block goes to a worker. Another removes files, for which nobody
-else is to wait: large ones take their time.
+One task runs every second, and does in threads what would block. A second task removes files: a large one takes long,
+and the rest must not wait for it.
 """
 
 import asyncio
 import logging
 from functools import partial
 
-from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.partition_flush import flush_partition
 from ottla.broker.partition_host import PartitionHost
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import KafkaError
-from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 from ottla.storage.log_dirs import LogDirs
 
 logger = logging.getLogger("ottla.housekeeping")
@@ -33,7 +32,7 @@ class Housekeeping:
 
     def start(self) -> None:
         now_ms = self._env.clock.now_ms()
-        # The first retention check comes early, as Kafka's does: a broker that was down may hold old segments.
+        # As in Kafka, the first retention check comes early: a broker that was down may have old segments.
         self._last_ms = {
             "log.flush.offset.checkpoint.interval.ms": now_ms,
             "log.flush.start.offset.checkpoint.interval.ms": now_ms,
@@ -57,20 +56,20 @@ class Housekeeping:
             try:
                 await self.tick(self._env.clock.now_ms())
             except Exception:
-                logger.exception("housekeeping failed and goes on with its next round")
+                logger.exception("housekeeping failed; it continues with its next round")
 
     async def tick(self, now_ms: int) -> None:
-        self._partitions.open_again()
-        await self._flush_what_is_due(now_ms)
+        self._partitions.retry_unopened()
+        await self._flush_due(now_ms)
         if self._is_due("log.retention.check.interval.ms", now_ms):
             self.enforce_retention(now_ms)
         if self._deleting is None or self._deleting.done():
-            self._deleting = asyncio.get_running_loop().create_task(self._delete_what_is_due(now_ms))
+            self._deleting = asyncio.get_running_loop().create_task(self._delete_due_files(now_ms))
         if self._is_due("producer.id.expiration.check.interval.ms", now_ms):
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
                 hosted.log.producers.expire(now_ms, expiration_ms)
-        await self._partitions.sync_deletions()  # those of replicas that have moved
+        await self._partitions.sync_deletions()  # of replicas that were moved
         await self._write_checkpoints(now_ms)
 
     def _is_due(self, interval: str, now_ms: int) -> bool:
@@ -84,7 +83,7 @@ class Housekeeping:
         if self._is_due("log.flush.offset.checkpoint.interval.ms", now_ms):
             checkpoints += self._log_dirs.recovery_point_checkpoints()
         if self._is_due("log.flush.start.offset.checkpoint.interval.ms", now_ms):
-            await self._flush_what_is_deleted()
+            await self._flush_deleted_records()
             checkpoints += self._log_dirs.log_start_offset_checkpoints()
         if self._is_due("replica.high.watermark.checkpoint.interval.ms", now_ms):
             checkpoints += self._log_dirs.high_watermark_checkpoints(
@@ -99,8 +98,8 @@ class Housekeeping:
         if self._log_dirs.offline:
             self._partitions.fail_offline()
 
-    async def _flush_what_is_due(self, now_ms: int) -> None:
-        """Sealed segments are synced soon after the roll, so that recovery never reads more than the active one."""
+    async def _flush_due(self, now_ms: int) -> None:
+        """Flushes closed segments soon after the roll, so that recovery never reads more than the active one."""
         for hosted in list(self._partitions):
             log = hosted.log
             if hosted.failure is not None or hosted.is_closed or log.recovery_point >= log.log_end_offset:
@@ -112,23 +111,23 @@ class Housekeeping:
             elif log.recovery_point >= log.segments.active.base_offset:
                 continue
             try:
-                await flush(self._env, hosted, up_to)
-            except Exception:  # nor from their flush
+                await flush_partition(self._env, hosted, up_to)
+            except Exception:  # a bug in one log must not keep the others from their flush
                 logger.exception("the flush of %s failed", hosted.topic_partition)
 
-    async def _flush_what_is_deleted(self) -> None:
-        """A log start offset is checkpointed only up to what is flushed: DeleteRecords may have gone beyond."""
+    async def _flush_deleted_records(self) -> None:
+        """A log start offset may be checkpointed only up to the recovery point, and DeleteRecords may be beyond it."""
         for hosted in list(self._partitions):
             is_usable = hosted.failure is None and not hosted.is_closed
             if is_usable and hosted.log.log_start_offset > hosted.log.recovery_point:
-                await flush(self._env, hosted)
+                await flush_partition(self._env, hosted)
 
-    async def _delete_what_is_due(self, now_ms: int) -> None:
+    async def _delete_due_files(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):
             try:
                 await self._env.workers.run_gently(partial(deletion.perform, self._env.disk))
             except Exception as error:
-                # Its name says that it is deleted: the next start tries again.
+                # Its name marks it as deleted: the next start retries.
                 logger.error("%s cannot be removed: %s", deletion.path, error)
 
     def enforce_retention(self, now_ms: int) -> None:
@@ -139,7 +138,7 @@ class Housekeeping:
                 removed = hosted.delete_old_segments(now_ms)
             except KafkaError as error:
                 logger.error(
-                    "%s: retention cannot read its segments: %s", hosted.topic_partition, error.message
+                    "retention of %s cannot read its segments: %s", hosted.topic_partition, error.message
                 )
                 continue
             except Exception:  # a bug in one log must not keep the others from their retention
@@ -147,27 +146,6 @@ class Housekeeping:
                 continue
             if removed:
                 logger.info(
-                    "%s: %d segments were removed by retention, the log starts at offset %d now",
+                    "%s: retention removed %d segments, the log starts at offset %d now",
                     hosted.topic_partition, removed, hosted.log.log_start_offset,
                 )  # fmt: skip
-
-
-async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
-    """Syncs the log up to `up_to` (by default its end) in a worker; a disk that fails takes its directory offline.
-
-    While descriptors have run out it is tried again: nobody is told that records are on disk that are not.
-    """
-    log = hosted.log
-    while True:
-        try:
-            work = log.prepare_flush(up_to)
-            if work is not None:
-                await env.workers.run(work.sync)
-                log.completed(work)
-            break
-        except OSError as error:
-            logger.error("%s", hosted.storage_failed(error).message)
-            if is_disk_failure(error) or hosted.is_closed or hosted.failure is not None:
-                return
-            await asyncio.sleep(RETRY_S)
-    hosted.flushed(env.clock.now_ms())

@@ -1,15 +1,16 @@
-"""The partitions that this broker hosts, kept as the metadata image says: opened, led, reconfigured, deleted."""
+"""Opens, leads, reconfigures and deletes the partitions of this broker as the metadata image says."""
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.random_uuid import random_uuid
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_settings import TopicSettings, topic_settings
 from ottla.core.controller.changes import MetadataChanges
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.partition")
 
-_NewPartitions = list[tuple[TopicImage, list[int]]]  # their indexes
+_NewPartitions = list[tuple[TopicImage, list[int]]]  # with the indexes of the partitions
 
-# Opened or deleted in one turn of the event loop: one takes half a millisecond.
+# Up to this many are opened or deleted in one turn of the event loop; each takes half a millisecond.
 FEW_PARTITIONS = 20
 PARTITIONS_PER_STEP = 10
 
@@ -47,19 +48,19 @@ class PartitionHost:
         self._image = MetadataImage()
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[UUID, dict[int, HostedPartition]] = {}
-        self._high_watermarks = log_dirs.high_watermarks  # as the last run left them
+        self._high_watermarks = log_dirs.high_watermarks  # of the previous run
         self._moves = ReplicaMoves(env, config, log_dirs)
         self.on_opened_late: Callable[[], None] = lambda: None
-        self._unopened: dict[tuple[UUID, int], bool] = {}  # whether it is of this run
-        self._opening: set[tuple[UUID, int]] = set()  # their turn has not come yet
-        self._is_loading = True  # until the image that this run began with is applied
+        self._unopened: dict[tuple[UUID, int], bool] = {}  # to be retried; whether the partition is new
+        self._opening: set[tuple[UUID, int]] = set()  # wait for a later step of `apply`
+        self._is_loading = True  # until the first image is applied
 
     def __iter__(self) -> Iterator[HostedPartition]:
         for partitions in self._by_id.values():
             yield from partitions.values()
 
     def find(self, name: str | None, topic_id: UUID | None, index: int) -> HostedPartition:
-        """By name or, where that is None, by topic id. KafkaError where the partition is not here."""
+        """By name or, if that is None, by topic id. Raises KafkaError if the partition is not led here."""
         partitions = self._by_name.get(name) if name is not None else self._by_id.get(topic_id)  # type: ignore[arg-type]
         if partitions is not None:
             hosted = partitions.get(index)
@@ -81,7 +82,7 @@ class PartitionHost:
                 ErrorCode.unknown_topic_or_partition, f"there is no partition {name or topic_id}-{index}"
             )
         if (topic.topic_id, index) in self._opening:
-            # As Kafka, while the metadata is ahead of the logs: clients ask again.
+            # As in Kafka while the metadata is ahead of the logs: clients retry.
             return KafkaError(
                 ErrorCode.not_leader_or_follower,
                 f"{topic.name}-{index} is being opened; try again in a moment",
@@ -96,7 +97,7 @@ class PartitionHost:
         )
 
     def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Begins to move the replica to the data directory `path`; it goes on beside. KafkaError where it cannot."""
+        """Starts to move the replica to the data directory `path` in the background. Raises KafkaError."""
         self._moves.check_target(path)
         self._moves.start(self.find(topic_partition.topic, None, topic_partition.partition), path)
 
@@ -104,16 +105,16 @@ class PartitionHost:
         await self._moves.close()
 
     def apply(self, changes: MetadataChanges, image: MetadataImage) -> Awaitable[None] | None:
-        """Makes what is hosted equal to `image`; `changes` say where it differs from the image before.
+        """Opens, leads and deletes partitions as `image` says. `changes` are the differences to the previous image.
 
-        What it returns, if anything, deletes and opens the rest of very many partitions; it is to be awaited before the
-        next changes are applied.
+        With very many partitions it returns an awaitable that does the work in steps. The caller must await it before
+        it applies the next changes.
         """
         self._image = image
         deleted = [hosted for topic in changes.deleted for hosted in self._unhost_topic(topic)]
         new: _NewPartitions = [(topic, list(topic.partitions)) for topic in changes.created]
         new += [(change.topic, [part.partition for part in change.partitions]) for change in changes.changed]
-        following = None
+        remaining = None
         if self._is_loading or len(deleted) + sum(len(indexes) for _, indexes in new) <= FEW_PARTITIONS:
             for hosted in deleted:
                 self._delete_log(hosted)
@@ -121,12 +122,12 @@ class PartitionHost:
                 self._host_partitions(topic, {index: topic.partitions[index] for index in indexes})
         else:
             self._opening.update((topic.topic_id, index) for topic, indexes in new for index in indexes)
-            following = self._apply_in_steps(deleted, new)
+            remaining = self._apply_in_steps(deleted, new)
         self._is_loading = False
         for resource in changes.configs:
             if resource.type == ResourceType.TOPIC:
                 self.reconfigure(resource.name)
-        return following
+        return remaining
 
     async def _apply_in_steps(self, deleted: list[HostedPartition], new: "_NewPartitions") -> None:
         """Deletes and opens a few partitions in a turn of the event loop; a thread creates the files of new ones."""
@@ -154,10 +155,10 @@ class PartitionHost:
         await self._env.workers.run(lambda: [work() for work in works if work is not None])
 
     def set_strays_aside(self, image: MetadataImage) -> None:
-        """Before anything is opened: folders of partitions that are not in the metadata are renamed and kept.
+        """Renames folders of partitions that are not in the metadata, and keeps them. Call it before `apply`.
 
-        Their topic may have been deleted while this node was down. Or the metadata is not what it should be, and then
-        they are all that is left: only a person can tell (KAFKA-14616).
+        Their topic may have been deleted while this node was down. Or the metadata is wrong, and they are the only
+        copy: an administrator has to decide (KAFKA-14616).
         """
         node_id = self._config.node_id
         strays = []
@@ -167,11 +168,13 @@ class PartitionHost:
             if partition is None or node_id not in partition.replicas:
                 strays.append(topic_partition)
         if strays:
-            logger.error("%d folders have partitions that the metadata does not have here", len(strays))
-            self._log_dirs.set_aside(strays, self._new_uuid)
+            logger.error(
+                "%d folders have partitions that are not in the metadata of this broker", len(strays)
+            )
+            self._log_dirs.set_aside(strays, partial(random_uuid, self._env))
 
     async def sync_deletions(self) -> None:
-        """Makes deletions durable in workers, all of one data directory at once; before it, none is acknowledged."""
+        """Makes deletions durable, in threads, for all of a data directory at once. Until then none is acknowledged."""
         await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
 
     async def _sync_deletions(self, sync: DeletionSync) -> None:
@@ -188,7 +191,7 @@ class PartitionHost:
                 await asyncio.sleep(RETRY_S)
 
     async def recover(self, image: MetadataImage) -> None:
-        """Checks the logs after an unclean stop, before `apply` opens them, in threads for each data directory."""
+        """Recovers logs after an unclean stop, in threads for each data directory, before `apply` opens them."""
         self._image = image
         now_ms = self._env.clock.now_ms()
         works: dict[str, list[Callable[[], None]]] = {}
@@ -217,8 +220,8 @@ class PartitionHost:
     def _settings(self, topic: str) -> TopicSettings:
         return topic_settings(self._image.config(ResourceType.TOPIC, topic), self._config)
 
-    def open_again(self) -> None:
-        """Tries again to open the partitions that could not be opened because descriptors had run out."""
+    def retry_unopened(self) -> None:
+        """Retries the partitions that could not be opened because file descriptors had run out."""
         unopened, self._unopened = self._unopened, {}
         for (topic_id, index), is_new in unopened.items():
             topic = self._image.topics_by_id.get(topic_id)
@@ -235,7 +238,7 @@ class PartitionHost:
         local = {index: part for index, part in partitions.items() if part.leader == self._config.node_id}
         if not local:
             return
-        # One that is made in this run cannot lie in a directory that is offline.
+        # A partition that is created in this run cannot be in a directory that is offline.
         is_new = not self._is_loading if is_new is None else is_new
         settings = self._settings(topic.name)
         hosted_here = self._by_id.setdefault(topic.topic_id, {})
@@ -277,9 +280,9 @@ class PartitionHost:
                 topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new
             )
         except OtherTopicError as error:
-            # The topic was deleted and another made with its name while its log was offline; or a file is damaged.
+            # The topic was deleted and created again while its log was offline, or a file is damaged.
             logger.error("%s", error.message)
-            self._log_dirs.set_aside([topic_partition], self._new_uuid)
+            self._log_dirs.set_aside([topic_partition], partial(random_uuid, self._env))
             return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(
@@ -300,7 +303,7 @@ class PartitionHost:
         )
 
     def _unhost_topic(self, topic: TopicImage) -> list[HostedPartition]:
-        """Nobody finds its partitions any more; those whose logs are to be deleted."""
+        """Closes the partitions of a topic. Returns those whose logs must be deleted."""
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name) is partitions:
             del self._by_name[topic.name]
@@ -311,23 +314,20 @@ class PartitionHost:
     def _delete_log(self, hosted: HostedPartition) -> None:
         partition = hosted.topic_partition
         if self._log_dirs.logs.get(partition) is not hosted.log:
-            return  # its directory has gone offline meanwhile
+            return  # its directory went offline meanwhile
         try:
-            self._log_dirs.delete(partition, self._new_uuid(), self._env.clock.now_ms())
+            self._log_dirs.delete(partition, random_uuid(self._env), self._env.clock.now_ms())
         except KafkaError as error:
             logger.error("%s cannot be deleted: %s", partition, error.message)
 
-    def _new_uuid(self) -> UUID:
-        return uuid.UUID(int=self._env.random.getrandbits(128), version=4)
-
     def _storage_failed(self, hosted: HostedPartition, error: OSError) -> KafkaError:
-        """Takes the whole directory offline, as Kafka does: what one file of a disk meets, the others will."""
-        refusal = self._log_dirs.failed(hosted.topic_partition, error)
+        """As in Kafka, takes the whole directory offline: an error of one file will hit the others of the disk too."""
+        failure = self._log_dirs.failed(hosted.topic_partition, error)
         self.fail_offline()
-        return refusal
+        return failure
 
     def fail_offline(self) -> None:
-        """Closes what lies in directories that have gone offline; who waits for it is told."""
+        """Fails the partitions in directories that have gone offline, and the requests that wait for them."""
         for hosted in list(self):
             if hosted.failure is None and self._log_dirs.logs.get(hosted.topic_partition) is not hosted.log:
                 hosted.fail(

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-import uuid
 from functools import partial
 
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.random_uuid import random_uuid
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
@@ -16,7 +16,7 @@ from ottla.storage.segment import Segment
 
 logger = logging.getLogger("ottla.partition")
 
-# What the event loop copies itself, in the moment of the swap, because appends must not come in between.
+# The event loop copies the last bytes itself during the swap, because no append may come in between.
 _LAST_STEP_BYTES = 1 << 20
 
 
@@ -26,11 +26,11 @@ class ReplicaMoves:
         self._config = config
         self._log_dirs = log_dirs
         self._tasks: set[asyncio.Task[None]] = set()
-        # One copy at a time: the workers have flushes and cold reads to do.
-        self._turn = asyncio.Semaphore(1)
+        # One copy at a time: the threads have flushes and cold reads to do.
+        self._copying = asyncio.Lock()
 
     def check_target(self, path: str) -> None:
-        """KafkaError where nothing can be moved to `path`."""
+        """Raises KafkaError if no replica can be moved to `path`."""
         log_dirs = self._log_dirs
         if path in log_dirs.offline:
             raise KafkaError(ErrorCode.kafka_storage_error, f"the data directory {path} is offline")
@@ -41,10 +41,10 @@ class ReplicaMoves:
             )
 
     def start(self, hosted: HostedPartition, path: str) -> None:
-        """Begins to move the replica to `path`, or does nothing where it is there or on its way there."""
+        """Starts to move the replica to `path`. Does nothing if it is there, or is being moved there."""
         partition, log_dirs = hosted.topic_partition, self._log_dirs
-        under_way = log_dirs.moves.get(partition)
-        if under_way is not None and under_way.path == path:
+        current = log_dirs.moves.get(partition)
+        if current is not None and current.path == path:
             return
         if log_dirs.directory_of(partition) == path:
             log_dirs.abandon_move(partition)
@@ -52,21 +52,21 @@ class ReplicaMoves:
         if not has_future_dir_name(partition):
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
-                f"the name of {partition} is too long for a replica on the move",
+                f"the name of {partition} is too long for the folder of a replica that is moved",
             )
         if log_dirs.offline:
-            # As Kafka: a future replica of it may lie in the directory that nobody can look at.
+            # As in Kafka: a future replica of the partition may be in the directory that cannot be read.
             raise KafkaError(
                 ErrorCode.kafka_storage_error,
                 f"{partition} is not moved while {', '.join(log_dirs.offline)} is offline",
             )
-        move = log_dirs.start_move(partition, path, self._new_uuid())
+        move = log_dirs.start_move(partition, path, random_uuid(self._env))
         task = asyncio.get_running_loop().create_task(self._run(hosted, move))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Moves that are not done are undone with the next start."""
+        """Cancels the moves that are not complete. The next start removes what they have copied."""
         for partition in list(self._log_dirs.moves):
             self._log_dirs.abandon_move(partition)
         for task in self._tasks:
@@ -76,15 +76,15 @@ class ReplicaMoves:
     async def _run(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         logger.info("moving %s to %s", hosted.topic_partition, move.path)
         try:
-            async with self._turn:
+            async with self._copying:
                 await self._catch_up(hosted, move)
                 self._finish(hosted, move)
         except MoveAbandonedError:
-            logger.info("the move of %s to %s is given up", hosted.topic_partition, move.path)
+            logger.info("the move of %s to %s is cancelled", hosted.topic_partition, move.path)
         except OSError as error:
-            logger.error("%s stays where it is: copying it failed: %s", hosted.topic_partition, error)
+            logger.error("%s is not moved: copying it failed: %s", hosted.topic_partition, error)
         except KafkaError as error:
-            # A directory went offline in the midst of the swap. What is whole in the other stays for the next start.
+            # A directory went offline during the swap. A complete copy in the other one is kept for the next start.
             logger.error("the move of %s failed: %s", hosted.topic_partition, error.message)
             self._log_dirs.abandon_move(hosted.topic_partition)
             return
@@ -103,7 +103,7 @@ class ReplicaMoves:
                 self._check_wanted(hosted, move)
 
     async def _copy_some(self, move: ReplicaMove, segments: list[Segment]) -> int:
-        """Copies as many as the throttle allows in a second, at least one, and waits until it allows more."""
+        """Copies as many segments as the throttle allows in a second, at least one, and waits until it allows more."""
         bytes_per_second = self._config.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         size = 0
         some: list[Segment] = []
@@ -119,14 +119,11 @@ class ReplicaMoves:
 
     def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         now_ms = self._env.clock.now_ms()
-        hosted.log = self._log_dirs.finish_move(move, hosted.topic_id, self._new_uuid(), now_ms)
-        logger.info("%s is in %s now", hosted.topic_partition, move.path)
+        hosted.log = self._log_dirs.finish_move(move, hosted.topic_id, random_uuid(self._env), now_ms)
+        logger.info("%s was moved to %s", hosted.topic_partition, move.path)
 
     def _check_wanted(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         """The topic may have been deleted meanwhile, or a disk may have failed."""
         is_offline = hosted.failure is not None or move.path in self._log_dirs.offline
         if move.is_abandoned or hosted.is_closed or is_offline:
             raise MoveAbandonedError
-
-    def _new_uuid(self) -> uuid.UUID:
-        return uuid.UUID(int=self._env.random.getrandbits(128), version=4)

@@ -1,4 +1,4 @@
-"""A broker as a process: logging, signals, the line that says it is ready, the exit code."""
+"""Runs a broker as a process: logging, signals, the line `ready`, the exit code."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 
-from ottla.broker.log_lines import configure_logging
+from ottla.broker.logging_setup import configure_logging
 from ottla.broker.node import Broker
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
@@ -16,16 +16,19 @@ from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryEr
 logger = logging.getLogger("ottla.broker")
 
 FAILED = 1
-REFUSED = 2
+NOT_STARTED = 2
 
 
 def run_broker(config: BrokerConfig) -> int:
-    """Serves until SIGTERM or SIGINT. 0 after a clean stop, 1 where it had to give up, 2 where it could not start."""
+    """Serves until SIGTERM or SIGINT.
+
+    Returns the exit code: 0 after a clean stop, 1 if the broker failed while it served, 2 if it could not start.
+    """
     configure_logging(config.get_str("ottla.log.format"), config.get_str("ottla.log.level"))
     _raise_open_files_limit()
     try:
         import uvloop
-    except ImportError:  # the plain event loop serves too, only slower
+    except ImportError:  # asyncio's own event loop works too, but is slower
         return asyncio.run(_serve(config))
     return uvloop.run(_serve(config))
 
@@ -41,9 +44,9 @@ async def _serve(config: BrokerConfig) -> int:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         reason = error.message if isinstance(error, KafkaError) else error
         print(f"ottla serve: the broker cannot start (listeners {where}): {reason}", file=sys.stderr)
-        return REFUSED
-    _settle_garbage_collector()
-    # A thread that computes (an import, a long message) gives way to the event loop after 1 ms instead of 5.
+        return NOT_STARTED
+    _tune_garbage_collector()
+    # A thread that computes (an import, a long message) hands over to the event loop after 1 ms instead of 5.
     sys.setswitchinterval(0.001)
     watch = LoopWatch(config.get_int("ottla.loop.turn.warn.ms"))
     watch.start()
@@ -67,19 +70,19 @@ async def _until_stopped(broker: Broker, stop: asyncio.Event) -> int:
     return FAILED if broker.failed.done() else 0
 
 
-def _settle_garbage_collector() -> None:
-    """What is loaded now stays: collections need not look at it again, and come less often (they show in p99)."""
+def _tune_garbage_collector() -> None:
+    """Excludes all objects of the start from garbage collection, and makes it rarer: its pauses are seen in the p99."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 
 def _raise_open_files_limit() -> None:
-    """A file and two maps for each segment: the usual soft limit of 1024 would be met by a few hundred partitions."""
+    """Each segment takes a file and two memory maps: a few hundred partitions would reach the usual limit of 1024."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError):
-        logger.warning("the limit of open files stays at %d", soft)
+        logger.warning("the limit of open files cannot be raised and stays at %d", soft)

@@ -18,7 +18,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, un
 
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.fetch_reader import DelayedFetch
-from ottla.broker.housekeeping import flush
+from ottla.broker.partition_flush import flush_partition
 from ottla.core.partition.leader import LeaderSettings, PartitionLeader
 from ottla.core.purgatory import Operation
 from ottla.model.errors import ErrorCode
@@ -320,7 +320,7 @@ async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(b
     hosted.append(bench.batch(b"news"), bench.world.clock.now_ms(), required_acks=1)
     await asyncio.sleep(0.1)
     assert not poll.done()
-    await flush(bench.services.env, hosted)
+    await flush_partition(bench.services.env, hosted)
     response = await asyncio.wait_for(poll, 1)
     assert values_in(response.responses[0].partitions[0].records) == [b"news"]
 

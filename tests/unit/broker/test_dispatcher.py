@@ -63,7 +63,7 @@ def test_api_versions_of_a_version_from_the_future_is_answered_in_version_0_with
 @pytest.mark.parametrize(
     ("api_key", "version", "reason"),
     [
-        (999, 0, "API key 999 is not known or not served here"),
+        (999, 0, "API key 999 is unknown or not supported"),
         (-1, 0, "API key -1 is not known"),
         (0, 2, "PRODUCE v2 is not supported: this broker speaks v3 to v13"),
         (22, 6, "INIT_PRODUCER_ID v6 is not supported: this broker speaks v0 to v5"),

@@ -226,7 +226,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCap
 
     with caplog.at_level(logging.ERROR, "ottla.housekeeping"):
         run()
-    assert caplog.messages == ["housekeeping failed and goes on with its next round"]
+    assert caplog.messages == ["housekeeping failed; it continues with its next round"]
 
 
 @on_broker(log_retention_check_interval_ms="1000")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.housekeeping import flush
+from ottla.broker.partition_flush import flush_partition
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import Marker
 from ottla.core.purgatory import Operation
@@ -62,7 +62,7 @@ def flush_markers(services: BrokerServices, written: Iterable[WrittenMarker]) ->
     """Starts a flush of the partitions whose `flush.messages` requires one before the marker is committed."""
     for marker in written:
         if marker.hosted.needs_flush:
-            services.tasks.start(flush(services.env, marker.hosted))
+            services.tasks.start(flush_partition(services.env, marker.hosted))
 
 
 class TransactionMarkers:

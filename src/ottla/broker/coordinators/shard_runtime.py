@@ -18,7 +18,7 @@ from ottla.broker.coordinators.shard_loader import load_shard
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.housekeeping import flush
+from ottla.broker.partition_flush import flush_partition
 from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import (
     Command,
@@ -275,9 +275,9 @@ class ShardRuntime(Generic[ShardT]):
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
         hosted = self.hosted
-        hosted.append_internally(self._batches(decision, now_ms), now_ms)
+        hosted.append_for_coordinator(self._batches(decision, now_ms), now_ms)
         if hosted.needs_flush:
-            self._start_task(flush(self._env, hosted))
+            self._start_task(flush_partition(self._env, hosted))
 
     def _batches(self, decision: Decision[Any, Any], now_ms: int) -> list[tuple[BatchHeader, bytes]]:
         """One batch, or several if one would be larger than the topic allows."""

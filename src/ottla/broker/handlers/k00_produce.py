@@ -12,7 +12,7 @@ from ottla.broker.connection import ResponseParts
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition, LongExamination
-from ottla.broker.housekeeping import flush
+from ottla.broker.partition_flush import flush_partition
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import ACKS_ALL, AppendPlan
@@ -268,7 +268,7 @@ def _respond_after_flush(
     async def run() -> ResponseParts | Promise[ResponseParts]:
         for partition, _ in appended:
             if partition.needs_flush:
-                await flush(services.env, partition)
+                await flush_partition(services.env, partition)
         failed = {partition: partition.failure for partition, _ in appended if partition.failure is not None}
         waiting = [
             item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed

@@ -20,7 +20,7 @@ import ottla.broker.coordinators.shard_runtime as runtime_module
 from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.housekeeping import flush
+from ottla.broker.partition_flush import flush_partition
 from ottla.core.partition.leader import AppendPlan, Marker
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
 from ottla.model.config import ResourceType
@@ -356,9 +356,9 @@ def test_markers_are_written_however_long_the_outcome_takes_to_be_committed(
 
         async def hold_the_flush(*args: Any) -> bool:
             await released.wait()
-            return await flush(*args)
+            return await flush_partition(*args)
 
-        monkeypatch.setattr(runtime_module, "flush", hold_the_flush)
+        monkeypatch.setattr(runtime_module, "flush_partition", hold_the_flush)
         assert await producer.end(commit=True) is ErrorCode.coordinator_not_available
         await asyncio.sleep(5)
         assert has_open_transaction(bench, "journal")

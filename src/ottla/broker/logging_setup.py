@@ -1,4 +1,4 @@
-"""Log lines for people (text) and for machines (one JSON object a line). They go to stderr; stdout has `ready`."""
+"""The broker's log on stderr, as text or as one JSON object per line. stdout has only the line `ready`."""
 
 import logging
 import sys

@@ -1,0 +1,31 @@
+"""Flushes the log of a partition in a thread."""
+
+import asyncio
+import logging
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.env import Env
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure
+
+logger = logging.getLogger("ottla.partition")
+
+
+async def flush_partition(env: Env, hosted: HostedPartition, up_to: int | None = None) -> None:
+    """Flushes the log up to `up_to`, by default to its end. A disk failure takes the directory offline.
+
+    If file descriptors have run out it retries: records are not acknowledged before they are on disk.
+    """
+    log = hosted.log
+    while True:
+        try:
+            work = log.prepare_flush(up_to)
+            if work is not None:
+                await env.workers.run(work.sync)
+                log.completed(work)
+            break
+        except OSError as error:
+            logger.error("%s", hosted.storage_failed(error).message)
+            if is_disk_failure(error) or hosted.is_closed or hosted.failure is not None:
+                return
+            await asyncio.sleep(RETRY_S)
+    hosted.flushed(env.clock.now_ms())
