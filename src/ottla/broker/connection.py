@@ -1,9 +1,9 @@
 """One client connection: frames in, responses out, in the order of the requests.
 
-As in Kafka, a connection has one request at work at a time: the next starts when the response of the one before has
-been handed to the stream. That gives the order that idempotent producers rely on, and it is the back-pressure: while
-a response is still on its way to a slow client, or a request waits in purgatory with others behind it, nothing more is
-read, so a client can hold one request, one response and one read of the socket in memory, never more.
+As in Kafka, a connection serves one request at a time: the next one starts when the response to the previous one has
+been passed to the stream. This gives the order that idempotent producers rely on, and it is the back-pressure: while a
+slow client has not taken its response, or a delayed request has others behind it, nothing more is read. So a client
+occupies the memory of one request, one response and one read of the socket, never more.
 """
 
 import logging
@@ -20,10 +20,10 @@ from ottla.protocol.framing import Frame, FrameAssembler
 
 logger = logging.getLogger("ottla.network")
 
-# Responses to pipelined requests leave together: a system call costs as much as a small request.
+# Responses to pipelined requests are sent together: a system call costs as much as a small request.
 _RESPONSES_PER_SEND = 64
 
-# None: no response is due (acks=0).
+# None if there is no response (acks=0).
 ResponseParts = Sequence[Part] | None
 
 
@@ -31,7 +31,7 @@ class Dispatch(Protocol):
     def __call__(
         self, connection: "ClientConnection", frame: Frame
     ) -> "ResponseParts | Promise[ResponseParts]":
-        """Raises MalformedRequest where the connection cannot go on."""
+        """Raises MalformedRequest if the connection must be closed."""
         ...
 
 
@@ -49,7 +49,7 @@ class ClientConnection:
     ) -> None:
         self.stream = stream
         self.last_active_ms = now_ms()
-        self.client_software = ("unknown", "unknown")  # KIP-511, told by ApiVersions v3
+        self.client_software = ("unknown", "unknown")  # name and version, from ApiVersions v3 (KIP-511)
         self.is_closed = False
         self._assembler = assembler
         self._dispatch = dispatch
@@ -57,21 +57,21 @@ class ClientConnection:
         self._on_closed = on_closed
         self._frames: deque[Frame] = deque()
         self._out: list[Part] = []
-        self._busy = False  # a request waits for its answer
-        self._blocked = False  # a response waits for the socket
-        self._processing = False
+        self._is_waiting = False  # for the response to a request
+        self._is_blocked = False  # by a response that the socket has not taken yet
+        self._is_processing = False
         self._is_paused = False
         self._awaited: Promise[ResponseParts] | None = None
         self._memory = memory
-        self._served_bytes = 0  # of the request at work
-        self._held_bytes = 0  # as `memory` knows it
-        self._sent_bytes = 0  # when it was last looked at
+        self._served_bytes = 0  # of the request that is being served
+        self._held_bytes = 0  # as reported to `memory`
+        self._sent_bytes = 0  # as of the last `is_idle_since`
 
     def is_idle_since(self, oldest_ms: int) -> bool:
-        """Whether nothing has come and nothing has left since `oldest_ms`, whatever the client waits for.
+        """Whether nothing was received and nothing was sent since `oldest_ms`.
 
-        As in Kafka: a fetch that waits for longer than connections.max.idle.ms ends, and so does a client that does not
-        read its response, or has stopped in the middle of a request.
+        As in Kafka, this includes a client with a delayed fetch, one that does not read its response, and one that has
+        stopped in the middle of a request.
         """
         sent_bytes = self.stream.sent_bytes
         if sent_bytes != self._sent_bytes:
@@ -101,7 +101,7 @@ class ClientConnection:
                 self._update_reading()
 
     def drained(self) -> None:
-        self._blocked = False
+        self._is_blocked = False
         self._process()
 
     def closed(self, error: OSError | None) -> None:
@@ -122,27 +122,27 @@ class ClientConnection:
 
     def fail(self, error: Exception) -> None:
         logger.warning("closing %s: %s", self.stream.peer, error)
-        if self._out and not self._blocked:
-            self._flush()  # the requests before the bad one have their answers
+        if self._out and not self._is_blocked:
+            self._flush()  # responses to the requests before this one
         self.close()
 
     def _process(self) -> None:
-        if self._processing:  # a Promise that completes inside the loop below: the loop goes on by itself
+        if self._is_processing:  # a promise was completed inside the loop below, which continues by itself
             return
-        self._processing = True
+        self._is_processing = True
         try:
-            while self._frames and not self._busy and not self._blocked:
+            while self._frames and not self._is_waiting and not self._is_blocked:
                 frame = self._frames.popleft()
-                answer = self._dispatch(self, frame)
-                if answer is None:
+                response = self._dispatch(self, frame)
+                if response is None:
                     continue
-                if isinstance(answer, Promise):
-                    self._busy = True
+                if isinstance(response, Promise):
+                    self._is_waiting = True
                     self._served_bytes = len(frame)
-                    self._awaited = answer
-                    answer.subscribe(self._on_answer, self._on_failure)
+                    self._awaited = response
+                    response.subscribe(self._on_response, self._on_failure)
                     continue
-                self._out += answer
+                self._out += response
                 if len(self._out) > _RESPONSES_PER_SEND:
                     self._flush()
             if self._out:
@@ -153,13 +153,13 @@ class ClientConnection:
             logger.exception("an unexpected error while serving %s", self.stream.peer)
             self.fail(error)
         finally:
-            self._processing = False
+            self._is_processing = False
         self.last_active_ms = self._now_ms()
         if not self.is_closed:
             self._update_reading()
 
-    def memory_is_free(self) -> None:
-        if not self.is_closed and not self._processing:
+    def memory_available(self) -> None:
+        if not self.is_closed and not self._is_processing:
             self._pause_or_resume()
 
     def _update_reading(self) -> None:
@@ -181,18 +181,18 @@ class ClientConnection:
             self._is_paused = False
             self.stream.resume_reading()
 
-    def _on_answer(self, answer: ResponseParts) -> None:
-        self._busy = False
+    def _on_response(self, response: ResponseParts) -> None:
+        self._is_waiting = False
         self._served_bytes = 0
         self._awaited = None
-        if answer is not None:
-            self._out.extend(answer)
+        if response is not None:
+            self._out.extend(response)
         self._process()
 
     def _on_failure(self, error: Exception) -> None:
-        """The request will never be answered: its client must not wait for it."""
+        """There will be no response: the client must not wait for it."""
         self._awaited = None
-        # Else it cannot be read, the node stops, or its metadata log has failed.
+        # These are no bugs: the request is malformed, the node stops, or its metadata log has failed.
         if not isinstance(error, KafkaError | MalformedRequest):
             logger.error("a request of %s failed", self.stream.peer, exc_info=error)
         self.fail(error)
@@ -200,4 +200,4 @@ class ClientConnection:
     def _flush(self) -> None:
         parts, self._out = self._out, []
         if not self.stream.send(parts):
-            self._blocked = True
+            self._is_blocked = True

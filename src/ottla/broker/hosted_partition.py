@@ -107,7 +107,7 @@ class HostedPartition:
         self._notify = notify
 
     def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
-        """Appends a client's batch. Raises KafkaError if it is rejected, or LongExamination; nothing has changed then."""
+        """Appends a client's batch. Raises KafkaError if it rejects it, or LongExamination; state is unchanged then."""
         return self._append(records, now_ms, FORBIDDEN_FOR_CLIENTS, required_acks, None)
 
     def append_in_transaction(

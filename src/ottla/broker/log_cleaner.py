@@ -1,7 +1,7 @@
-"""Compaction of the logs of this broker: the dirtiest first, as many at a time as `log.cleaner.threads` says.
+"""Compacts the logs of this broker: the dirtiest first, `log.cleaner.threads` at a time.
 
-The work is done in worker processes, on closed segments (`ottla.storage.cleaner`); what happens here is the choice,
-and the swap of each segment that comes back cleaned. A log that cannot be cleaned is left alone, with the reason.
+Cleaner processes clean closed segments (`ottla.storage.cleaner`). This module selects the logs, and swaps in each
+cleaned segment. A log that cannot be cleaned is marked as uncleanable, with the reason.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger("ottla.cleaner")
 
-# As in Kafka, where one map is one Java array.
+# Kafka's limit, where the map is one Java array.
 _DEDUPE_BYTES_MAX = 2**31 - 1
 
 
 class CleaningRun(NamedTuple):
-    """How the last cleaning of a log went."""
+    """Statistics of the last cleaning of a log."""
 
     finished_ms: int
     duration_ms: int
@@ -58,17 +58,17 @@ class CleaningRun(NamedTuple):
 
 class Uncleanable(NamedTuple):
     reason: str
-    dedupe_bytes: int  # with more than this it may be tried again
+    dedupe_bytes: int  # the log is retried with a larger buffer
 
 
-class _AbandonedError(Exception):
-    """The log is not any more what the cleaning began with; the message says why."""
+class _CleaningAbortedError(Exception):
+    """The log has changed since the cleaning started; the message says how."""
 
 
 @dataclass(slots=True)
 class _Cleaning:
     hosted: HostedPartition
-    segments: dict[int, tuple[Segment, int]]  # by base offset, with the size that they had
+    segments: dict[int, tuple[Segment, int]]  # by base offset, with the size at the start
     started_ms: int
 
 
@@ -78,7 +78,9 @@ class LogCleaner:
         self.last_runs: dict[TopicPartition, CleaningRun] = {}
         self.in_progress: dict[TopicPartition, asyncio.Task[None]] = {}
         self.max_dirty_ratio = 0.0
-        self._judged: dict[TopicPartition, Log] = {}  # which log `uncleanable` and `last_runs` are about
+        self._known_logs: dict[
+            TopicPartition, Log
+        ] = {}  # the logs that `uncleanable` and `last_runs` refer to
         self.last_round_ms = env.clock.now_ms()
         self._env = env
         self._config = config
@@ -92,15 +94,15 @@ class LogCleaner:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Cleanings that are not done are forgotten; what they have swapped in stays."""
+        """Cancels the cleanings. Segments that they have swapped in are kept."""
         tasks = [*self.in_progress.values(), *([self._task] if self._task is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._env.processes.close()
 
-    def look_now(self) -> None:
-        """Configs have changed: what was not due may be now, and what is at work may have another limit."""
+    def configs_changed(self) -> None:
+        """Starts cleanings that are due now, and applies the I/O limit to those that run."""
         if self.in_progress:
             self._env.processes.throttle().set_limit(
                 self._config.get_float("log.cleaner.io.max.bytes.per.second")
@@ -114,16 +116,16 @@ class LogCleaner:
                     await self._wake.wait()
             self._wake.clear()
             try:
-                if not self.start_what_is_due(self._env.clock.now_ms()):
+                if not self.start_due_cleanings(self._env.clock.now_ms()):
                     self._env.processes.release()
                 await self._write_checkpoints()
             except Exception:
-                logger.exception("the log cleaner failed and goes on with its next round")
+                logger.exception("the log cleaner failed; it continues with its next round")
 
-    # Choosing
+    # Selection
 
     def cleanable_logs(self, now_ms: int) -> list[tuple[HostedPartition, CleanableLog]]:
-        """All compacted logs with something in them, the dirtiest first."""
+        """All compacted logs that have a closed segment, the dirtiest first."""
         found = []
         for hosted in self._partitions:
             log = hosted.log
@@ -132,35 +134,37 @@ class LogCleaner:
             if len(log.segments) < 2:
                 continue
             try:
-                # Only what is flushed, see Log.replace_segments.
+                # Only flushed segments, see Log.replace_segments.
                 limit = min(hosted.leader.last_stable_offset, log.recovery_point)
-                dirt = cleanable_log(log, limit, now_ms)
+                cleanable = cleanable_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 if isinstance(error, OSError) and not is_disk_failure(error):
-                    logger.warning("%s", run_out_message(f"looking at {hosted.topic_partition}", error))
+                    logger.warning(
+                        "%s", run_out_message(f"reading the log of {hosted.topic_partition}", error)
+                    )
                 else:
-                    self._give_up(hosted, str(error))
+                    self._mark_uncleanable(hosted, str(error))
                 continue
-            found.append((hosted, dirt))
+            found.append((hosted, cleanable))
         return sorted(found, key=lambda pair: -pair[1].dirty_ratio)
 
-    def start_what_is_due(self, now_ms: int) -> bool:
-        """Whether anything is being cleaned now."""
+    def start_due_cleanings(self, now_ms: int) -> bool:
+        """Returns whether any log is being cleaned."""
         self.last_round_ms = now_ms
-        self._forget_what_is_gone()
+        self._forget_deleted_logs()
         logs = self.cleanable_logs(now_ms)
         self.max_dirty_ratio = logs[0][1].dirty_ratio if logs else 0.0
         free = self._config.get_int("log.cleaner.threads") - len(self.in_progress)
-        for hosted, dirt in logs:
+        for hosted, cleanable in logs:
             if free <= 0:
                 break
             partition = hosted.topic_partition
             is_busy = partition in self.in_progress or partition in self._log_dirs.moves
             if is_busy or self._is_uncleanable(partition):
                 continue
-            if dirt.is_due(hosted.log.config.min_cleanable_dirty_ratio):
+            if cleanable.is_due(hosted.log.config.min_cleanable_dirty_ratio):
                 free -= 1
-                task = asyncio.get_running_loop().create_task(self._clean(hosted, dirt, now_ms))
+                task = asyncio.get_running_loop().create_task(self._clean(hosted, cleanable, now_ms))
                 self.in_progress[partition] = task
         return bool(self.in_progress)
 
@@ -170,51 +174,51 @@ class LogCleaner:
         return min(self._config.get_int("log.cleaner.dedupe.buffer.size") // threads, _DEDUPE_BYTES_MAX)
 
     def _is_uncleanable(self, partition: TopicPartition) -> bool:
-        given_up = self.uncleanable.get(partition)
-        if given_up is not None and self._dedupe_bytes > given_up.dedupe_bytes:
+        mark = self.uncleanable.get(partition)
+        if mark is not None and self._dedupe_bytes > mark.dedupe_bytes:
             del self.uncleanable[partition]
             return False
-        return given_up is not None
+        return mark is not None
 
-    def _give_up(self, hosted: HostedPartition, reason: str) -> None:
+    def _mark_uncleanable(self, hosted: HostedPartition, reason: str) -> None:
         partition = hosted.topic_partition
         if partition not in self.uncleanable and not hosted.is_closed:
-            self._judged[partition] = hosted.log
-            logger.error("%s cannot be compacted and is left as it is: %s", partition, reason)
+            self._known_logs[partition] = hosted.log
+            logger.error("%s cannot be compacted and is skipped: %s", partition, reason)
             self.uncleanable[partition] = Uncleanable(reason, self._dedupe_bytes)
 
-    def _forget_what_is_gone(self) -> None:
-        """Also where another topic has the name now."""
+    def _forget_deleted_logs(self) -> None:
+        """Includes logs of a deleted topic whose name another topic has now."""
         logs = self._log_dirs.logs
-        self._judged = {tp: log for tp, log in self._judged.items() if logs.get(tp) is log}
-        present = self._judged
+        self._known_logs = {tp: log for tp, log in self._known_logs.items() if logs.get(tp) is log}
+        present = self._known_logs
         self.uncleanable = {tp: reason for tp, reason in self.uncleanable.items() if tp in present}
         self.last_runs = {tp: run for tp, run in self.last_runs.items() if tp in present}
 
     # Cleaning
 
-    async def _clean(self, hosted: HostedPartition, dirt: CleanableLog, now_ms: int) -> None:
+    async def _clean(self, hosted: HostedPartition, cleanable: CleanableLog, now_ms: int) -> None:
         partition = hosted.topic_partition
         segments = {
             segment.base_offset: (segment, segment.size)
             for segment in hosted.log.segments
-            if segment.base_offset < dirt.first_uncleanable_offset
+            if segment.base_offset < cleanable.first_uncleanable_offset
         }
         cleaning = _Cleaning(hosted, segments, now_ms)
         directory = hosted.log.directory
         try:
-            result = await self._run_job(cleaning, self._job(cleaning, dirt))
+            result = await self._run_job(cleaning, self._job(cleaning, cleanable))
             hosted.log.clean_up_to = result.clean_up_to
-            self._note_run(cleaning, result)
-        except (_AbandonedError, FileNotFoundError) as error:  # retention may have taken a segment
-            logger.info("the compaction of %s is given up: %s", partition, error)
+            self._record_run(cleaning, result)
+        except (_CleaningAbortedError, FileNotFoundError) as error:  # retention may have removed a segment
+            logger.info("the compaction of %s is aborted: %s", partition, error)
             await self._remove_cleaned_files(directory)
         except KafkaError as error:
-            self._give_up(hosted, error.message or str(error))
+            self._mark_uncleanable(hosted, error.message or str(error))
             await self._remove_cleaned_files(directory)
         except Exception as error:
-            # A full disk, a killed worker: with the next round it may be over.
-            logger.error("the compaction of %s failed and is tried again: %s", partition, error)
+            # A full disk or a killed process: the next round may succeed.
+            logger.error("the compaction of %s failed and will be retried: %s", partition, error)
             await self._remove_cleaned_files(directory)
             await asyncio.sleep(self._config.get_int("log.cleaner.backoff.ms") / 1000)
         finally:
@@ -227,17 +231,17 @@ class LogCleaner:
         work = partial(run_job, job, self._env.disk, throttle)
         result: CleaningResult | None = None
         async with aclosing(self._env.processes.stream(work)) as items:
-            # To the end: a worker that is left before it said that it is done is killed, and the next starts anew.
+            # To the end: a process that has not reported its end would be killed, and a new one would be started.
             async for item in items:
                 if isinstance(item, CleaningResult):
                     result = item
                 else:
                     await self._swap(cleaning, item)
         if result is None:
-            raise RuntimeError("the worker ended without a result")
+            raise RuntimeError("the cleaner process ended without a result")
         return result
 
-    def _job(self, cleaning: _Cleaning, dirt: CleanableLog) -> CleaningJob:
+    def _job(self, cleaning: _Cleaning, cleanable: CleanableLog) -> CleaningJob:
         log, config = cleaning.hosted.log, self._config
         aborted: list[AbortedTxn] = []
         for segment in log.segments:
@@ -248,8 +252,8 @@ class LogCleaner:
             segments=tuple(
                 SegmentToClean(segment.base_offset, size) for segment, size in cleaning.segments.values()
             ),
-            first_dirty_offset=dirt.first_dirty_offset,
-            first_uncleanable_offset=dirt.first_uncleanable_offset,
+            first_dirty_offset=cleanable.first_dirty_offset,
+            first_uncleanable_offset=cleanable.first_uncleanable_offset,
             aborted=tuple(aborted),
             last_records={
                 entry.producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
@@ -258,7 +262,7 @@ class LogCleaner:
             config=log.config,
             now_ms=cleaning.started_ms,
             dedupe_bytes=self._dedupe_bytes,
-            # Kafka lets any number be set; a map that can hold nothing, or more than all, is none.
+            # Kafka accepts any number: it is limited to those with which the map works.
             load_factor=min(max(config.get_float("log.cleaner.io.buffer.load.factor"), 0.01), 1.0),
             io_bytes=config.get_int("log.cleaner.io.buffer.size")
             // max(config.get_int("log.cleaner.threads"), 1),
@@ -266,9 +270,9 @@ class LogCleaner:
         )
 
     async def _swap(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
-        """The disk is waited for in a worker; the swap itself is one turn of the event loop."""
+        """Waits for the disk in threads; the swap itself takes one turn of the event loop."""
         hosted, env = cleaning.hosted, self._env
-        self._check_wanted(cleaning, group)
+        self._check_unchanged(cleaning, group)
         if not group.is_changed:
             return
         replaced = [cleaning.segments[base_offset][0] for base_offset in group.replaced]
@@ -276,20 +280,20 @@ class LogCleaner:
         try:
             try:
                 await env.workers.run(swap.announce)
-                self._check_wanted(cleaning, group)
-            except (_AbandonedError, OSError) as error:
-                if isinstance(error, _AbandonedError) or not is_disk_failure(error):
-                    await self._insist(swap.withdraw)
+                self._check_unchanged(cleaning, group)
+            except (_CleaningAbortedError, OSError) as error:
+                if isinstance(error, _CleaningAbortedError) or not is_disk_failure(error):
+                    await self._retry_until_done(swap.withdraw)
                 raise
             swap.replace(env.clock.now_ms())
-            await self._insist(swap.settle)
+            await self._retry_until_done(swap.settle)
         except OSError as error:
             if hosted.is_closed:
-                raise _AbandonedError("the topic was deleted") from error
-            raise _AbandonedError(hosted.storage_failed(error).message) from error
+                raise _CleaningAbortedError("the topic was deleted") from error
+            raise _CleaningAbortedError(hosted.storage_failed(error).message) from error
 
-    async def _insist(self, work: Callable[[], None]) -> None:
-        """Names that are left halfway would be completed by a start, over what is in the log by then."""
+    async def _retry_until_done(self, work: Callable[[], None]) -> None:
+        """A start would complete a swap that is left half done, over segments that are in the log by then."""
         while True:
             try:
                 await self._env.workers.run(work)
@@ -299,25 +303,25 @@ class LogCleaner:
                     raise
             await asyncio.sleep(RETRY_S)
 
-    def _check_wanted(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
+    def _check_unchanged(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
         hosted = cleaning.hosted
         log, partition = hosted.log, hosted.topic_partition
         if hosted.is_closed or hosted.failure is not None or self._log_dirs.logs.get(partition) is not log:
-            raise _AbandonedError("the log was closed")
+            raise _CleaningAbortedError("the log was closed")
         if partition in self._log_dirs.moves:
-            raise _AbandonedError("the replica moves to another directory")
+            raise _CleaningAbortedError("the replica is being moved to another directory")
         if "compact" not in log.config.cleanup_policy:
-            raise _AbandonedError("its cleanup.policy is not compact any more")
+            raise _CleaningAbortedError("its cleanup.policy is no longer compact")
         present = set(log.segments)
         replaced = [cleaning.segments[base_offset] for base_offset in group.replaced]
         if any(segment not in present or segment.size != size for segment, size in replaced):
-            raise _AbandonedError("segments were deleted or cut meanwhile")
+            raise _CleaningAbortedError("segments were deleted or truncated meanwhile")
 
-    def _note_run(self, cleaning: _Cleaning, result: CleaningResult) -> None:
+    def _record_run(self, cleaning: _Cleaning, result: CleaningResult) -> None:
         now_ms, partition = self._env.clock.now_ms(), cleaning.hosted.topic_partition
         if cleaning.hosted.is_closed:
             return
-        self._judged[partition] = cleaning.hosted.log
+        self._known_logs[partition] = cleaning.hosted.log
         run = CleaningRun(
             now_ms,
             now_ms - cleaning.started_ms,
@@ -331,9 +335,9 @@ class LogCleaner:
         )
         self.last_runs[partition] = run
         logger.info(
-            "%s is compacted up to offset %d: %d of %d records and %d of %d bytes are left%s",
+            "%s was compacted up to offset %d: %d of %d records and %d of %d bytes are left%s",
             partition, run.clean_up_to, run.records_kept, run.records_read, run.bytes_written, run.bytes_read,
-            " (the map was full: the rest is for the next time)" if run.map_is_full else "",
+            " (the map was full: the next cleaning continues)" if run.map_is_full else "",
         )  # fmt: skip
 
     async def _remove_cleaned_files(self, directory: str) -> None:
@@ -344,7 +348,7 @@ class LogCleaner:
                 if name.endswith(CLEANED_SUFFIX):
                     disk.remove(f"{directory}/{name}")
 
-        # The folder may be gone with its topic, or its disk with all that was on it.
+        # The folder may have been deleted with its topic, or its disk may have failed.
         with contextlib.suppress(OSError):
             await self._env.workers.run(remove)
 
@@ -360,12 +364,12 @@ class LogCleaner:
     # Metrics
 
     def metrics(self, now_ms: int) -> dict[str, float]:
-        """By the names that Kafka gives them (kafka.log:type=LogCleanerManager and LogCleaner)."""
+        """With Kafka's names (kafka.log:type=LogCleanerManager and LogCleaner)."""
         runs = self.last_runs.values()
         read = sum(run.bytes_read for run in runs)
         uncleanable_bytes = sum(
-            dirt.cleanable_bytes
-            for hosted, dirt in self.cleanable_logs(now_ms)
+            cleanable.cleanable_bytes
+            for hosted, cleanable in self.cleanable_logs(now_ms)
             if hosted.topic_partition in self.uncleanable
         )
         return {

@@ -124,7 +124,7 @@ class Broker:
             server = new_server(env, dispatcher, config)
             undo.push_async_callback(server.close)
             dynamic_configs.subscribe(partial(_limits_changed, server, config))
-            dynamic_configs.subscribe(log_cleaner.look_now)
+            dynamic_configs.subscribe(log_cleaner.configs_changed)
             address = await _listen(server, config)
             housekeeping.start()
             log_cleaner.start()

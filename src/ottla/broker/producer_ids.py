@@ -1,4 +1,4 @@
-"""Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
+"""Assigns producer ids from blocks that the controller allocates (KIP-730)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ class ProducerIds:
         self._allocating = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that no producer had before. A block that was begun is not finished after a restart: ids are many."""
+        """A producer id that was never used. A restart drops the rest of the current block."""
         while self._next == self._end:
             async with self._allocating:
                 if self._next == self._end:

@@ -95,12 +95,12 @@ class ReplicaMoves:
         is_first_round = True
         while is_first_round or move.bytes_left > _LAST_STEP_BYTES:
             is_first_round = False
-            self._check_wanted(hosted, move)
+            self._check_not_abandoned(hosted, move)
             segments = move.seal(self._env.clock.now_ms())
             while segments:
                 count = await self._copy_some(move, segments)
                 segments = segments[count:]
-                self._check_wanted(hosted, move)
+                self._check_not_abandoned(hosted, move)
 
     async def _copy_some(self, move: ReplicaMove, segments: list[Segment]) -> int:
         """Copies as many segments as the throttle allows in a second, at least one, and waits until it allows more."""
@@ -122,7 +122,7 @@ class ReplicaMoves:
         hosted.log = self._log_dirs.finish_move(move, hosted.topic_id, random_uuid(self._env), now_ms)
         logger.info("%s was moved to %s", hosted.topic_partition, move.path)
 
-    def _check_wanted(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+    def _check_not_abandoned(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         """The topic may have been deleted meanwhile, or a disk may have failed."""
         is_offline = hosted.failure is not None or move.path in self._log_dirs.offline
         if move.is_abandoned or hosted.is_closed or is_offline:

@@ -1,9 +1,9 @@
 """`queued.max.request.bytes`: the memory that requests of all connections may hold together (KIP-72).
 
-What counts is what has arrived: bytes of requests that are not whole yet, wait for their turn, or are being served.
-When the limit is met, connections that hold more than their share are not read until requests are answered; the others
-go on, so that few large requests do not stop many small ones. Were all of the memory held by requests that are not
-whole, nobody could go on: one connection at a time may read its request to the end beyond the limit.
+Only received bytes count: of requests that are incomplete, that wait, or that are being served. When the limit is
+reached, connections that hold more than their share are not read until requests are complete; the others are, so that a
+few large requests do not stop many small ones. If incomplete requests hold all of the memory, none could be completed:
+one connection at a time may then read its request to the end beyond the limit.
 """
 
 from typing import Protocol
@@ -12,11 +12,11 @@ from typing import Protocol
 class MemoryHolder(Protocol):
     @property
     def unfinished_bytes(self) -> int:
-        """What has arrived of a request that is not whole yet."""
+        """The received bytes of an incomplete request."""
         ...
 
-    def memory_is_free(self) -> None:
-        """It may read again, or should at least ask again whether it may."""
+    def memory_available(self) -> None:
+        """The holder should call `may_read` again."""
         ...
 
 
@@ -25,15 +25,15 @@ class RequestMemory:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._held: dict[MemoryHolder, int] = {}
-        self._waiting: dict[MemoryHolder, None] = {}  # in the order in which they came
-        self._exempt: MemoryHolder | None = None  # may finish its request beyond the limit
+        self._waiting: dict[MemoryHolder, None] = {}  # in the order of their first call
+        self._exempt: MemoryHolder | None = None  # may complete its request beyond the limit
 
     @property
     def is_used_up(self) -> bool:
         return self.used_bytes >= self.limit_bytes
 
     def hold(self, holder: MemoryHolder, size: int) -> None:
-        """All that `holder` has in memory now is `size` bytes."""
+        """Sets the bytes that `holder` has in memory."""
         self.used_bytes += size - self._held.get(holder, 0)
         if size:
             self._held[holder] = size
@@ -52,7 +52,7 @@ class RequestMemory:
         self._wake()
 
     def may_read(self, holder: MemoryHolder) -> bool:
-        """Whether `holder` may read more. If not, it is told by `memory_is_free` when to ask again."""
+        """Whether `holder` may read more. If not, `memory_available` is called when it should ask again."""
         if (
             self.used_bytes < self.limit_bytes
             or holder is self._exempt
@@ -68,15 +68,15 @@ class RequestMemory:
         return False
 
     def _will_be_freed(self) -> bool:
-        """Whether a whole request holds memory: its answer frees it, and nobody need go beyond the limit."""
+        """Whether a complete request holds memory: its response frees it, so that nobody needs to exceed the limit."""
         return any(size > holder.unfinished_bytes for holder, size in self._held.items())
 
     def _share_bytes(self) -> int:
-        """What each may hold when the limit is met: all shares together are half of it."""
+        """The bytes that each holder may have when the limit is reached. All shares together are half of it."""
         return self.limit_bytes // (2 * (len(self._held) + 1))
 
     def _wake(self) -> None:
-        """Every holder that waits asks again; one read each is the most that they can go beyond the limit together."""
+        """Lets the waiting holders ask again. Together they can exceed the limit by one read each."""
         if not self._waiting:
             return
         if self.used_bytes < self.limit_bytes:
@@ -89,4 +89,4 @@ class RequestMemory:
         else:
             return
         for holder in woken:
-            holder.memory_is_free()
+            holder.memory_available()

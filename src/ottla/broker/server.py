@@ -1,4 +1,4 @@
-"""The listeners: accept connections within the limits, and close those that say nothing for too long."""
+"""The server: accepts connections within the limits, and closes those that are idle for too long."""
 
 import asyncio
 import logging
@@ -19,34 +19,34 @@ logger = logging.getLogger("ottla.network")
 
 _READ_BUFFER_BYTES = 64 * 1024
 _SWEEP_S_MAX = 30.0
-INT_MAX = 2**31 - 1  # Kafka's default of the limits: none
+INT_MAX = 2**31 - 1  # Kafka's default: no limit
 
 
 class ListenerLimits(NamedTuple):
-    """What may be limited for each listener, and for the broker as a whole."""
+    """The limits of one listener, or of the whole broker."""
 
     max_connections: int = INT_MAX
     max_connection_creation_rate: int = INT_MAX
 
 
 class ServerLimits(NamedTuple):
-    """What Kafka's properties of the same names say."""
+    """The values of Kafka's configs of the same names."""
 
     socket_request_max_bytes: int
-    connections_max_idle_ms: int  # negative: never closed for being idle
+    connections_max_idle_ms: int  # negative: idle connections are kept
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
     max_connection_creation_rate: int = INT_MAX
     rate_window_s: int = 10
-    of_listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
+    by_listener: Mapping[str, ListenerLimits] = MappingProxyType({})
 
     @property
-    def of_all(self) -> ListenerLimits:
+    def of_broker(self) -> ListenerLimits:
         return ListenerLimits(self.max_connections, self.max_connection_creation_rate)
 
     def of_listener(self, name: str) -> ListenerLimits:
-        return self.of_listeners.get(name, self.of_all)
+        return self.by_listener.get(name, self.of_broker)
 
 
 class _Admission:
@@ -72,21 +72,21 @@ class _Admission:
             self._rate.accepted(now_ms)
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """0: now. None: not before a connection ends or a limit changes."""
+        """How long to wait before the next connection. None: until a connection ends or a limit changes."""
         if self.connections >= self._limits.max_connections:
             return None
         return 0 if self._rate is None else self._rate.wait_ms(now_ms)
 
 
-class _Listening:
+class _BoundListener:
     def __init__(self, name: str) -> None:
         self.name = name
         self.admission = _Admission()
         self.listener: Listener | None = None
 
 
-class _Refused:
-    """The receiver of a connection over the limit: it reads nothing."""
+class _RejectedConnection:
+    """The receiver of a connection beyond the limit, which reads nothing."""
 
     def buffer(self) -> memoryview:
         return memoryview(bytearray(1))
@@ -108,17 +108,17 @@ class Server:
         options: SocketOptions = DEFAULT_OPTIONS,
         memory: RequestMemory | None = None,
     ) -> None:
-        self.connections: dict[ClientConnection, _Listening] = {}
+        self.connections: dict[ClientConnection, _BoundListener] = {}
         self._limits = limits
         self._env = env
         self._dispatch = dispatch
         self._options = options
         self._memory = memory
         self._per_ip: Counter[str] = Counter()
-        # One event loop, one read at a time: every connection may read into the same buffer.
+        # There is one read at a time on the event loop: all connections use the same buffer.
         self._shared = bytearray(_READ_BUFFER_BYTES)
-        self._all = _Admission()
-        self._listening: list[_Listening] = []
+        self._admission = _Admission()
+        self._listeners: list[_BoundListener] = []
         self._admission_timer: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -132,21 +132,21 @@ class Server:
         self._configure_admission()
 
     async def listen(self, host: str, port: int, name: str = "") -> tuple[str, int]:
-        """May be called for several addresses; answers with the one that was taken."""
-        listening = _Listening(name)
-        listener = await self._env.network.listen(host, port, partial(self._accept, listening), self._options)
-        listening.listener = listener
-        self._listening.append(listening)
+        """Listens on another address. Returns it, with the port that was bound."""
+        bound = _BoundListener(name)
+        listener = await self._env.network.listen(host, port, partial(self._accept, bound), self._options)
+        bound.listener = listener
+        self._listeners.append(bound)
         self._configure_admission()
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle())
         return listener.address
 
     async def close(self) -> None:
-        for listening in self._listening:
-            if listening.listener is not None:
-                listening.listener.close()
-        self._listening.clear()
+        for bound in self._listeners:
+            if bound.listener is not None:
+                bound.listener.close()
+        self._listeners.clear()
         if self._admission_timer is not None:
             self._admission_timer.cancel()
         if self._sweeper is not None:
@@ -155,67 +155,67 @@ class Server:
         for connection in self._in_order():
             connection.close()
 
-    def _accept(self, listening: _Listening, stream: Stream) -> Receiver:
+    def _accept(self, bound: _BoundListener, stream: Stream) -> Receiver:
         now_ms = self._env.clock.now_ms()
-        self._all.accepted(now_ms)
-        listening.admission.accepted(now_ms)
+        self._admission.accepted(now_ms)
+        bound.admission.accepted(now_ms)
         ip = _ip(stream)
         limit = self._limits.max_connections_per_ip_overrides.get(ip, self._limits.max_connections_per_ip)
         if self._per_ip[ip] >= limit:
             logger.warning(
-                "refusing %s: %d connections from %s are open (max.connections.per.ip=%d)",
+                "rejecting %s: %d connections from %s are open (max.connections.per.ip=%d)",
                 stream.peer, self._per_ip[ip], ip, limit,
             )  # fmt: skip
             asyncio.get_running_loop().call_soon(stream.close)
             self._admit()
-            return _Refused()
+            return _RejectedConnection()
         assembler = FrameAssembler(self._shared, self._limits.socket_request_max_bytes)
         connection = ClientConnection(
             stream, assembler, self._dispatch, self._env.clock.now_ms, self._closed, self._memory
         )
-        self.connections[connection] = listening
+        self.connections[connection] = bound
         self._per_ip[ip] += 1
-        self._all.connections += 1
-        listening.admission.connections += 1
+        self._admission.connections += 1
+        bound.admission.connections += 1
         self._admit()
         return connection
 
     def _closed(self, connection: ClientConnection) -> None:
-        listening = self.connections.pop(connection)
+        bound = self.connections.pop(connection)
         ip = _ip(connection.stream)
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
-        self._all.connections -= 1
-        listening.admission.connections -= 1
+        self._admission.connections -= 1
+        bound.admission.connections -= 1
         self._admit()
 
-    # Admission: who connects beyond a limit of the broker or of the listener waits to be accepted, as in Kafka.
+    # Admission: as in Kafka, connections beyond a limit of the broker or the listener wait to be accepted.
 
     def _configure_admission(self) -> None:
         now_ms, window_s = self._env.clock.now_ms(), self._limits.rate_window_s
-        self._all.configure(self._limits.of_all, window_s, now_ms)
-        for listening in self._listening:
-            listening.admission.configure(self._limits.of_listener(listening.name), window_s, now_ms)
+        self._admission.configure(self._limits.of_broker, window_s, now_ms)
+        for bound in self._listeners:
+            bound.admission.configure(self._limits.of_listener(bound.name), window_s, now_ms)
         self._admit()
 
     def _admit(self) -> None:
-        """Pauses the listeners that may not accept now, resumes the others, and looks again when that may change."""
+        """Pauses the listeners that may not accept now and resumes the others. Sets a timer for the next check."""
         now_ms = self._env.clock.now_ms()
         if self._admission_timer is not None:
             self._admission_timer.cancel()
             self._admission_timer = None
         waits = []
-        for listening in self._listening:
-            if listening.listener is None:
+        for bound in self._listeners:
+            if bound.listener is None:
                 continue
-            of_all, own = self._all.wait_ms(now_ms), listening.admission.wait_ms(now_ms)
-            if of_all == 0 and own == 0:
-                listening.listener.resume()
+            of_broker, own = self._admission.wait_ms(now_ms), bound.admission.wait_ms(now_ms)
+            if of_broker == 0 and own == 0:
+                bound.listener.resume()
                 continue
-            listening.listener.pause()
-            if of_all is not None and own is not None:
-                waits.append(max(of_all, own))
+            bound.listener.pause()
+            if of_broker is not None and own is not None:
+                waits.append(max(of_broker, own))
         if waits:
             self._admission_timer = asyncio.get_running_loop().call_later(min(waits) / 1000, self._admit)
 
@@ -229,11 +229,11 @@ class Server:
             oldest = self._env.clock.now_ms() - max_idle_ms
             for connection in self._in_order():
                 if connection.is_idle_since(oldest):
-                    logger.info("closing %s: idle for connections.max.idle.ms", connection.stream.peer)
+                    logger.info("closing %s: it was idle for connections.max.idle.ms", connection.stream.peer)
                     connection.close()
 
     def _in_order(self) -> list[ClientConnection]:
-        """By address: what is done to connections is to be the same from run to run."""
+        """Sorted by address, so that a simulation repeats the order."""
         return sorted(self.connections, key=lambda connection: connection.stream.peer)
 
 

@@ -1,4 +1,4 @@
-"""From the broker's configs to the server: limits, socket options and the memory for requests."""
+"""Builds the server from the broker's configs: limits, socket options, and the memory for requests."""
 
 from ottla.broker.connection import Dispatch
 from ottla.broker.request_memory import RequestMemory
@@ -7,7 +7,7 @@ from ottla.env import Env
 from ottla.env.network import DEFAULT_OPTIONS, SocketOptions
 from ottla.model.config import BrokerConfig
 
-# Kafka's default sets no limit. Here one process serves everybody: clients that send too much must wait, not end it.
+# Kafka's default sets no limit. Here one process serves all clients, and too many requests must not exhaust its memory.
 _REQUEST_MEMORY_BYTES = 512 << 20
 
 
@@ -36,10 +36,10 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         max_connections_per_ip=config.get_int("max.connections.per.ip"),
         max_connections_per_ip_overrides={host.strip(): int(limit) for host, _, limit in overrides if host},
         max_connection_creation_rate=config.get_int("max.connection.creation.rate"),
-        # As Kafka's quotas: the last sample is still being filled and does not count.
+        # As in Kafka's quotas, the last sample is incomplete and does not count.
         rate_window_s=max(config.get_int("quota.window.num") - 1, 1)
         * config.get_int("quota.window.size.seconds"),
-        of_listeners={
+        by_listener={
             listener.name: ListenerLimits(
                 config.get_int(f"listener.name.{listener.name.lower()}.max.connections"),
                 config.get_int(f"listener.name.{listener.name.lower()}.max.connection.creation.rate"),
@@ -50,7 +50,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
 
 
 def socket_options(config: BrokerConfig) -> SocketOptions:
-    """What is not set, the system decides: it fits buffers to each connection, which is faster than Kafka's 100 KiB."""
+    """Leaves buffers that are not set to the kernel, which tunes them per connection: faster than Kafka's 100 KiB."""
 
     def given(name: str) -> int | None:
         value = config.get_int(name)

@@ -1,4 +1,4 @@
-"""From a topic's effective configs to what its log, its leader and its record checks need."""
+"""Builds the settings of a topic's logs, leaders and record checks from its effective configs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
     configs: dict[str, Any] = topic_config(overrides, broker)
     policy = frozenset(configs["cleanup.policy"])
     log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
-    # Kafka's tests set the internal one, which may be smaller than any that a user may set.
+    # The internal config is for Kafka's tests: it may be smaller than users may set.
     segment_bytes = configs["internal.segment.bytes"] or configs["segment.bytes"]
     return TopicSettings(
         log=LogConfig(
@@ -61,7 +61,7 @@ def topic_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicS
 
 
 def _segment_ms(configs: dict[str, Any], policy: frozenset[str]) -> int:
-    """Only closed segments are compacted, so max.compaction.lag.ms bounds how long one stays open (KIP-354)."""
+    """Only closed segments are compacted, so max.compaction.lag.ms limits how long a segment is active (KIP-354)."""
     segment_ms: int = configs["segment.ms"]
     return min(segment_ms, configs["max.compaction.lag.ms"]) if "compact" in policy else segment_ms
 
@@ -74,7 +74,7 @@ def _record_settings(
     return RecordSettings(
         rules=RecordRules(
             require_keys="compact" in policy,
-            # The upper bound needs no look at the records: the leader checks it on the header.
+            # The leader checks the upper bound on the batch header, without reading records.
             timestamp_before_max_ms=None if log_append_time or before == INT64_MAX else before,
         ),
         codec=CODEC_OF_TYPE[compression],

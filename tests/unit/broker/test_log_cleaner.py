@@ -139,7 +139,7 @@ async def test_the_dirtiest_log_is_cleaned_first(bench: Bench) -> None:
     found = [(str(at.topic_partition), dirt.dirty_ratio) for at, dirt in cleaner.cleanable_logs(0)]
     assert [name for name, _ in found] == ["dirty-0", "tidy-0"]
     assert found[0][1] == 1 > found[1][1] > 0
-    assert cleaner.start_what_is_due(bench.world.clock.now_ms())
+    assert cleaner.start_due_cleanings(bench.world.clock.now_ms())
     assert [str(partition) for partition in cleaner.in_progress] == ["dirty-0"]
 
 

@@ -121,7 +121,7 @@ def test_a_limit_of_one_listener_holds_for_that_one() -> None:
         await clients.connect()
         assert len(clients.server.connections) == 2
 
-    on_server(limits(of_listeners={"OUTSIDE": ListenerLimits(max_connections=1)}), main)
+    on_server(limits(by_listener={"OUTSIDE": ListenerLimits(max_connections=1)}), main)
 
 
 def test_more_connections_a_second_than_allowed_wait_and_none_is_lost() -> None:

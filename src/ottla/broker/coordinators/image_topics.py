@@ -8,11 +8,11 @@ from ottla.core.groups.topics import TopicInfo
 
 
 class ImageTopics:
-    """Of one image. What was looked up is kept: many groups ask for the same topics."""
+    """The topics of one image. Caches what it looks up, as many groups use the same topics."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._known: dict[uuid.UUID, TopicInfo] = {}
+        self._cached: dict[uuid.UUID, TopicInfo] = {}
 
     @property
     def version(self) -> int:
@@ -30,12 +30,12 @@ class ImageTopics:
         return self._image.topics
 
     def _info(self, topic: TopicImage) -> TopicInfo:
-        known = self._known.get(topic.topic_id)
-        if known is None:
+        info = self._cached.get(topic.topic_id)
+        if info is None:
             racks = tuple(self._racks(partition.replicas) for partition in topic.partitions.values())
-            known = TopicInfo(topic.topic_id, topic.name, len(topic.partitions), racks)
-            self._known[topic.topic_id] = known
-        return known
+            info = TopicInfo(topic.topic_id, topic.name, len(topic.partitions), racks)
+            self._cached[topic.topic_id] = info
+        return info
 
     def _racks(self, replicas: Iterable[int]) -> frozenset[str]:
         brokers = (self._image.brokers.get(replica) for replica in replicas)

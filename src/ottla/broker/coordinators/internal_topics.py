@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: made when first needed, with what the broker's configs say."""
+"""The internal topics of the coordinators. They are created when first needed, as the broker's configs say."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -49,10 +49,10 @@ def transaction_state(config: BrokerConfig) -> InternalTopic:
 
 
 async def ensure_topic(services: BrokerServices, topic: InternalTopic) -> None:
-    """Makes the topic where it is not there. KafkaError COORDINATOR_NOT_AVAILABLE where that fails.
+    """Creates the topic if it does not exist. Raises KafkaError COORDINATOR_NOT_AVAILABLE if that fails.
 
     With fewer brokers than its replication factor it gets as many replicas as there are brokers: a single node works
-    by default, where Apache Kafka asks for a changed configuration.
+    with the default configs, which Apache Kafka does not.
     """
     if topic.name in services.metadata.image.topics:
         return

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic holds a key: Java's hash of the string, as every Kafka broker computes it."""
+"""The partition of an internal topic for a key, by Java's hash of the string as in every Kafka broker."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ def partition_for(key: str, num_partitions: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` as an unsigned number: over UTF-16 code units, a surrogate pair counts as two."""
+    """`String.hashCode` as an unsigned number, over UTF-16 code units: a surrogate pair counts as two."""
     code_units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(code_units[::2], code_units[1::2], strict=True):

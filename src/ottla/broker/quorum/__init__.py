@@ -1,1 +1,1 @@
-"""The metadata quorum's shell: files, flushes and the event loop around `core.raft` and `core.controller`."""
+"""The shell of the metadata quorum: files, flushes and the event loop for `core.raft` and `core.controller`."""

@@ -1,5 +1,7 @@
-"""The first records of a cluster: which level its features have. Kafka's tools write them to `bootstrap.checkpoint`
-when they format a directory; where that file is missing, this release's own levels are taken and written there.
+"""The first records of a cluster, which set the levels of its features.
+
+Kafka's tools write them to `bootstrap.checkpoint` when they format a directory. If that file is missing, the default
+levels of this release are used, and written to it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ DEFAULT_FEATURES: Mapping[str, int] = {
 
 
 def bootstrap_records(disk: Disk, log_dir: str, now_ms: int) -> list[MetadataRecord]:
-    """What a new leader proposes on an empty log, as one metadata transaction (KIP-868)."""
+    """The records that a new leader appends to an empty log, as one metadata transaction (KIP-868)."""
     path = f"{log_dir}/{BOOTSTRAP_CHECKPOINT}"
     try:
         records = list(decode_snapshot(disk.read_bytes(path), path))

@@ -1,8 +1,8 @@
-"""The quorum as the broker uses it: commands go in, and are answered once their records are committed.
+"""The quorum as the broker uses it: takes commands, and responds when their records are committed.
 
-One task takes all commands that wait, decides them one after the other, writes their records as a batch each, and
-flushes once for all of them. Commands that come meanwhile are the next round; so is what follows a deletion of topics,
-because a topic of the same name may only be made once the broker is done with the old one.
+One task takes all queued commands, decides them one after the other, appends the records of each as a batch, and
+flushes once for all of them. Commands that are submitted meanwhile form the next round. So do the commands after a
+deletion of topics: a topic of the same name may be created only after the broker has deleted the old one.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
 
 logger = logging.getLogger("ottla.quorum")
 
-# A start replays what came after the last snapshot: beyond this many records it is worth one at once.
+# If a start had to replay more records after the last snapshot, it writes a new one at once.
 REPLAYED_RECORDS_MAX = 5_000
-# More are encoded by a worker.
+# More are encoded in a thread.
 RECORDS_ENCODED_ON_LOOP = 500
 
-# What it returns, if anything, is awaited before the commands that made the image are answered.
+# The result, if there is one, is awaited before the responses to the commands that changed the image.
 Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
 
 
 class _QueuedCommand(NamedTuple):
     command: Command[Any]
-    answer: "asyncio.Future[Any]"
+    response: "asyncio.Future[Any]"
 
 
 class QuorumDescription(NamedTuple):
-    """What DescribeQuorum tells (KIP-836): of one voter, the leader's own log is all there is."""
+    """The content of DescribeQuorum (KIP-836). There is one voter, so the leader's log is the only one."""
 
     leader_id: int
     leader_epoch: int
@@ -55,11 +55,10 @@ class QuorumDescription(NamedTuple):
 
 
 class Quorum:
-    """A node's part in the metadata quorum, which is all of it: the node is the only voter.
+    """This node's part in the metadata quorum. So far the node is the only voter.
 
-    `log_dir` is the folder for the metadata (metadata.log.dir). A new log is begun there only if there are no
-    `partitions` on this node yet. `on_failure` is told once, when the metadata log could not be written: nothing can be
-    decided after that, and the node has to stop.
+    `log_dir` is metadata.log.dir. A new log is created there only if this node has no `partitions` yet. `on_failure` is
+    called once, if the metadata log cannot be written: no command can be decided then, and the node must stop.
     """
 
     def __init__(
@@ -96,9 +95,9 @@ class Quorum:
     # Starting and stopping
 
     async def start(self) -> None:
-        """Replays the log, takes the leadership, and on an empty log writes the first records.
+        """Replays the log, becomes leader, and appends the first records to an empty log.
 
-        Raises OSError, and KafkaError if the log or its snapshot is damaged or lost.
+        Raises OSError, and KafkaError if the log or its snapshot is damaged or missing.
         """
         now_ms = self._env.clock.now_ms()
         directory = f"{self._log_dir}/{METADATA_PARTITION}"
@@ -106,8 +105,8 @@ class Quorum:
             raise KafkaError(
                 ErrorCode.kafka_storage_error,
                 f"the metadata log {directory} is missing or empty, but there are {len(self._partitions)} partitions, "
-                f"{self._partitions[0]} among them, which nothing else describes. Restore that directory from a backup "
-                "or set metadata.log.dir to where it is; for a new cluster, choose an empty data directory",
+                f"such as {self._partitions[0]}, whose metadata would be lost. Restore that directory from a backup or "
+                "set metadata.log.dir to its location; for a new cluster, choose an empty data directory",
             )
         self._log = MetadataLog.open(self._env.disk, directory, self._settings, now_ms)
         self._machine = ControllerMachine(self._controller_settings, self._load_snapshot(now_ms))
@@ -132,7 +131,7 @@ class Quorum:
         self._task = asyncio.create_task(self._run(), name="quorum")
 
     async def close(self) -> None:
-        """Ends after the round that is being written; commands still waiting are refused."""
+        """Ends after the current round. Commands that are still queued get an error."""
         self._stop(KafkaError(ErrorCode.not_controller, f"node {self._node_id} is shutting down"))
         if self._task is not None:
             await self._task
@@ -141,34 +140,29 @@ class Quorum:
             try:
                 self._log.close(clean=not self._has_failed)
             except OSError as error:
-                # What is committed is on disk; the rest was never answered.
-                logger.error("the metadata log in %s is not closed in order: %s", self._log_dir, error)
+                # Committed records are on disk; the others were never acknowledged.
+                logger.error("the metadata log in %s is not closed cleanly: %s", self._log_dir, error)
 
     # Use
 
     async def submit(self, command: Command[ResponseT]) -> ResponseT:
-        """The answer to a command, after its records are committed and every subscriber has seen them.
+        """The response to a command, after its records are committed and all subscribers have applied them.
 
-        Raises KafkaError where the command is refused as a whole.
+        Raises KafkaError if the whole command is rejected.
         """
         if self._stopped is not None:
             raise self._stopped
-        answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-        self._queue.append(_QueuedCommand(command, answer))
+        response: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self._queue.append(_QueuedCommand(command, response))
         self._wake.set()
-        return await answer
+        return await response
 
     def subscribe(self, callback: Subscriber) -> None:
-        """`callback(old, new)` is called for every new image, in order, before the commands that made it are answered.
+        """`callback(old, new)` is called for every new image, in order, before the responses to its commands.
 
-        The first call, when the quorum has started, comes with an empty image as the old one.
+        If it is subscribed before the start, the first call has an empty old image.
         """
         self._subscribers.append(callback)
-
-    @property
-    def committed_offset(self) -> int:
-        """The last offset of the metadata log that the image has."""
-        return self.image.offset
 
     def describe_quorum(self) -> QuorumDescription:
         return QuorumDescription(
@@ -209,7 +203,7 @@ class Quorum:
         kept = len(self._machine.image.opaque)
         if kept:
             logger.warning(
-                "the metadata log has %d records of types that have no effect yet (quotas, ACLs, tokens): kept as is",
+                "the metadata log has %d records of types without effect so far (quotas, ACLs, tokens); they are kept",
                 kept,
             )
 
@@ -223,44 +217,44 @@ class Quorum:
                 while self._queue and self._stopped is None:
                     await self._commit_round()
         except Exception as error:
-            # Of the disk, or a record that cannot follow from the log: either way the image is not to be trusted.
-            is_of_the_disk = isinstance(error, OSError)
+            # A disk error, or a record that contradicts the image: the image is not reliable in both cases.
+            is_disk_error = isinstance(error, OSError)
             logger.critical(
-                "the metadata log in %s failed, the node has to stop: %s", self._log_dir, error,
-                exc_info=not is_of_the_disk,
+                "the metadata log in %s failed, the node must stop: %s", self._log_dir, error,
+                exc_info=not is_disk_error,
             )  # fmt: skip
             self._has_failed = True
             self._stop(_failure(self._log_dir, error))
             self._on_failure(error)
 
     async def _commit_round(self) -> None:
-        round_ = self._take_round()
+        commands = self._take_round()
         now_ms = self._env.clock.now_ms()
         try:
-            results = [await self._decide(command, now_ms) for command, _ in round_]
+            results = [await self._decide(command, now_ms) for command, _ in commands]
             await self._persist()
         except Exception as error:
             failure = _failure(self._log_dir, error)
-            for _, answer in round_:
-                _resolve(answer, failure)
+            for _, response in commands:
+                _resolve(response, failure)
             raise
         await self._publish()
-        # Refusals wait too: they may follow from what another command of the round has changed.
-        for (_, answer), result in zip(round_, results, strict=True):
-            _resolve(answer, result)
+        # Errors wait too: they may be caused by another command of this round.
+        for (_, response), result in zip(commands, results, strict=True):
+            _resolve(response, result)
         self._maybe_snapshot()
 
     def _take_round(self) -> list[_QueuedCommand]:
-        """All that waits, up to the first deletions of topics and no further."""
-        commands = self._queue
+        """All queued commands up to the first deletions of topics, including these."""
+        queue = self._queue
         end = 0
-        while end < len(commands):
+        while end < len(queue):
             end += 1
-            is_deletion = isinstance(commands[end - 1].command, DeleteTopics)
-            if is_deletion and end < len(commands) and not isinstance(commands[end].command, DeleteTopics):
+            is_deletion = isinstance(queue[end - 1].command, DeleteTopics)
+            if is_deletion and end < len(queue) and not isinstance(queue[end].command, DeleteTopics):
                 break
-        self._queue = commands[end:]
-        return commands[:end]
+        self._queue = queue[end:]
+        return queue[:end]
 
     async def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
         try:
@@ -272,7 +266,9 @@ class Quorum:
             return error
         if len(decision.records) > RECORDS_ENCODED_ON_LOOP:
             records, version = decision.records, self._machine.image.metadata_version
-            encoded = await self._env.workers.run(lambda: [encode_record(each, version) for each in records])
+            encoded = await self._env.workers.run(
+                lambda: [encode_record(record, version) for record in records]
+            )
             self._propose_encoded(records, encoded)
         elif decision.records:
             self._propose(decision.records)
@@ -288,7 +284,7 @@ class Quorum:
             self._machine.replay(entry.base_offset + index, record, entry.epoch)
 
     async def _persist(self) -> None:
-        """What raft has ready, in the order that it asks for. Raises OSError where the disk fails."""
+        """Writes what raft has ready, in the order that raft requires. Raises OSError if the disk fails."""
         ready = self._raft.ready()
         if ready is None:
             return
@@ -299,13 +295,13 @@ class Quorum:
             except OSError as error:
                 if is_disk_failure(error) or self._stopped is not None:
                     raise
-                # Commands wait meanwhile; nothing of them is visible yet.
+                # Commands wait meanwhile; their records are not visible yet.
                 logger.warning("%s", run_out_message(f"writing the metadata log in {self._log_dir}", error))
                 await asyncio.sleep(RETRY_S)
         self._raft.advance(ready)
 
     async def _write(self, ready: Ready) -> None:
-        """May be repeated where it failed halfway."""
+        """May be called again after it has failed."""
         if ready.hard_state is not None:
             state = ready.hard_state
             await self._env.workers.run(
@@ -321,23 +317,23 @@ class Quorum:
             self._log.flushed(work)
 
     async def _publish(self) -> None:
-        """Every subscriber sees the image in one turn of the event loop; what they have left to do is awaited after."""
+        """Calls all subscribers in one turn of the event loop, and then awaits the work that they return."""
         old, new = self.image, self._machine.image
         if old is new:
             return
         self.image = new
-        following = []
+        remaining = []
         for callback in self._subscribers:
             try:
-                left = callback(old, new)
+                work = callback(old, new)
             except Exception:
                 logger.exception("a subscriber failed on the metadata at offset %d", new.offset)
             else:
-                if left is not None:
-                    following.append(left)
-        for left in following:
+                if work is not None:
+                    remaining.append(work)
+        for work in remaining:
             try:
-                await left
+                await work
             except Exception:
                 logger.exception("a subscriber failed on the metadata at offset %d", new.offset)
 
@@ -345,14 +341,14 @@ class Quorum:
         if self._stopped is None:
             self._stopped = reason
         queue, self._queue = self._queue, []
-        for _, answer in queue:
-            _resolve(answer, reason)
+        for _, response in queue:
+            _resolve(response, reason)
         self._wake.set()
 
     # Snapshots
 
     def _maybe_snapshot(self) -> None:
-        """Starts one beside the rounds that follow, where one is due."""
+        """Starts a snapshot in the background if one is due."""
         now_ms = self._env.clock.now_ms()
         settings = self._settings
         is_due = (
@@ -388,17 +384,17 @@ class Quorum:
             logger.info("wrote the metadata snapshot %s", snapshot.file_name)
             self._log.clean(self._settings, self._raft.high_watermark, now_ms)
         except OSError:
-            # Nothing depends on a snapshot as long as the log is whole: the next one that is due tries again.
-            logger.exception("the metadata in %s could not be written as a snapshot", self._log_dir)
+            # The log is complete without the snapshot: the next one that is due retries.
+            logger.exception("the metadata snapshot in %s could not be written", self._log_dir)
 
 
-def _resolve(answer: "asyncio.Future[Any]", result: Decision[Any] | Exception) -> None:
-    if answer.done():  # the one who asked has gone
+def _resolve(response: "asyncio.Future[Any]", result: Decision[Any] | Exception) -> None:
+    if response.done():  # the caller was cancelled
         return
     if isinstance(result, Exception):
-        answer.set_exception(result)
+        response.set_exception(result)
     else:
-        answer.set_result(result.response)
+        response.set_result(result.response)
 
 
 def _failure(log_dir: str, error: Exception) -> KafkaError:

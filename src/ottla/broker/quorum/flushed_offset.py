@@ -1,8 +1,8 @@
-"""Up to which offset the metadata log is known to be on disk: below it, damage is no torn tail.
+"""The offset up to which the metadata log was flushed: damage below it is not a torn last write.
 
-The file `ottla-recovery-point` beside the log says it. It is written after every flush and not synced itself, so a kill
-leaves it exact, and a power loss leaves it as it was some seconds before. It has two lines, written in turn, each with
-a checksum: of a write that a power loss tears, the other line stays.
+The file `ottla-recovery-point` beside the log has it. It is written after every flush, but not flushed itself, so it is
+exact after a kill, and some seconds old after a power loss. The file has two lines, written alternately, each with a
+checksum: if a power loss tears one of them, the other is intact.
 """
 
 import contextlib
@@ -21,18 +21,18 @@ _LINE_BYTES = len(b"00000000000000000000 00000000\n")
 
 
 class FlushedOffset:
-    """One thread at a time."""
+    """Not thread-safe: one thread at a time."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.path = f"{directory}/{RECOVERY_POINT}"
         self._disk = disk
         self._directory = directory
         self._file: File | None = None
-        self._line = 0  # the next to be written
+        self._line = 0  # the next one to write
         self._is_synced = True
 
     def read(self) -> int | None:
-        """None if the file is missing, as in a directory of Kafka's, or damaged."""
+        """None if the file is damaged, or missing, as in a directory of Kafka."""
         try:
             data = self._disk.read_bytes(self.path)
         except FileNotFoundError:
@@ -40,7 +40,7 @@ class FlushedOffset:
         offsets = [_decode(data[start : start + _LINE_BYTES]) for start in range(0, len(data), _LINE_BYTES)]
         known = [offset for offset in offsets if offset is not None]
         if not known:
-            logger.warning("%s is damaged: it is written anew", self.path)
+            logger.warning("%s is damaged and will be written again", self.path)
             return None
         self._line = (offsets.index(max(known)) + 1) % _LINES
         return max(known)
@@ -67,9 +67,9 @@ class FlushedOffset:
 
 
 def offset_after_damage(disk: Disk, directory: str) -> int:
-    """The end of the first whole batch that follows a damaged one; 0 if there is none.
+    """The end offset of the first intact batch after a damaged one; 0 if there is none.
 
-    For a log without a recovery point: more than the last write cannot be torn, so such a batch shows damage.
+    For a log without a recovery point: only the last write can be torn, so an intact batch behind it proves damage.
     """
     if not disk.exists(directory):
         return 0
@@ -86,7 +86,7 @@ def offset_after_damage(disk: Disk, directory: str) -> int:
                 position, next_offset = batch.position + batch.header.size, batch.header.next_offset
             if position < size:
                 is_damaged = True
-                # Whole, but out of order: the offset before it is damaged.
+                # An intact batch with a wrong offset: the batch before it is damaged.
                 if (later := find_valid_batch(file, position, size, base_offset)) is not None:
                     return later.header.next_offset
     return 0

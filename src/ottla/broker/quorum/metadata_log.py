@@ -1,4 +1,4 @@
-"""The log `__cluster_metadata-0`: raft's entries as batches, and the snapshots that let its beginning go."""
+"""The log `__cluster_metadata-0`: raft's entries as batches, and the snapshots that replace its beginning."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ READ_BYTES = 1 << 20
 
 
 class MetadataLog:
-    """After `open`, `snapshots` (the oldest first) reach into the log, and the last one is where replay begins."""
+    """After `open`, every snapshot (the oldest first) is followed by its part of the log; replay begins at the last."""
 
     def __init__(
         self, disk: Disk, directory: str, log: Log, snapshots: list[SnapshotId], flushed: FlushedOffset
@@ -42,7 +42,7 @@ class MetadataLog:
 
     @staticmethod
     def has_records(disk: Disk, directory: str) -> bool:
-        """Whether there is a metadata log at all, in whatever state."""
+        """Whether there is a metadata log, intact or not."""
         if not disk.exists(directory):
             return False
         logs = [name for name in disk.list_dir(directory) if name.endswith(LOG_SUFFIX)]
@@ -52,7 +52,7 @@ class MetadataLog:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, settings: QuorumSettings, now_ms: int) -> "MetadataLog":
-        """Cuts a torn tail. Raises KafkaError if records are damaged or lost that were on disk."""
+        """Truncates a torn last write. Raises KafkaError if flushed records are damaged or missing."""
         flushed = FlushedOffset(disk, directory)
         flushed_offset = flushed.read()
         if flushed_offset is None:
@@ -69,7 +69,7 @@ class MetadataLog:
                     f"from this offset on instead, cut the file to {error.position} bytes, and remove {flushed.path} "
                     "and all later segments",
                 ) from error
-            # The snapshot has all of it, if it can be read.
+            # The snapshot contains all of it, if it can be read.
             path = f"{directory}/{latest.file_name}"
             decode_snapshot(disk.read_bytes(path), path)
             log = _open_log(disk, directory, settings, now_ms, 0)
@@ -112,7 +112,7 @@ class MetadataLog:
         return in_snapshot if latest is None else max(latest, in_snapshot)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
-        """All batches with records at `offset` or later. Raises KafkaError for a hole: raft leaves none."""
+        """All batches with records at `offset` or later. Raises KafkaError for a gap, as raft leaves none."""
         end_offset, epoch = self._log.log_end_offset, NO_LEADER_EPOCH
         while offset < end_offset:
             found = self._log.read(offset, READ_BYTES, end_offset=end_offset, at_least_one=True)
@@ -136,10 +136,9 @@ class MetadataLog:
         )
 
     def append(self, entries: Sequence[Entry], now_ms: int) -> int:
-        """Returns the bytes that were written, which are durable only once flushed.
+        """Returns the number of bytes that were written, and are not flushed yet.
 
-        Raises OSError, and then some of the entries may be in the log: their proposer must not go on, but may repeat
-        the call with the same entries.
+        Raises OSError. Some entries may be in the log then: the caller may only repeat the call with the same entries.
         """
         written = 0
         for entry in entries:
@@ -154,7 +153,7 @@ class MetadataLog:
         return self._log.prepare_flush()
 
     def sync(self, work: FlushWork) -> None:
-        """Safe beside reads, in any thread. Raises OSError."""
+        """May run in any thread, at the same time as reads. Raises OSError."""
         work.sync()
         self._flushed.write(work.offset)
 
@@ -165,11 +164,11 @@ class MetadataLog:
         return f"{self.directory}/{snapshot.file_name}"
 
     def write_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Safe in any thread. Raises OSError."""
+        """May run in any thread. Raises OSError."""
         self._disk.write_atomically(self.snapshot_path(snapshot), data)
 
     def clean(self, settings: QuorumSettings, high_watermark: int, now_ms: int) -> None:
-        """Lets old snapshots go by size and age (never the last one), and the log before those that are left."""
+        """Deletes old snapshots by size and age, never the last one, and the log before the oldest that is left."""
         sizes = [self._disk.file_size(self.snapshot_path(snapshot)) for snapshot in self.snapshots]
         excess = -1
         if settings.retention_bytes >= 0:
@@ -187,14 +186,12 @@ class MetadataLog:
             self._log.delete_old_segments(now_ms, high_watermark)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Files of deleted segments go when file.delete.delay.ms has passed."""
+        """Removes the files of deleted segments after file.delete.delay.ms."""
         for deletion in self._log.due_deletions(now_ms):
             try:
                 deletion.perform(self._disk)
             except OSError as error:
-                logger.warning(
-                    "%s could not be removed, the next start tries again: %s", deletion.path, error
-                )
+                logger.warning("%s could not be removed, the next start retries: %s", deletion.path, error)
 
     def close(self, *, clean: bool) -> None:
         self._log.close(clean=clean)
@@ -207,7 +204,7 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
     config = LogConfig(
         segment_bytes=settings.segment_bytes,
         segment_ms=settings.segment_ms,
-        # What a snapshot holds may go, and nothing else.
+        # Only records that are in a snapshot may be deleted.
         retention_ms=-1,
         retention_bytes=-1,
         file_delete_delay_ms=settings.file_delete_delay_ms,
@@ -218,7 +215,7 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
             directory,
             METADATA_PARTITION,
             config,
-            # The log is small, and all of the cluster stands on it: it is checked from end to end at every start.
+            # The log is small and the whole cluster depends on it: every start checks all of it.
             clean_shutdown=False,
             now_ms=now_ms,
             flushed_offset=flushed_offset,
@@ -231,7 +228,7 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
 def _encode_entry(entry: Entry, now_ms: int) -> bytes:
     if isinstance(entry.payload, LeaderChange):
         voters = tuple(Voter(voter_id=voter) for voter in entry.payload.voters)
-        # Of one voter, and so with its own vote alone. Version 0, as kraft.version 0 has it (KIP-853 brings 1).
+        # There is one voter, which has granted its own vote. Version 0 is that of kraft.version 0 (KIP-853 has 1).
         message = LeaderChangeMessage(
             version=0, leader_id=entry.payload.leader_id, voters=voters, granting_voters=voters
         )

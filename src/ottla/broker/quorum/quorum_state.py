@@ -1,4 +1,4 @@
-"""The file `quorum-state` in Kafka's format: what a voter must not forget about its epoch and its vote."""
+"""The file `quorum-state` in Kafka's format: the epoch and the vote of a voter, which must survive a restart."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ QUORUM_STATE = "quorum-state"
 
 
 def read_quorum_state(disk: Disk, directory: str) -> HardState:
-    """The state of a voter that never voted, where the file is missing."""
+    """If the file is missing, the state of a voter that has never voted."""
     path = f"{directory}/{QUORUM_STATE}"
     try:
         data = disk.read_bytes(path)
@@ -19,7 +19,7 @@ def read_quorum_state(disk: Disk, directory: str) -> HardState:
         return HardState()
     try:
         fields = json.loads(data)
-        # Version 1 (KIP-853) adds the voted directory and leaves the voters to the log: neither is needed here.
+        # Version 1 (KIP-853) adds the voted directory and has no voters; neither is needed here.
         if fields["data_version"] not in (0, 1):
             raise ValueError(f"data_version {fields['data_version']} is not known")
         return HardState(int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]))
@@ -27,7 +27,7 @@ def read_quorum_state(disk: Disk, directory: str) -> HardState:
         raise KafkaError(
             ErrorCode.kafka_storage_error,
             f"{path} is not a quorum state ({error}). Its node may have voted in an epoch that is no longer known: "
-            "restore the file, or remove the node's data and start it anew",
+            "restore the file, or remove the node's data and start it as a new node",
         ) from error
 
 

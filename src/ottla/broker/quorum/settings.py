@@ -1,4 +1,4 @@
-"""What the quorum takes from the node's configuration."""
+"""The settings of the quorum, from the node's configs."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
-    """Kafka's defaults. An interval of 0 is none; a retention of -1 is for ever, or of any size."""
+    """With Kafka's defaults. An interval of 0 disables it; a retention of -1 is unlimited."""
 
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 60 * 60 * 1000
@@ -26,7 +26,7 @@ class QuorumSettings:
             snapshot_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
             retention_bytes=config.get_int("metadata.max.retention.bytes"),
             retention_ms=config.get_int("metadata.max.retention.ms"),
-            # The internal one is for tests: it may be smaller than any that a user may set.
+            # The internal config is for tests: it may be smaller than users may set.
             segment_bytes=config.get_int(
                 "internal.metadata.log.segment.bytes"
                 if config.is_set("internal.metadata.log.segment.bytes")

@@ -1,6 +1,6 @@
 """Snapshots of the metadata in Kafka's `.checkpoint` files (KIP-630): a header, the records of an image, a footer.
 
-A file is named by the offset where the log goes on after it, and by the epoch of the last record that is in it.
+The name of a file has the offset where the log continues after it, and the epoch of its last record.
 """
 
 import re
@@ -21,7 +21,7 @@ from ottla.records.records import Record, build_batch, read_batches
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 RECORDS_PER_BATCH = 2000
-_WHAT_TO_DO = (
+_REMEDY = (
     "Restore it from a backup. If the log still begins at offset 0 or at an older snapshot, moving the file out of the "
     "directory is enough"
 )
@@ -38,7 +38,7 @@ class SnapshotId(NamedTuple):
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """The oldest first."""
+    """Sorted, the oldest first."""
     if not disk.exists(directory):
         return []
     matches = map(_NAME.fullmatch, disk.list_dir(directory))
@@ -53,7 +53,7 @@ def encode_snapshot(
     now_ms: int,
     metadata_version: int = METADATA_VERSION_MAX,
 ) -> bytes:
-    """The bytes of a snapshot file. Offsets inside it count from 0 and mean nothing."""
+    """The bytes of a snapshot file. The offsets in it start at 0 and have no meaning."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
     parts = [build_control_batch([header], base_offset=0, timestamp=now_ms, leader_epoch=epoch)]
     offset = 1
@@ -72,7 +72,7 @@ def encode_snapshot(
 
 
 def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
-    """The records of a snapshot file. Raises KafkaError where it is not whole."""
+    """The records of a snapshot file. Raises KafkaError if it is incomplete or damaged."""
     try:
         batches = read_batches(data)
         controls = [
@@ -84,7 +84,7 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
     except KafkaError as error:
         raise KafkaError(
             error.code,
-            f"the metadata snapshot {path} is damaged at position {_damaged_at(data)}: {error.message}. {_WHAT_TO_DO}",
+            f"the metadata snapshot {path} is damaged at position {_damaged_at(data)}: {error.message}. {_REMEDY}",
         ) from error
     if (
         not controls
@@ -93,8 +93,8 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
     ):
         raise KafkaError(
             ErrorCode.corrupt_message,
-            f"the metadata snapshot {path} does not begin with a header and end with a footer: it is not whole. "
-            f"{_WHAT_TO_DO}",
+            f"the metadata snapshot {path} does not begin with a header and end with a footer: it is incomplete. "
+            f"{_REMEDY}",
         )
     return (
         decode_record(record.value or b"")
@@ -105,12 +105,12 @@ def decode_snapshot(data: bytes, path: str) -> Iterator[MetadataRecord]:
 
 
 def _damaged_at(data: bytes) -> int:
-    """Where the first batch begins that is torn or fails its checksum."""
+    """The position of the first batch that is torn or has a wrong checksum."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         header = read_header(data, position)
-        is_whole = header.magic == MAGIC and HEADER_SIZE <= header.size <= len(data) - position
-        if not is_whole or not crc_matches(data, position, header):
+        is_complete = header.magic == MAGIC and HEADER_SIZE <= header.size <= len(data) - position
+        if not is_complete or not crc_matches(data, position, header):
             break
         position += header.size
     return position

@@ -353,7 +353,8 @@ def test_a_snapshot_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptu
         assert not node.failures
 
     in_simulation(check, settings=QuorumSettings(snapshot_bytes=3000))
-    assert "could not be written as a snapshot" in caplog.text
+    assert "the metadata snapshot in" in caplog.text
+    assert "could not be written" in caplog.text
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
