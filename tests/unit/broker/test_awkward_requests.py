@@ -90,7 +90,7 @@ def body_of(message: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
-def test_a_request_with_awkward_values_is_answered_or_malformed(
+def test_a_request_with_unusual_values_gets_a_response_or_is_malformed(
     key: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     random = Random(key.value)

@@ -85,7 +85,7 @@ async def test_a_restart_keeps_topics_configs_records_producers_and_the_cluster_
 
 
 @on_broker(started=False)
-async def test_a_producer_id_is_never_handed_out_twice_over_stops_and_kills(bench: Bench) -> None:
+async def test_a_producer_id_is_never_assigned_twice_across_stops_and_kills(bench: Bench) -> None:
     seen: list[int] = []
     for end in (bench.stop, bench.kill, bench.lose_power, bench.stop):
         await bench.start()
@@ -110,7 +110,7 @@ async def test_a_deleted_topic_stays_deleted_after_a_kill(bench: Bench) -> None:
 
 
 @on_broker(started=False)
-async def test_a_topic_made_anew_does_not_show_the_records_of_the_old_one(bench: Bench) -> None:
+async def test_a_topic_that_is_created_again_does_not_have_the_records_of_the_old_one(bench: Bench) -> None:
     await bench.start()
     await bench.create("journal")
     await bench.produce("journal", b"old")
@@ -154,7 +154,7 @@ async def test_a_folder_with_another_topic_id_is_set_aside(bench: Bench) -> None
 
 
 @on_broker(started=False)
-async def test_a_damaged_log_is_offline_until_its_topic_is_deleted_and_made_anew(bench: Bench) -> None:
+async def test_a_damaged_log_is_offline_until_its_topic_is_deleted_and_created_again(bench: Bench) -> None:
     await bench.start()
     await bench.create("journal")
     await bench.produce("journal", b"old")
@@ -177,7 +177,7 @@ async def test_a_damaged_log_is_offline_until_its_topic_is_deleted_and_made_anew
 
 
 @on_broker(started=False, directories=("/one", "/two"))
-async def test_a_directory_that_fails_when_its_strays_are_set_aside_is_offline_and_the_other_serves(
+async def test_a_directory_that_fails_while_strays_are_renamed_is_offline_and_the_other_serves(
     bench: Bench,
 ) -> None:
     await bench.start()
@@ -192,7 +192,7 @@ async def test_a_directory_that_fails_when_its_strays_are_set_aside_is_offline_a
     assert bench.disk.exists("/two/unknown-0")
 
 
-def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) -> None:
+def test_a_separate_metadata_directory_belongs_to_one_cluster(tmp_path: Path) -> None:
     async def start_and_stop(data: str) -> None:
         async with await broker_in(tmp_path / data, metadata_log_dir=str(tmp_path / "metadata")):
             pass
@@ -207,7 +207,7 @@ def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) 
         run(start_and_stop("a"))
 
 
-def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: Path) -> None:
+def test_a_broker_serves_on_its_configured_port_and_stops_cleanly(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path) as broker:
             client = client_of(broker)
@@ -224,7 +224,7 @@ def test_a_broker_serves_on_the_port_it_was_given_and_stops_in_order(tmp_path: P
     run(main())
 
 
-def test_two_brokers_live_in_one_process_without_knowing_of_each_other(tmp_path: Path) -> None:
+def test_two_brokers_run_independently_in_one_process(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path / "a") as one, await broker_in(tmp_path / "b", node_id=2) as two:
             assert one.cluster_id != two.cluster_id
@@ -237,7 +237,7 @@ def test_two_brokers_live_in_one_process_without_knowing_of_each_other(tmp_path:
     run(main())
 
 
-def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_in_use_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path):
             with pytest.raises(
@@ -250,7 +250,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_of_another_node_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path, node_id=1):
             pass
@@ -262,7 +262,7 @@ def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     run(main())
 
 
-def test_data_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+def test_data_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         for name in ("a", "b"):
             async with await broker_in(tmp_path / name):
@@ -289,7 +289,7 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
     run(main())
 
 
-def test_an_env_that_was_given_stays_open_after_the_stop(tmp_path: Path) -> None:
+def test_an_env_that_is_passed_in_stays_open_after_the_stop(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
         config = BrokerConfig(
@@ -303,7 +303,7 @@ def test_an_env_that_was_given_stays_open_after_the_stop(tmp_path: Path) -> None
     run(main())
 
 
-def test_work_beside_a_request_that_fails_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_background_task_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @on_broker()
     async def body(bench: Bench) -> None:
         async def fail() -> None:
@@ -329,7 +329,7 @@ async def test_a_restart_with_many_partitions_reads_no_log_data(bench: Bench) ->
     await bench.stop()
 
 
-def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_path: Path) -> None:
+def test_if_one_of_two_listeners_cannot_be_bound_the_other_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path / "a") as first:
             taken = first.address[1]
@@ -348,7 +348,7 @@ def test_where_one_of_two_listeners_cannot_be_had_the_other_is_given_back(tmp_pa
     run(main())
 
 
-def test_after_an_unclean_stop_logs_are_checked_by_the_threads_of_their_directory(
+def test_after_an_unclean_stop_logs_are_recovered_by_the_threads_of_their_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
@@ -379,7 +379,7 @@ def test_after_an_unclean_stop_logs_are_checked_by_the_threads_of_their_director
     body()
 
 
-def test_logs_are_checked_side_by_side(tmp_path: Path) -> None:
+def test_run_all_runs_functions_in_parallel_threads(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
         meeting = threading.Barrier(3, timeout=30)  # broken where fewer run at the same time
@@ -389,7 +389,7 @@ def test_logs_are_checked_side_by_side(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_broker_with_configs_that_promise_what_is_not_built_does_not_start(tmp_path: Path) -> None:
+def test_a_broker_with_configs_of_unsupported_functions_does_not_start(tmp_path: Path) -> None:
     config = BrokerConfig(
         {
             "log.dirs": str(tmp_path / "data"),

@@ -84,12 +84,12 @@ def setup() -> Setup:
     return Setup()
 
 
-def test_pipelined_requests_are_answered_in_order_and_their_responses_leave_together(setup: Setup) -> None:
+def test_responses_to_pipelined_requests_are_sent_in_order_and_together(setup: Setup) -> None:
     setup.receive(b"one", b"two", b"three")
     assert setup.stream.sent == [[b"one", b"two", b"three"]]
 
 
-def test_a_request_cut_anywhere_is_answered_once_it_is_whole(setup: Setup) -> None:
+def test_a_request_in_two_parts_is_served_when_it_is_complete(setup: Setup) -> None:
     data = pack(">i", 5) + b"hello"
     for byte in data[:-1]:
         setup.receive_bytes(bytes([byte]))
@@ -98,7 +98,7 @@ def test_a_request_cut_anywhere_is_answered_once_it_is_whole(setup: Setup) -> No
     assert setup.stream.sent == [[b"hello"]]
 
 
-def test_a_long_pipeline_is_sent_in_pieces_not_held_back_to_its_end() -> None:
+def test_responses_to_a_long_pipeline_are_sent_in_several_parts() -> None:
     setup = Setup()
     frames = [bytes([index]) for index in range(50)]
     for index, frame in enumerate(frames):
@@ -109,7 +109,7 @@ def test_a_long_pipeline_is_sent_in_pieces_not_held_back_to_its_end() -> None:
     assert len(setup.stream.sent) == 2
 
 
-def test_a_pending_answer_blocks_the_requests_behind_it_and_nothing_more_is_read(setup: Setup) -> None:
+def test_a_delayed_response_blocks_the_requests_behind_it_and_stops_reading(setup: Setup) -> None:
     promise: Promise[ResponseParts] = Promise()
     setup.broker.answers[b"wait"] = promise
     setup.receive(b"one", b"wait", b"two")
@@ -122,7 +122,7 @@ def test_a_pending_answer_blocks_the_requests_behind_it_and_nothing_more_is_read
     assert setup.stream.is_reading
 
 
-def test_while_one_request_waits_with_none_behind_it_the_next_is_read_but_not_begun(setup: Setup) -> None:
+def test_behind_a_delayed_request_the_next_one_is_read_but_not_started(setup: Setup) -> None:
     promise: Promise[ResponseParts] = Promise()
     setup.broker.answers[b"wait"] = promise
     setup.receive(b"wait")
@@ -134,7 +134,7 @@ def test_while_one_request_waits_with_none_behind_it_the_next_is_read_but_not_be
     assert setup.broker.seen == [b"wait", b"next"]
 
 
-def test_an_answer_that_is_ready_at_once_does_not_disturb_the_order(setup: Setup) -> None:
+def test_a_promise_that_is_complete_at_once_keeps_the_order(setup: Setup) -> None:
     ready: Promise[ResponseParts] = Promise()
     ready.complete([b"ready"])
     setup.broker.answers[b"now"] = ready
@@ -142,7 +142,7 @@ def test_an_answer_that_is_ready_at_once_does_not_disturb_the_order(setup: Setup
     assert [part for parts in setup.stream.sent for part in parts] == [b"one", b"ready", b"two"]
 
 
-def test_while_a_response_is_on_its_way_no_request_is_processed(setup: Setup) -> None:
+def test_no_request_is_served_while_the_socket_has_not_taken_a_response(setup: Setup) -> None:
     setup.stream.takes_all = False
     setup.receive(b"one")
     setup.receive(b"two", b"three")
@@ -161,7 +161,7 @@ def test_a_request_without_a_response_sends_nothing(setup: Setup) -> None:
     assert setup.stream.sent == []
 
 
-def test_a_malformed_request_closes_with_one_line_after_the_answers_before_it(
+def test_a_malformed_request_closes_the_connection_after_the_responses_before_it(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup.broker.answers[b"bad"] = MalformedRequest("it makes no sense")
@@ -173,7 +173,7 @@ def test_a_malformed_request_closes_with_one_line_after_the_answers_before_it(
     assert caplog.messages == ["closing 10.0.0.1:5000: it makes no sense"]
 
 
-def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
+def test_a_frame_above_the_limit_closes_the_connection_with_one_log_line(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "ottla.network"):
@@ -183,7 +183,7 @@ def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
     assert "a frame of 1001 bytes was announced; allowed are 0 to 1000" in message
 
 
-def test_an_unexpected_error_closes_this_connection_and_tells_where_it_was(
+def test_an_unexpected_exception_closes_the_connection_and_is_logged(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Setup()
@@ -203,7 +203,7 @@ def test_a_handler_that_closes_the_connection_ends_the_pipeline(setup: Setup) ->
     assert setup.stream.is_closed
 
 
-def test_an_answer_that_comes_after_the_end_of_the_connection_goes_nowhere(setup: Setup) -> None:
+def test_a_response_after_the_end_of_the_connection_is_dropped(setup: Setup) -> None:
     promise: Promise[ResponseParts] = Promise()
     setup.broker.answers[b"wait"] = promise
     setup.receive(b"wait", b"two")
@@ -214,7 +214,7 @@ def test_an_answer_that_comes_after_the_end_of_the_connection_goes_nowhere(setup
     assert setup.broker.seen == [b"wait"]
 
 
-def test_a_connection_is_idle_when_nothing_comes_and_nothing_leaves_whatever_waits_in_it(
+def test_a_connection_is_idle_if_it_neither_receives_nor_sends_even_with_a_delayed_request(
     setup: Setup,
 ) -> None:
     """Kafka closes a fetch that waits, and a client that does not read, after connections.max.idle.ms."""
@@ -247,7 +247,7 @@ def test_a_connection_that_is_still_sending_a_large_request_is_active(setup: Set
     assert setup.connection.last_active_ms == 5000
 
 
-def test_a_pending_answer_is_completed_once() -> None:
+def test_a_promise_is_completed_once() -> None:
     promise: Promise[int] = Promise()
     promise.complete(1)
     with pytest.raises(AssertionError):

@@ -80,7 +80,7 @@ def in_simulation(main: Callable[[Harness], Awaitable[None]]) -> None:
     simulate(run, 1)
 
 
-def test_operations_expire_at_their_deadlines_whatever_the_order_in_which_they_came() -> None:
+def test_operations_expire_at_their_deadlines_in_any_order() -> None:
     async def main(harness: Harness) -> None:
         harness.wait("late", "k", 90_000)
         harness.wait("early", "k", 10)
@@ -94,7 +94,7 @@ def test_operations_expire_at_their_deadlines_whatever_the_order_in_which_they_c
     in_simulation(main)
 
 
-def test_a_check_completes_those_that_are_ready_under_its_key_and_no_others() -> None:
+def test_a_check_completes_only_operations_that_watch_its_key_and_are_ready() -> None:
     async def main(harness: Harness) -> None:
         one, two = harness.wait("one", "k", 1000), harness.wait("two", "other", 1000)
         one.is_ready = two.is_ready = True
@@ -118,7 +118,7 @@ def test_a_cancelled_operation_is_not_called_again() -> None:
     in_simulation(main)
 
 
-def test_an_operation_that_fails_is_logged_and_the_others_expire_in_their_time(
+def test_an_operation_that_fails_is_logged_and_the_others_expire_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(RecordedOperation):
@@ -140,7 +140,7 @@ def test_an_operation_that_fails_is_logged_and_the_others_expire_in_their_time(
     assert "Broken failed while it waited" in caplog.text
 
 
-def test_operations_of_a_key_that_changed_are_tried_in_the_next_turn_without_being_asked_to() -> None:
+def test_operations_of_a_changed_key_are_tried_in_the_next_turn_of_the_loop() -> None:
     async def main(harness: Harness) -> None:
         harness.wait("one", "k", 1000).is_ready = True
         harness.operations.notify("k")
@@ -151,7 +151,7 @@ def test_operations_of_a_key_that_changed_are_tried_in_the_next_turn_without_bei
     in_simulation(main)
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+def test_setting_the_clock_back_does_not_delay_operations() -> None:
     async def main(harness: Harness) -> None:
         harness.wait("one", "k", 1000)
         harness._world.clock._start_ms -= 3_600_000
@@ -162,7 +162,7 @@ def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
     in_simulation(main)
 
 
-def test_ten_thousand_waiters_all_end_and_none_before_its_time() -> None:
+def test_ten_thousand_operations_all_expire_and_none_too_early() -> None:
     async def main(harness: Harness) -> None:
         for index in range(10_000):
             harness.wait(str(index), "k", index % 997 + 1)
@@ -174,7 +174,7 @@ def test_ten_thousand_waiters_all_end_and_none_before_its_time() -> None:
 
 
 @on_broker()
-async def test_a_long_poll_is_answered_by_the_append_it_waits_for(bench: Bench) -> None:
+async def test_an_append_completes_the_long_poll_that_waits_for_it(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -191,7 +191,7 @@ async def test_a_long_poll_is_answered_by_the_append_it_waits_for(bench: Bench) 
 
 
 @on_broker()
-async def test_a_long_poll_ends_empty_when_its_time_is_over(bench: Bench) -> None:
+async def test_a_long_poll_ends_empty_after_max_wait(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -201,7 +201,7 @@ async def test_a_long_poll_ends_empty_when_its_time_is_over(bench: Bench) -> Non
 
 
 @on_broker()
-async def test_a_poll_for_more_bytes_than_one_append_brings_goes_on_waiting(bench: Bench) -> None:
+async def test_a_poll_waits_until_min_bytes_are_appended(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     request = fetch_request(topic_id, fetched(), max_wait=SECONDS_8, min_bytes=200)
     poll = asyncio.create_task(bench.new_client("reader").request(request))
@@ -215,7 +215,7 @@ async def test_a_poll_for_more_bytes_than_one_append_brings_goes_on_waiting(benc
 
 
 @on_broker()
-async def test_one_append_answers_every_poll_of_its_partition_and_none_of_another(bench: Bench) -> None:
+async def test_one_append_completes_all_polls_of_its_partition_and_no_others(bench: Bench) -> None:
     topic_id = await bench.create("journal", 2)
     polls = [
         asyncio.create_task(
@@ -234,7 +234,7 @@ async def test_one_append_answers_every_poll_of_its_partition_and_none_of_anothe
 
 
 @on_broker()
-async def test_polls_of_a_deleted_topic_are_answered_at_once(bench: Bench) -> None:
+async def test_polls_of_a_deleted_topic_complete_at_once(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     poll = asyncio.create_task(
         bench.new_client("reader").request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8))
@@ -247,7 +247,7 @@ async def test_polls_of_a_deleted_topic_are_answered_at_once(bench: Bench) -> No
 
 
 @on_broker()
-async def test_a_poll_whose_client_has_gone_disturbs_nobody(bench: Bench) -> None:
+async def test_a_poll_of_a_disconnected_client_does_not_affect_others(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     reader = bench.new_client("reader")
     poll = asyncio.create_task(reader.request(fetch_request(topic_id, fetched(), max_wait=SECONDS_8)))
@@ -261,7 +261,7 @@ async def test_a_poll_whose_client_has_gone_disturbs_nobody(bench: Bench) -> Non
 
 
 @on_broker()
-async def test_a_poll_leaves_with_its_connection_however_long_it_wanted_to_wait(bench: Bench) -> None:
+async def test_a_poll_is_removed_with_its_connection(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     reader = bench.new_client("reader")
     forever = timedelta(days=24)
@@ -287,7 +287,7 @@ async def waiting_poll(bench: Bench, topic_id: UUID, **options: Any) -> asyncio.
 
 
 @on_broker()
-async def test_a_poll_below_the_new_log_start_is_answered_when_records_are_deleted(bench: Bench) -> None:
+async def test_a_poll_below_the_new_log_start_completes_when_records_are_deleted(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a", b"b")
     poll = await waiting_poll(bench, topic_id, min_bytes=10_000)
@@ -299,7 +299,7 @@ async def test_a_poll_below_the_new_log_start_is_answered_when_records_are_delet
 
 
 @on_broker()
-async def test_a_poll_below_the_new_log_start_is_answered_when_retention_moves_it(bench: Bench) -> None:
+async def test_a_poll_below_the_new_log_start_completes_when_retention_moves_it(bench: Bench) -> None:
     topic_id = await bench.create("journal", retention_ms="1000", segment_ms="500")
     await bench.produce("journal", b"old")
     await asyncio.sleep(0.6)
@@ -313,7 +313,7 @@ async def test_a_poll_below_the_new_log_start_is_answered_when_retention_moves_i
 
 
 @on_broker()
-async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(bench: Bench) -> None:
+async def test_a_flush_outside_of_a_produce_request_completes_a_poll(bench: Bench) -> None:
     topic_id = await bench.create("journal", flush_messages="1")
     poll = await waiting_poll(bench, topic_id)
     hosted = bench.services.partitions.find("journal", None, 0)
@@ -326,7 +326,7 @@ async def test_a_poll_is_answered_by_a_flush_that_no_produce_request_asked_for(b
 
 
 @on_broker()
-async def test_a_followers_fetch_answers_the_produce_request_that_waits_for_it(bench: Bench) -> None:
+async def test_a_followers_fetch_completes_the_delayed_produce(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     hosted = bench.services.partitions.find("journal", None, 0)
     epoch = hosted.leader.leader_epoch + 1
@@ -350,7 +350,7 @@ async def test_a_followers_fetch_answers_the_produce_request_that_waits_for_it(b
 
 
 @on_broker()
-async def test_a_waiting_request_that_fails_closes_its_connection_and_no_other(
+async def test_a_delayed_request_that_fails_closes_only_its_connection(
     bench: Bench,
 ) -> None:
     topic_id = await bench.create("journal")

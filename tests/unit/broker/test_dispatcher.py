@@ -40,7 +40,7 @@ def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() 
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_api_versions_of_a_version_from_the_future_is_answered_in_version_0_with_error_35(
+def test_the_response_to_an_unknown_api_versions_version_is_version_0_with_error_35(
     version: int,
 ) -> None:
     @on_broker()
@@ -72,7 +72,7 @@ def test_api_versions_of_a_version_from_the_future_is_answered_in_version_0_with
         (3, 1, "METADATA v1 cannot be read"),
     ],
 )
-def test_what_is_not_served_closes_the_connection_with_a_line_that_says_why(
+def test_an_unsupported_request_closes_the_connection_and_the_reason_is_logged(
     api_key: int, version: int, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @on_broker()
@@ -90,7 +90,7 @@ def test_what_is_not_served_closes_the_connection_with_a_line_that_says_why(
 
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
-def test_a_request_without_a_body_is_malformed_or_answered(
+def test_a_request_without_a_body_is_malformed_or_gets_a_response(
     key: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     @on_broker(unstable_api_versions_enable="true")
@@ -104,7 +104,7 @@ def test_a_request_without_a_body_is_malformed_or_answered(
     assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
-def test_a_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_closes_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -121,7 +121,7 @@ def test_a_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.Mo
     run()
 
 
-def test_an_async_handler_that_raises_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_async_handler_that_raises_closes_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*arguments: object) -> None:
         await asyncio.sleep(1)
         raise ZeroDivisionError("a bug")
@@ -138,7 +138,7 @@ def test_an_async_handler_that_raises_closes_its_connection_only(monkeypatch: py
     run()
 
 
-def test_requests_behind_an_async_one_are_answered_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_behind_an_async_one_are_served_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = k60_describe_cluster.handle
 
     async def slow(*arguments: Any) -> Any:
@@ -165,7 +165,7 @@ def many_names(count: int) -> bytes:
     return b"\0" + encode_uvarint(count + 1) + names + b"\0\0"
 
 
-def test_a_long_request_is_read_in_a_worker_and_answered_in_its_turn() -> None:
+def test_a_long_request_is_decoded_in_a_thread_and_served_in_order() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         raw = await Raw.connect(bench)
@@ -181,7 +181,7 @@ def test_a_long_request_is_read_in_a_worker_and_answered_in_its_turn() -> None:
     run()
 
 
-def test_a_long_request_that_cannot_be_read_closes_the_connection_with_a_line_that_says_why(
+def test_a_malformed_long_request_closes_the_connection_and_the_reason_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @on_broker()
@@ -197,7 +197,7 @@ def test_a_long_request_that_cannot_be_read_closes_the_connection_with_a_line_th
     assert line.exc_info is None
 
 
-def test_the_answer_of_a_long_request_whose_client_has_gone_is_not_made(
+def test_no_response_is_built_for_a_long_request_whose_client_has_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[int] = []
@@ -223,7 +223,7 @@ def test_the_answer_of_a_long_request_whose_client_has_gone_is_not_made(
     assert asked == []
 
 
-def test_a_stop_gives_up_async_requests_that_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_cancels_async_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async def endless(*arguments: object) -> None:
         await asyncio.sleep(10_000)
 
@@ -240,7 +240,7 @@ def test_a_stop_gives_up_async_requests_that_are_at_work(monkeypatch: pytest.Mon
     run()
 
 
-def test_an_older_request_comes_out_as_the_newest_version() -> None:
+def test_an_older_request_is_lifted_to_the_newest_version() -> None:
     body = pack(">i", 1) + pack(">h", 1) + b"t"
     as_sent, request = decode_request(ApiKey.METADATA, 1, memoryview(body))
     assert as_sent.__version__ == 1
@@ -250,7 +250,7 @@ def test_an_older_request_comes_out_as_the_newest_version() -> None:
 
 
 @on_broker()
-async def test_the_software_of_a_client_is_remembered_and_a_malformed_one_refused(bench: Bench) -> None:
+async def test_the_software_of_a_client_is_kept_and_a_malformed_one_rejected(bench: Bench) -> None:
     def request(name: str) -> ApiVersionsRequest:
         return ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
 
@@ -266,7 +266,7 @@ def offered_versions(response: Any) -> dict[int, tuple[int, int]]:
 
 
 @on_broker()
-async def test_produce_is_offered_from_version_0_though_only_newer_ones_are_served(bench: Bench) -> None:
+async def test_produce_is_offered_from_version_0_but_only_newer_versions_are_served(bench: Bench) -> None:
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     offered = offered_versions(await bench.ask(request))
     served = {key.value: (spec.min_version, spec.max_version) for key, spec in APIS.items()}
@@ -277,7 +277,7 @@ async def test_produce_is_offered_from_version_0_though_only_newer_ones_are_serv
 
 
 @on_broker(unstable_api_versions_enable="true")
-async def test_unstable_versions_are_offered_and_served_where_they_are_enabled(bench: Bench) -> None:
+async def test_unstable_versions_are_offered_and_served_if_they_are_enabled(bench: Bench) -> None:
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     assert offered_versions(await bench.ask(request))[ApiKey.INIT_PRODUCER_ID] == (0, 6)
     newest: Any = load_request_schema(ApiKey.INIT_PRODUCER_ID, 6)
@@ -286,7 +286,7 @@ async def test_unstable_versions_are_offered_and_served_where_they_are_enabled(b
 
 
 @on_broker()
-async def test_telemetry_is_offered_once_somebody_subscribes_to_metrics(bench: Bench) -> None:
+async def test_telemetry_is_offered_when_a_subscription_exists(bench: Bench) -> None:
     from ottla.model.config import ResourceType
 
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
@@ -296,7 +296,7 @@ async def test_telemetry_is_offered_once_somebody_subscribes_to_metrics(bench: B
     assert {api.api_key for api in (await bench.ask(request)).api_keys} == set(APIS)
 
 
-def test_a_converter_carries_what_both_versions_have_and_fills_in_defaults() -> None:
+def test_a_converter_copies_common_fields_and_fills_in_defaults() -> None:
     newest: Any = load_request_schema(ApiKey.METADATA, 13)
     oldest: Any = load_request_schema(ApiKey.METADATA, 0)
     topic = SimpleNamespace(topic_id=UUID(int=1), name="t")

@@ -42,7 +42,7 @@ async def is_closed_by(bench: Bench, request: Any, act: Callable[[], Any] | None
 
 
 @on_broker()
-async def test_an_error_in_what_makes_a_response_of_a_decision(bench: Bench) -> None:
+async def test_an_exception_while_a_response_is_built_closes_the_connection(bench: Bench) -> None:
     """The decision is there at once or later: a handler has both ways."""
     heartbeat = message(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
     with_groups(bench, None)
@@ -59,7 +59,7 @@ async def test_an_error_in_what_makes_a_response_of_a_decision(bench: Bench) -> 
 
 
 @on_small_broker()
-async def test_an_error_in_work_beside_a_request(bench: Bench) -> None:
+async def test_an_exception_in_a_background_task_of_a_request_closes_the_connection(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(k22_init_producer_id, "_response", broken)
         request = message(
@@ -73,7 +73,7 @@ async def test_an_error_in_work_beside_a_request(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_an_error_in_a_fetch_that_waits(bench: Bench) -> None:
+async def test_an_exception_in_a_delayed_fetch_closes_the_connection(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     request = fetch_request(topic_id, fetched(), max_wait=timedelta(seconds=5))
     with pytest.MonkeyPatch.context() as patch:
@@ -93,7 +93,7 @@ async def test_an_error_in_a_fetch_that_waits(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_an_error_in_a_produce_that_waits(bench: Bench) -> None:
+async def test_an_exception_in_a_delayed_produce_closes_the_connection(bench: Bench) -> None:
     await bench.create("journal")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PartitionLeader, "_advance_high_watermark", lambda *_: False)
@@ -107,7 +107,7 @@ async def test_an_error_in_a_produce_that_waits(bench: Bench) -> None:
 
 
 @on_small_broker()
-async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(bench: Bench) -> None:
+async def test_an_exception_while_a_coordinator_appends_is_an_error_and_it_continues(bench: Bench) -> None:
     await bench.services.groups.get().find_coordinator("g")
     await bench.create("orders")
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
@@ -129,9 +129,9 @@ async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(be
     assert code(await bench.ask(commit)) is ErrorCode.none
 
 
-def test_the_log_says_what_failed_and_whose_request_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_exception_and_the_client_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ottla"):
-        test_an_error_in_work_beside_a_request()  # type: ignore[call-arg]
+        test_an_exception_in_a_background_task_of_a_request_closes_the_connection()  # type: ignore[call-arg]
     failed = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage().rpartition(":")[0] for record in failed] == ["a request of victim"] * 2
     assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in failed)
@@ -144,7 +144,7 @@ def gather(*promises: Promise[int]) -> Promise[list[int]]:
     return FairScheduler(SystemClock()).run(promises, lambda promise: promise)
 
 
-def test_a_failure_goes_through_all_that_waits_for_it() -> None:
+def test_a_failed_promise_fails_all_that_wait_for_it() -> None:
     seen: list[object] = []
     source: Promise[int] = Promise()
     gather(completed(1), source.then(lambda value: value + 1)).then(sum).subscribe(seen.append, seen.append)
@@ -153,7 +153,7 @@ def test_a_failure_goes_through_all_that_waits_for_it() -> None:
     assert seen == [error]
 
 
-def test_the_first_of_several_failures_counts() -> None:
+def test_the_first_of_several_failures_is_reported() -> None:
     seen: list[object] = []
     first: Promise[int] = Promise()
     second: Promise[int] = Promise()
@@ -164,14 +164,14 @@ def test_the_first_of_several_failures_counts() -> None:
     assert seen == [error]
 
 
-def test_who_subscribes_after_a_failure_is_told() -> None:
+def test_a_subscriber_after_the_failure_gets_it() -> None:
     seen: list[object] = []
     failed = completed(0).then(lambda value: 1 // value)
     failed.subscribe(seen.append, seen.append)
     assert [type(error) for error in seen] == [ZeroDivisionError]
 
 
-def test_an_answer_that_nobody_waits_for_may_fail() -> None:
+def test_an_abandoned_promise_may_fail() -> None:
     seen: list[object] = []
     promise: Promise[int] = Promise()
     promise.subscribe(seen.append, seen.append)

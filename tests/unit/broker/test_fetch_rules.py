@@ -31,7 +31,7 @@ def sizes(answers: list[Any]) -> list[int]:
 
 
 @on_broker()
-async def test_the_first_batch_is_returned_whole_however_small_the_limits_are(bench: Bench) -> None:
+async def test_the_first_batch_is_returned_whole_even_with_the_smallest_limits(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", bytes(5000))
     await bench.produce("journal", b"second")
@@ -51,7 +51,7 @@ async def test_only_the_first_partition_with_records_may_exceed_the_limits(bench
 
 
 @on_broker()
-async def test_the_limit_of_the_response_ends_it_and_every_partition_is_answered(bench: Bench) -> None:
+async def test_the_limit_of_the_response_ends_it_and_every_partition_has_a_result(bench: Bench) -> None:
     topic_id = await bench.create("journal", 4)
     for partition in range(4):
         await bench.produce("journal", bytes(1000), partition=partition)
@@ -63,7 +63,7 @@ async def test_the_limit_of_the_response_ends_it_and_every_partition_is_answered
 
 
 @on_broker(fetch_max_bytes="1500")
-async def test_the_broker_has_a_limit_of_its_own_for_a_response(bench: Bench) -> None:
+async def test_the_broker_limits_the_size_of_a_response_too(bench: Bench) -> None:
     topic_id = await bench.create("journal", 2)
     for partition in range(2):
         await bench.produce("journal", bytes(1000), partition=partition)
@@ -89,7 +89,7 @@ async def test_a_fetch_from_within_a_batch_returns_the_batch_from_its_beginning(
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 1 << 40])
-def test_an_offset_outside_of_the_log_is_out_of_range_and_answered_at_once(offset: int) -> None:
+def test_an_offset_outside_of_the_log_is_out_of_range_at_once(offset: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -111,7 +111,7 @@ async def test_the_end_of_the_log_is_in_range_and_empty(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_an_unknown_topic_id_or_partition_is_answered_for_that_partition_alone(bench: Bench) -> None:
+async def test_an_unknown_topic_id_or_partition_is_an_error_of_that_partition_only(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
     request = fetch_request(
@@ -184,7 +184,7 @@ async def test_leader_epochs_of_the_past_are_fenced_and_of_the_future_unknown(be
 
 
 @on_broker()
-async def test_a_reader_whose_log_has_parted_is_told_where_to_go_back_to(bench: Bench) -> None:
+async def test_a_follower_whose_log_has_diverged_gets_the_diverging_epoch(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a", b"b")
     hosted = bench.services.partitions.find("journal", None, 0)
@@ -220,7 +220,7 @@ async def test_a_read_committed_reader_stops_before_an_open_transaction(bench: B
 
 
 @on_broker()
-async def test_a_session_answers_with_what_is_new(bench: Bench) -> None:
+async def test_a_session_returns_only_partitions_with_changes(bench: Bench) -> None:
     topic_id = await bench.create("journal", 3)
     response = await bench.ask(
         fetch_request(topic_id, *(fetched(partition=index) for index in range(3)), session_epoch=0)
@@ -262,7 +262,7 @@ async def test_partitions_that_had_records_go_to_the_end_of_the_session(bench: B
 
 
 @on_broker()
-async def test_a_session_that_is_not_there_or_at_another_epoch_is_refused_as_a_whole(bench: Bench) -> None:
+async def test_an_unknown_session_or_a_wrong_session_epoch_fails_the_whole_request(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     response = await bench.ask(fetch_request(topic_id, fetched(), session_id=4711, session_epoch=3))
     assert response.error_code is ErrorCode.fetch_session_id_not_found
@@ -283,13 +283,13 @@ async def test_a_session_is_closed_by_its_final_epoch(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_a_fetch_of_nothing_is_answered_at_once(bench: Bench) -> None:
+async def test_a_fetch_without_partitions_returns_at_once(bench: Bench) -> None:
     response = await bench.ask(fetch_request(None, topics=(), max_wait=timedelta(seconds=8)))
     assert (response.error_code, response.responses) == (ErrorCode.none, ())
 
 
 @on_broker()
-async def test_who_is_no_replica_of_a_partition_cannot_fetch_as_one(bench: Bench) -> None:
+async def test_a_broker_that_is_no_replica_cannot_fetch_as_a_follower(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
     request = fetch_request(topic_id, fetched(), replica_state=ReplicaState(replica_id=7, replica_epoch=1))
@@ -305,7 +305,7 @@ def one_partition_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_partition_is_many")
 @on_broker()
-async def test_a_fetch_of_very_many_partitions_is_answered_as_any_other(bench: Bench) -> None:
+async def test_a_fetch_of_very_many_partitions_returns_the_same_as_any_other(bench: Bench) -> None:
     topic_id = await bench.create("journal", 3)
     await bench.produce("journal", b"x", partition=1)
     wanted = [fetched(partition=partition) for partition in range(4)]

@@ -174,7 +174,7 @@ def test_a_consumer_group_from_its_first_member_to_its_last(newest: bool) -> Non
     run()
 
 
-def test_what_was_committed_is_there_after_a_restart() -> None:
+def test_committed_offsets_survive_a_restart() -> None:
     @on_broker(offsets_topic_num_partitions="3", started=False)
     async def run(bench: Bench) -> None:
         await bench.start()
@@ -196,7 +196,7 @@ def test_what_was_committed_is_there_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 4, 8])
-def test_a_coordinator_that_loads_without_descriptors_tries_again(times: int) -> None:
+def test_a_coordinator_that_runs_out_of_descriptors_while_loading_retries(times: int) -> None:
     @on_broker(started=False, offsets_topic_num_partitions="1")
     async def run(bench: Bench) -> None:
         await bench.start()

@@ -61,7 +61,7 @@ def test_describe_configs_of_a_topic_in_every_version(version: int) -> None:
 
 
 @on_broker()
-async def test_describe_configs_gives_documentation_synonyms_and_single_keys_to_who_asks(
+async def test_describe_configs_returns_documentation_synonyms_and_single_keys_on_request(
     bench: Bench,
 ) -> None:
     await bench.create("journal")
@@ -107,7 +107,7 @@ async def test_describe_configs_of_a_broker_of_the_defaults_of_a_group_and_of_cl
         (99, "x", ErrorCode.invalid_request),
     ],
 )
-def test_describe_configs_refuses_with_a_message(resource_type: int, name: str, expected: ErrorCode) -> None:
+def test_describe_configs_rejects_with_a_message(resource_type: int, name: str, expected: ErrorCode) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         result = await described(bench, describe(resource_type, name))
@@ -150,7 +150,7 @@ def overrides(bench: Bench, topic: str = "journal") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_alter_configs_replaces_all_that_the_resource_has(version: int) -> None:
+def test_alter_configs_replaces_all_configs_of_the_resource(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", retention_ms="1000", segment_bytes="2000000")
@@ -199,7 +199,9 @@ def test_incremental_alter_configs_sets_deletes_appends_and_subtracts(version: i
         (replace("journal", {"retention.ms": "x"}), ErrorCode.invalid_config),
     ],
 )
-def test_altering_refuses_with_a_message_and_changes_nothing(request_: Any, expected: ErrorCode) -> None:
+def test_altering_invalid_configs_is_rejected_with_a_message_and_changes_nothing(
+    request_: Any, expected: ErrorCode
+) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", retention_ms="1000")
@@ -212,7 +214,7 @@ def test_altering_refuses_with_a_message_and_changes_nothing(request_: Any, expe
 
 
 @on_broker()
-async def test_altering_that_only_validates_changes_nothing(bench: Bench) -> None:
+async def test_altering_with_validate_only_changes_nothing(bench: Bench) -> None:
     await bench.create("journal")
     for request in (
         alter("journal", ("retention.ms", SET, "1"), validate_only=True),
@@ -227,7 +229,7 @@ async def test_altering_that_only_validates_changes_nothing(bench: Bench) -> Non
 
 
 @on_broker()
-async def test_max_message_bytes_holds_from_the_next_request_on(bench: Bench) -> None:
+async def test_max_message_bytes_applies_from_the_next_request_on(bench: Bench) -> None:
     await bench.create("journal")
     assert (await bench.produce("journal", bytes(5000))).error_code is ErrorCode.none
     await bench.configure(TOPIC, "journal", max_message_bytes="1000")
@@ -237,7 +239,7 @@ async def test_max_message_bytes_holds_from_the_next_request_on(bench: Bench) ->
 
 
 @on_broker()
-async def test_message_max_bytes_of_the_broker_holds_for_topics_without_their_own(bench: Bench) -> None:
+async def test_message_max_bytes_of_the_broker_applies_to_topics_that_do_not_set_it(bench: Bench) -> None:
     await bench.create("journal")
     await bench.create("own", max_message_bytes="100000")
     for resource in ("", "1"):
@@ -249,7 +251,7 @@ async def test_message_max_bytes_of_the_broker_holds_for_topics_without_their_ow
 
 
 @on_broker()
-async def test_compression_type_holds_at_once(bench: Bench) -> None:
+async def test_compression_type_applies_at_once(bench: Bench) -> None:
     await bench.create("journal")
     hosted = bench.services.partitions.find("journal", None, 0)
     for codec in ("producer", "zstd", "uncompressed", "lz4"):
@@ -260,7 +262,7 @@ async def test_compression_type_holds_at_once(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_log_append_time_holds_at_once_and_is_told_to_the_producer(bench: Bench) -> None:
+async def test_log_append_time_applies_at_once_and_is_returned_to_the_producer(bench: Bench) -> None:
     await bench.create("journal")
     early_ms = bench.world.clock.now_ms() - 5000
     early = bench.batch(b"a", timestamp=early_ms)
@@ -275,7 +277,7 @@ async def test_log_append_time_holds_at_once_and_is_told_to_the_producer(bench: 
 
 
 @on_broker()
-async def test_a_partition_made_after_a_change_has_it_too(bench: Bench) -> None:
+async def test_a_partition_that_is_created_after_a_config_change_has_it_too(bench: Bench) -> None:
     await bench.configure(BROKER, "", message_max_bytes="1000")
     await bench.create("later")
     assert (await bench.produce("later", bytes(5000))).error_code is ErrorCode.message_too_large
@@ -312,7 +314,7 @@ async def test_the_rate_of_new_connections_changes_without_a_restart(bench: Benc
         (TOPIC, "journal", "remote.log.copy.disable", "true", "tiered storage is not built"),
     ],
 )
-def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
+def test_a_config_of_an_unsupported_function_is_invalid_with_the_reason(
     resource_type: int, name: str, config: str, value: str, reason: str
 ) -> None:
     @on_broker()
@@ -332,7 +334,7 @@ def test_a_change_to_what_is_not_built_is_an_invalid_config_with_the_reason(
 
 
 @on_broker()
-async def test_a_topic_with_a_config_that_is_not_built_is_not_created(bench: Bench) -> None:
+async def test_a_topic_with_a_config_of_an_unsupported_function_is_not_created(bench: Bench) -> None:
     with pytest.raises(AssertionError, match="tiered storage is not built"):
         await bench.create("journal", remote_log_copy_disable="true")
     assert "journal" not in bench.services.metadata.image.topics
@@ -342,7 +344,7 @@ async def test_a_topic_with_a_config_that_is_not_built_is_not_created(bench: Ben
 
 
 @on_broker()
-async def test_list_config_resources_lists_what_has_configs_by_type(bench: Bench) -> None:
+async def test_list_config_resources_lists_resources_by_type(bench: Bench) -> None:
     await bench.create("journal")
     await bench.configure(CLIENT_METRICS, "sub", metrics="*")
     await bench.configure(GROUP, "g", consumer_session_timeout_ms="50000")
@@ -363,7 +365,7 @@ async def test_list_config_resources_lists_what_has_configs_by_type(bench: Bench
 
 
 @pytest.mark.parametrize("resource_type", [0, 99])
-def test_list_config_resources_of_a_type_that_is_none_is_refused(resource_type: int) -> None:
+def test_list_config_resources_of_an_unknown_type_is_rejected(resource_type: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         response = await bench.ask(ListConfigResourcesRequest(resource_types=(TOPIC, resource_type)))

@@ -21,7 +21,7 @@ def heartbeat(version: int, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
-def test_a_heartbeat_brings_what_the_member_tells_and_takes_its_assignment(version: int) -> None:
+def test_a_heartbeat_submits_the_members_state_and_returns_its_assignment(version: int) -> None:
     beaten = commands.ConsumerGroupHeartbeatResponse("m", 5, 3000, (TopicIdPartitions(TOPIC_ID, (0, 2)),))
 
     @on_broker()
@@ -64,7 +64,7 @@ def test_a_heartbeat_brings_what_the_member_tells_and_takes_its_assignment(versi
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
-def test_a_heartbeat_with_no_news_has_none_either_way(version: int) -> None:
+def test_a_heartbeat_without_changes_has_no_optional_fields(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, commands.ConsumerGroupHeartbeatResponse("m", 5, 3000))
@@ -82,7 +82,7 @@ def test_a_heartbeat_with_no_news_has_none_either_way(version: int) -> None:
 @pytest.mark.parametrize(
     ("version", "member_epoch", "is_made_up"), [(0, 0, True), (0, 1, False), (0, -1, False), (1, 0, False)]
 )
-def test_the_broker_makes_up_the_id_of_an_old_client_that_joins(
+def test_the_broker_generates_the_member_id_of_an_old_client(
     version: int, member_epoch: int, is_made_up: bool
 ) -> None:
     """KIP-1082: from version 1 on the member names itself."""
@@ -98,7 +98,7 @@ def test_the_broker_makes_up_the_id_of_an_old_client_that_joins(
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
-def test_a_heartbeat_that_is_refused_says_why(version: int) -> None:
+def test_a_rejected_heartbeat_has_an_error_message(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, refused(ErrorCode.fenced_member_epoch))
@@ -117,7 +117,7 @@ def describe_request(version: int, *group_ids: str, **values: Any) -> Any:
 
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
 @pytest.mark.parametrize("include_operations", [True, False])
-def test_describe_tells_members_with_what_they_have_and_shall_have(
+def test_describe_returns_members_with_current_and_target_assignment(
     version: int, include_operations: bool
 ) -> None:
     member = commands.DescribedConsumer(
@@ -165,7 +165,7 @@ def test_describe_tells_members_with_what_they_have_and_shall_have(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_without_the_protocol_both_are_unsupported(version: int) -> None:
+def test_with_the_protocol_disabled_both_requests_are_unsupported(version: int) -> None:
     @on_broker(group_coordinator_rebalance_protocols="classic")
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, None)

@@ -53,7 +53,7 @@ def commit(command: commands.OffsetCommit) -> tuple[PartitionError, ...]:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_offset_commit_asks_the_group_for_partitions_that_are_there(version: int) -> None:
+def test_offset_commit_submits_only_existing_partitions_to_the_group(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders", partitions=2)
@@ -90,7 +90,9 @@ def test_offset_commit_asks_the_group_for_partitions_that_are_there(version: int
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_offset_commit_that_the_group_refuses_still_tells_what_is_not_there(version: int) -> None:
+def test_an_offset_commit_that_the_group_rejects_still_has_the_errors_of_unknown_partitions(
+    version: int,
+) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders")
@@ -107,7 +109,7 @@ def test_offset_commit_that_the_group_refuses_still_tells_what_is_not_there(vers
     run()
 
 
-def test_offset_commit_of_nothing_that_is_there_does_not_ask_the_group() -> None:
+def test_an_offset_commit_without_existing_partitions_is_not_submitted() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, refused(ErrorCode.illegal_generation))
@@ -247,7 +249,7 @@ def test_offset_fetch_of_all_partitions(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_offset_fetch_that_is_refused_is_an_error_of_the_group(version: int) -> None:
+def test_a_rejected_offset_fetch_is_an_error_of_the_group(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders")
@@ -264,7 +266,7 @@ def test_offset_fetch_that_is_refused_is_an_error_of_the_group(version: int) -> 
     run()
 
 
-def test_an_offset_of_an_older_topic_of_that_name_is_none_of_this_topics() -> None:
+def test_an_offset_of_a_deleted_topic_of_the_same_name_is_not_returned() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders")
@@ -277,7 +279,7 @@ def test_an_offset_of_an_older_topic_of_that_name_is_none_of_this_topics() -> No
     run()
 
 
-def test_an_offset_that_waits_for_its_transaction_is_an_error_of_its_partition() -> None:
+def test_an_unstable_offset_is_an_error_of_its_partition() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, (CommittedOffset("orders", 0, error_code=ErrorCode.unstable_offset_commit),))
@@ -288,7 +290,7 @@ def test_an_offset_that_waits_for_its_transaction_is_an_error_of_its_partition()
     run()
 
 
-def test_offset_delete_asks_the_group_for_partitions_that_are_there() -> None:
+def test_offset_delete_submits_only_existing_partitions_to_the_group() -> None:
     def delete(command: commands.OffsetDelete) -> Any:
         return tuple(
             PartitionError(*each, ErrorCode.group_subscribed_to_topic) for each in command.partitions
@@ -320,7 +322,7 @@ def test_offset_delete_asks_the_group_for_partitions_that_are_there() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offsets(version: int) -> None:
+def test_a_repeated_commit_gets_the_same_response_and_stores_the_new_offsets(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders", partitions=2)
@@ -345,7 +347,7 @@ def test_a_commit_that_repeats_is_answered_as_the_first_and_keeps_the_new_offset
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
+def test_a_repeated_commit_keeps_its_retention(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders")
@@ -369,7 +371,7 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
     run()
 
 
-def test_a_commit_that_repeats_is_refused_when_its_topic_is_gone_or_its_group_has_members() -> None:
+def test_a_repeated_commit_is_rejected_if_its_topic_is_deleted_or_its_group_has_members() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("orders", partitions=1)

@@ -20,7 +20,7 @@ def keys(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
-def test_find_coordinator_gives_the_address_that_the_client_reached(version: int) -> None:
+def test_find_coordinator_returns_the_address_that_the_client_has_connected_to(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, 1)
@@ -37,7 +37,7 @@ def test_find_coordinator_gives_the_address_that_the_client_reached(version: int
 
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
 @pytest.mark.parametrize("answer", [refused(ErrorCode.coordinator_not_available), 7])
-def test_find_coordinator_says_where_there_is_none(version: int, answer: Any) -> None:
+def test_find_coordinator_returns_an_error_if_there_is_none(version: int, answer: Any) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, answer)
@@ -52,7 +52,7 @@ def test_find_coordinator_says_where_there_is_none(version: int, answer: Any) ->
     run()
 
 
-def test_what_is_asked_twice_is_answered_once_and_in_the_order_of_the_request() -> None:
+def test_duplicates_in_a_request_have_one_result_in_the_order_of_the_request() -> None:
     names = ("b", "a", "b", "c", "a")
 
     @on_broker()
@@ -115,7 +115,7 @@ def join_request(version: int, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
-def test_join_group_brings_the_member_and_tells_it_its_generation(version: int) -> None:
+def test_join_group_submits_the_member_and_returns_its_generation(version: int) -> None:
     joined = commands.JoinGroupResponse(
         ErrorCode.none,
         "client-1",
@@ -170,7 +170,7 @@ def test_join_group_brings_the_member_and_tells_it_its_generation(version: int) 
         commands.JoinGroupResponse(ErrorCode.unknown_member_id, "m", protocol_name=""),
     ],
 )
-def test_join_group_that_is_refused_names_no_protocol(version: int, answer: Any) -> None:
+def test_a_rejected_join_group_has_no_protocol_name(version: int, answer: Any) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, answer)
@@ -191,7 +191,9 @@ def test_join_group_that_is_refused_names_no_protocol(version: int, answer: Any)
         (refused(ErrorCode.coordinator_load_in_progress), ErrorCode.none),
     ],
 )
-def test_heartbeat_tells_what_the_group_says(version: int, answer: Any, expected: ErrorCode) -> None:
+def test_heartbeat_returns_the_error_code_of_the_group(
+    version: int, answer: Any, expected: ErrorCode
+) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, answer)
@@ -213,7 +215,7 @@ def leave_request(version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
-def test_leave_group_takes_one_member_and_later_many(version: int) -> None:
+def test_leave_group_has_one_member_and_in_later_versions_many(version: int) -> None:
     def left(command: commands.LeaveGroup) -> Any:
         codes = (ErrorCode.unknown_member_id, ErrorCode.none)
         return tuple(
@@ -242,7 +244,7 @@ def test_leave_group_takes_one_member_and_later_many(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
-def test_leave_group_that_is_not_there_knows_none_of_the_members(version: int) -> None:
+def test_leave_group_of_an_unknown_group_has_an_error_for_every_member(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(bench, refused(ErrorCode.unknown_member_id))
@@ -274,7 +276,7 @@ def sync_request(version: int, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
-def test_sync_group_brings_assignments_and_tells_the_members_own(version: int) -> None:
+def test_sync_group_submits_assignments_and_returns_that_of_the_member(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, commands.SyncGroupResponse(b"a", "consumer", "range"))
@@ -316,7 +318,7 @@ def test_sync_group_must_name_its_protocol_from_version_5_on(missing: str) -> No
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
 @pytest.mark.parametrize("include_operations", [True, False])
-def test_describe_groups_tells_members_and_which_groups_are_not_there(
+def test_describe_groups_returns_members_and_errors_for_unknown_groups(
     version: int, include_operations: bool
 ) -> None:
     member = commands.DescribedMember("m", "i", Client("c", "/h"), b"meta", b"assigned")
@@ -357,7 +359,7 @@ def test_describe_groups_tells_members_and_which_groups_are_not_there(
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
-def test_list_groups_filters_by_state_and_type_whatever_the_case(version: int) -> None:
+def test_list_groups_filters_by_state_and_type_ignoring_case(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         fake = with_groups(bench, (commands.ListedGroup("g", "consumer", "Stable", "classic"),))

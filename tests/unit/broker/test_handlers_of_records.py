@@ -126,7 +126,7 @@ def broken_requests(bench: Bench) -> dict[str, tuple[Any, ErrorCode]]:
         "a time in the future",
     ],
 )
-def test_produce_refuses(case: str) -> None:
+def test_produce_rejects(case: str) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -140,7 +140,7 @@ def test_produce_refuses(case: str) -> None:
 
 
 @on_broker()
-async def test_clients_may_not_write_to_internal_topics_save_for_the_admin_client(bench: Bench) -> None:
+async def test_only_the_admin_client_may_write_to_internal_topics(bench: Bench) -> None:
     await bench.create("__consumer_offsets")
     assert (await bench.produce("__consumer_offsets", b"a")).error_code is ErrorCode.invalid_topic_exception
     bench.client = bench.new_client("__admin_client")
@@ -164,7 +164,7 @@ async def test_acks_0_has_no_response_and_an_error_closes_the_connection(bench: 
 
 
 @on_broker()
-async def test_idempotent_produce_answers_duplicates_refuses_gaps_and_fences_old_epochs(bench: Bench) -> None:
+async def test_idempotent_produce_accepts_duplicates_rejects_gaps_and_fences_old_epochs(bench: Bench) -> None:
     topic_id = await bench.create("journal")
 
     def batch(sequence: int, value: bytes = b"a", epoch: int = 1, **options: Any) -> bytes:
@@ -189,7 +189,7 @@ async def test_idempotent_produce_answers_duplicates_refuses_gaps_and_fences_old
 
 
 @on_broker()
-async def test_records_without_a_key_are_refused_by_a_compacted_topic_with_their_index(bench: Bench) -> None:
+async def test_records_without_a_key_are_rejected_by_a_compacted_topic_with_their_index(bench: Bench) -> None:
     await bench.create("journal", cleanup_policy="compact")
     now_ms = bench.world.clock.now_ms()
     records = build_batch([Record(0, now_ms, b"k", b"v"), Record(1, now_ms, None, b"v")])
@@ -199,7 +199,7 @@ async def test_records_without_a_key_are_refused_by_a_compacted_topic_with_their
 
 
 @on_broker()
-async def test_flush_messages_syncs_before_the_answer(bench: Bench) -> None:
+async def test_flush_messages_flushes_before_the_response(bench: Bench) -> None:
     await bench.create("journal", flush_messages="1")
     assert (await bench.produce("journal", b"a")).error_code is ErrorCode.none
     assert bench.services.partitions.find("journal", None, 0).log.recovery_point == 1
@@ -278,7 +278,7 @@ async def test_list_offsets_knows_every_special_timestamp(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_list_offsets_refuses_unknown_partitions_and_wrong_epochs(bench: Bench) -> None:
+async def test_list_offsets_rejects_unknown_partitions_and_wrong_epochs(bench: Bench) -> None:
     await bench.create("journal")
     bench.services.partitions.find("journal", None, 0).leader.leader_epoch = 3
     for request, expected in (
@@ -292,7 +292,7 @@ async def test_list_offsets_refuses_unknown_partitions_and_wrong_epochs(bench: B
 
 
 @on_broker()
-async def test_latest_is_the_last_stable_offset_for_who_reads_committed_records(bench: Bench) -> None:
+async def test_latest_is_the_last_stable_offset_for_read_committed(bench: Bench) -> None:
     await bench.create("journal")
     await bench.produce("journal", b"a")
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -314,7 +314,7 @@ def delete_records(offset: int, topic: str = "journal", partition: int = 0) -> D
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_delete_records_moves_the_start_of_the_log_and_never_back(version: int) -> None:
+def test_delete_records_moves_the_log_start_offset_forward_only(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -338,7 +338,7 @@ def test_delete_records_moves_the_start_of_the_log_and_never_back(version: int) 
         (delete_records(0, "__consumer_offsets"), ErrorCode.invalid_topic_exception),
     ],
 )
-def test_delete_records_refuses(request_: DeleteRecordsRequest, expected: ErrorCode) -> None:
+def test_delete_records_rejects(request_: DeleteRecordsRequest, expected: ErrorCode) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -362,7 +362,7 @@ def end_of_epoch(epoch: int, *, topic: str = "journal", partition: int = 0, curr
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_offset_for_leader_epoch_tells_where_an_epoch_ends(version: int) -> None:
+def test_offset_for_leader_epoch_returns_the_end_offset_of_an_epoch(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -409,13 +409,13 @@ def test_init_producer_id_gives_a_new_id_with_epoch_0(version: int) -> None:
 
 
 @on_broker()
-async def test_ids_run_over_the_end_of_a_block_without_a_repeat(bench: Bench) -> None:
+async def test_producer_ids_are_unique_across_blocks(bench: Bench) -> None:
     ids = await asyncio.gather(*(bench.services.producer_ids.next() for _ in range(2500)))
     assert len(set(ids)) == 2500
 
 
 @on_broker()
-async def test_describe_producers_tells_what_a_partition_remembers(bench: Bench) -> None:
+async def test_describe_producers_returns_the_producers_of_a_partition(bench: Bench) -> None:
     await bench.create("journal", 2)
     batch = bench.batch(b"a", b"b", producer_id=7, producer_epoch=3, base_sequence=0)
     await bench.produce("journal", records=batch)

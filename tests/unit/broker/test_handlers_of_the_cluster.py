@@ -41,7 +41,7 @@ def test_describe_cluster_names_the_cluster_and_its_brokers(version: int) -> Non
     ("endpoint_type", "expected"),
     [(2, ErrorCode.mismatched_endpoint_type), (7, ErrorCode.unsupported_endpoint_type)],
 )
-def test_describe_cluster_of_other_end_points_is_refused(endpoint_type: int, expected: ErrorCode) -> None:
+def test_describe_cluster_of_other_end_points_is_rejected(endpoint_type: int, expected: ErrorCode) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         request = DescribeClusterRequest(
@@ -81,7 +81,7 @@ def test_describe_quorum_names_the_leader_and_the_voters(version: int) -> None:
 
 
 @on_broker()
-async def test_describe_quorum_of_anything_else_is_refused(bench: Bench) -> None:
+async def test_describe_quorum_of_anything_else_is_rejected(bench: Bench) -> None:
     for request in (
         quorum_request("journal", 0),
         quorum_request("__cluster_metadata", 1),
@@ -98,7 +98,7 @@ def feature_request(feature: str, level: int, **options: Any) -> UpdateFeaturesR
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_update_features_refuses_what_is_not_supported(version: int) -> None:
+def test_update_features_rejects_what_is_not_supported(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         before = dict(bench.services.metadata.image.features)
@@ -135,7 +135,7 @@ async def test_update_features_to_the_present_level_changes_nothing(bench: Bench
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_describe_log_dirs_tells_sizes_by_directory(version: int) -> None:
+def test_describe_log_dirs_returns_sizes_by_directory(version: int) -> None:
     @on_broker(directories=("/one", "/two"))
     async def run(bench: Bench) -> None:
         await bench.create("journal", 4)
@@ -183,7 +183,7 @@ async def subscribe(bench: Bench, instance: UUID | None = None) -> Any:
 
 
 @on_broker()
-async def test_a_client_subscribes_pushes_on_time_and_says_goodbye(bench: Bench) -> None:
+async def test_a_client_subscribes_to_telemetry_pushes_in_time_and_terminates(bench: Bench) -> None:
     await bench.configure(
         ResourceType.CLIENT_METRICS, "all", metrics="org.apache.kafka.producer.", interval_ms="10000"
     )
@@ -203,7 +203,7 @@ async def test_a_client_subscribes_pushes_on_time_and_says_goodbye(bench: Bench)
 
 
 @on_broker()
-async def test_a_client_whose_subscription_changes_hears_of_it_with_its_next_push(bench: Bench) -> None:
+async def test_a_changed_telemetry_subscription_is_reported_with_the_next_push(bench: Bench) -> None:
     await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="a.", interval_ms="1000")
     answer = await subscribe(bench)
     await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="b.")
@@ -216,7 +216,7 @@ async def test_a_client_whose_subscription_changes_hears_of_it_with_its_next_pus
 
 
 @on_broker(telemetry_max_bytes="1000")
-async def test_a_push_that_cannot_be_taken_is_refused(bench: Bench) -> None:
+async def test_an_invalid_telemetry_push_is_rejected(bench: Bench) -> None:
     await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
     answer = await subscribe(bench)
     assert answer.requested_metrics == ("",)
@@ -238,7 +238,7 @@ async def test_a_push_that_cannot_be_taken_is_refused(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_a_subscription_reaches_only_the_clients_it_matches(bench: Bench) -> None:
+async def test_a_telemetry_subscription_applies_only_to_matching_clients(bench: Bench) -> None:
     await bench.configure(
         ResourceType.CLIENT_METRICS, "some", metrics="a.", match="client_id=other.*", interval_ms="1000"
     )

@@ -55,7 +55,7 @@ def metadata_request(*names: str, create: bool = False, **options: Any) -> Metad
 
 
 @pytest.mark.parametrize("version", CREATE)
-def test_create_topics_makes_a_topic_in_every_version(version: int) -> None:
+def test_create_topics_creates_a_topic_in_every_version(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         request = CreateTopicsRequest(
@@ -99,7 +99,7 @@ def test_create_topics_makes_a_topic_in_every_version(version: int) -> None:
         ),
     ],
 )
-def test_create_topics_refuses_with_a_message_and_creates_nothing(
+def test_create_topics_rejects_with_a_message_and_creates_nothing(
     topic: CreatableTopic, expected: ErrorCode
 ) -> None:
     @on_broker()
@@ -115,7 +115,7 @@ def test_create_topics_refuses_with_a_message_and_creates_nothing(
 
 
 @on_broker(num_partitions="5")
-async def test_create_topics_takes_defaults_for_minus_one_and_assignments_as_they_are(bench: Bench) -> None:
+async def test_create_topics_uses_defaults_for_minus_one_and_assignments_as_sent(bench: Bench) -> None:
     assigned = (
         CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),
         CreatableReplicaAssignment(partition_index=1, broker_ids=(1,)),
@@ -128,7 +128,7 @@ async def test_create_topics_takes_defaults_for_minus_one_and_assignments_as_the
 
 
 @on_broker()
-async def test_create_topics_that_only_validates_creates_nothing(bench: Bench) -> None:
+async def test_create_topics_with_validate_only_creates_nothing(bench: Bench) -> None:
     request = CreateTopicsRequest(topics=(new_topic("journal"),), timeout=SECOND, validate_only=True)
     (result,) = (await bench.ask(request)).topics
     assert result.error_code is ErrorCode.none
@@ -198,7 +198,7 @@ async def test_metadata_of_unknown_topics_ids_and_bad_names(bench: Bench) -> Non
 
 
 @on_broker()
-async def test_metadata_creates_topics_only_where_client_and_broker_allow_it(bench: Bench) -> None:
+async def test_metadata_creates_topics_only_if_client_and_broker_allow_it(bench: Bench) -> None:
     (refused,) = (await bench.ask(metadata_request("made", create=False))).topics
     assert refused.error_code is ErrorCode.unknown_topic_or_partition
     (made,) = (await bench.ask(metadata_request("made", create=True))).topics
@@ -211,13 +211,13 @@ async def test_metadata_creates_topics_only_where_client_and_broker_allow_it(ben
 
 
 @on_broker(auto_create_topics_enable="false")
-async def test_metadata_creates_nothing_where_the_broker_does_not_allow_it(bench: Bench) -> None:
+async def test_metadata_creates_nothing_if_the_broker_does_not_allow_it(bench: Bench) -> None:
     (refused,) = (await bench.ask(metadata_request("made", create=True))).topics
     assert refused.error_code is ErrorCode.unknown_topic_or_partition
 
 
 @on_broker()
-async def test_metadata_tells_operations_only_who_asks(bench: Bench) -> None:
+async def test_metadata_has_authorized_operations_only_on_request(bench: Bench) -> None:
     await bench.create("journal")
     (silent,) = (await bench.ask(metadata_request("journal"))).topics
     assert silent.topic_authorized_operations == -(2**31)
@@ -226,7 +226,7 @@ async def test_metadata_tells_operations_only_who_asks(bench: Bench) -> None:
 
 
 @on_broker(advertised_listeners="PLAINTEXT://kafka.example:1234")
-async def test_metadata_tells_the_advertised_address_where_there_is_one(bench: Bench) -> None:
+async def test_metadata_has_the_advertised_address_if_there_is_one(bench: Bench) -> None:
     (broker,) = (await bench.ask(metadata_request())).brokers
     assert (broker.host, broker.port) == ("kafka.example", 1234)
 
@@ -235,7 +235,7 @@ async def test_metadata_tells_the_advertised_address_where_there_is_one(bench: B
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_delete_topics_by_name_in_the_versions_that_know_names_only(version: int) -> None:
+def test_delete_topics_by_name_in_the_versions_without_topic_ids(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -249,7 +249,7 @@ def test_delete_topics_by_name_in_the_versions_that_know_names_only(version: int
 
 
 @on_broker()
-async def test_delete_topics_by_id_and_refuses_what_names_nothing(bench: Bench) -> None:
+async def test_delete_topics_by_id_rejects_an_unknown_id(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     request = DeleteTopicsRequest(
         topics=(
@@ -264,7 +264,7 @@ async def test_delete_topics_by_id_and_refuses_what_names_nothing(bench: Bench) 
 
 
 @pytest.mark.parametrize(("version", "expected"), [(1, "invalid_request"), (3, "topic_deletion_disabled")])
-def test_delete_topics_can_be_switched_off(version: int, expected: str) -> None:
+def test_delete_topics_can_be_disabled(version: int, expected: str) -> None:
     @on_broker(delete_topic_enable="false")
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -308,7 +308,7 @@ def test_create_partitions_adds_partitions_that_serve_at_once(version: int) -> N
         (4, (CreatePartitionsAssignment(broker_ids=(1,)),), ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_create_partitions_refuses_with_a_message(count: int, assignments: Any, expected: ErrorCode) -> None:
+def test_create_partitions_rejects_with_a_message(count: int, assignments: Any, expected: ErrorCode) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 2)
@@ -321,13 +321,13 @@ def test_create_partitions_refuses_with_a_message(count: int, assignments: Any, 
 
 
 @on_broker()
-async def test_create_partitions_of_an_unknown_topic_is_refused(bench: Bench) -> None:
+async def test_create_partitions_of_an_unknown_topic_is_rejected(bench: Bench) -> None:
     (result,) = (await bench.ask(more_partitions("nobody", 3))).results
     assert result.error_code is ErrorCode.unknown_topic_or_partition
 
 
 @on_broker()
-async def test_create_partitions_that_only_validates_adds_nothing(bench: Bench) -> None:
+async def test_create_partitions_with_validate_only_adds_nothing(bench: Bench) -> None:
     await bench.create("journal")
     (result,) = (await bench.ask(more_partitions("journal", 3, validate_only=True))).results
     assert result.error_code is ErrorCode.none
@@ -363,7 +363,7 @@ async def test_describe_topic_partitions_goes_page_by_page_over_topics_in_order(
 
 
 @on_broker()
-async def test_describe_topic_partitions_names_what_it_does_not_know(bench: Bench) -> None:
+async def test_describe_topic_partitions_has_errors_for_unknown_topics(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     topics = (await bench.ask(describe("nobody", "journal", "a/b", "journal"))).topics
     assert [(topic.name, topic.error_code) for topic in topics] == [
@@ -377,7 +377,7 @@ async def test_describe_topic_partitions_names_what_it_does_not_know(bench: Benc
 
 
 @on_broker()
-async def test_a_cursor_at_a_topic_that_was_deleted_goes_on_with_the_next(bench: Bench) -> None:
+async def test_a_cursor_at_a_deleted_topic_continues_with_the_next_topic(bench: Bench) -> None:
     for name in ("a", "c"):
         await bench.create(name, 2)
     response = await bench.ask(describe(cursor=Cursor(topic_name="b", partition_index=1)))
@@ -385,7 +385,7 @@ async def test_a_cursor_at_a_topic_that_was_deleted_goes_on_with_the_next(bench:
 
 
 @on_broker()
-async def test_a_cursor_that_points_nowhere_is_refused(bench: Bench) -> None:
+async def test_an_invalid_cursor_is_rejected(bench: Bench) -> None:
     await bench.create("journal", 2)
     for cursor in (
         Cursor(topic_name="journal", partition_index=-1),

@@ -49,7 +49,7 @@ def written(response: Any) -> list[tuple[int, str, int, ErrorCode]]:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.WRITE_TXN_MARKERS))
-def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
+def test_an_administrator_can_end_a_hanging_transaction(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 2)
@@ -76,7 +76,7 @@ def test_an_administrator_ends_a_transaction_that_hangs(version: int) -> None:
 
 
 @on_small_broker()
-async def test_markers_of_old_epochs_and_old_coordinators_are_refused(bench: Bench) -> None:
+async def test_markers_of_old_epochs_and_old_coordinators_are_rejected(bench: Bench) -> None:
     await bench.create("journal")
     topics = [{"name": "journal", "partition_indexes": (0,)}]
 
@@ -93,7 +93,7 @@ async def test_markers_of_old_epochs_and_old_coordinators_are_refused(bench: Ben
 
 
 @on_small_broker()
-async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench: Bench) -> None:
+async def test_a_marker_in_an_offsets_partition_commits_or_drops_the_groups_offsets(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)
     await producer.init()
@@ -115,7 +115,7 @@ async def test_a_marker_for_the_partition_of_groups_settles_their_offsets(bench:
 
 
 @on_small_broker()
-async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_that(bench: Bench) -> None:
+async def test_with_flush_messages_the_response_to_markers_waits_for_the_flush(bench: Bench) -> None:
     await bench.create("journal", flush_messages="1")
     marker = {"producer_id": 5, "topics": [{"name": "journal", "partition_indexes": (0,)}]}
     ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
@@ -127,7 +127,7 @@ async def test_markers_are_answered_when_they_are_flushed_where_the_topic_wants_
 
 
 @on_small_broker()
-async def test_describe_transactions_tells_each_by_its_id(bench: Bench) -> None:
+async def test_describe_transactions_describes_each_transactional_id(bench: Bench) -> None:
     def describe(command: commands.DescribeTransaction) -> Any:
         if command.transactional_id != "tx":
             return refused(ErrorCode.transactional_id_not_found)
@@ -157,7 +157,7 @@ async def test_a_transactional_id_without_a_transaction_has_no_start(bench: Benc
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_TRANSACTIONS))
-def test_list_transactions_passes_its_filters_on(version: int) -> None:
+def test_list_transactions_submits_its_filters(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, (ListedTransaction("tx", 12, "Ongoing"),))
@@ -215,7 +215,9 @@ async def test_transactions_of_all_shards_are_listed(bench: Bench) -> None:
 
 
 @on_small_broker()
-async def test_describe_producers_shows_the_open_transaction_and_who_ended_the_last(bench: Bench) -> None:
+async def test_describe_producers_shows_the_open_transaction_and_the_last_coordinator_epoch(
+    bench: Bench,
+) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)
     await producer.init()
@@ -238,7 +240,7 @@ async def test_describe_producers_shows_the_open_transaction_and_who_ended_the_l
 
 
 @on_small_broker()
-async def test_describe_producers_of_what_is_not_there(bench: Bench) -> None:
+async def test_describe_producers_of_unknown_partitions(bench: Bench) -> None:
     topics = [{"name": name, "partition_indexes": (0,)} for name in ("gone", "no/topic")]
     response = await bench.ask(message(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics))
     codes = [topic.partitions[0].error_code for topic in response.topics]
@@ -249,7 +251,7 @@ async def test_describe_producers_of_what_is_not_there(bench: Bench) -> None:
 
 
 @on_small_broker()
-async def test_a_cluster_begins_with_transactions_version_2_and_can_go_back(bench: Bench) -> None:
+async def test_a_cluster_starts_with_transaction_version_2_and_can_be_downgraded(bench: Bench) -> None:
     await bench.create("journal")
     features = await bench.ask(
         message(ApiKey.API_VERSIONS, 4, client_software_name="a", client_software_version="1")

@@ -39,7 +39,7 @@ def fenced_in(version: int, first_with_fenced: int) -> ErrorCode:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_find_coordinator_makes_the_topic_and_names_this_broker(version: int) -> None:
+def test_find_coordinator_creates_the_topic_and_returns_this_broker(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         keys = {"coordinator_keys": ("tx",), "key": "tx"}
@@ -52,7 +52,7 @@ def test_find_coordinator_makes_the_topic_and_names_this_broker(version: int) ->
 
 
 @on_broker()
-async def test_the_topic_of_transactions_is_as_kafka_makes_it(bench: Bench) -> None:
+async def test_the_transaction_topic_has_kafkas_partitions_and_configs(bench: Bench) -> None:
     await bench.services.transactions.get().find_coordinator("tx")
     assert len(bench.services.metadata.image.topics["__transaction_state"].partitions) == 50
     assert dict(bench.services.metadata.image.config(2, "__transaction_state")) == {
@@ -76,7 +76,7 @@ def init_request(version: int, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
-def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: int) -> None:
+def test_init_producer_id_submits_a_command_to_the_coordinator(version: int) -> None:
     @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, ProducerIdAndEpoch(12, 3))
@@ -99,7 +99,7 @@ def test_init_producer_id_asks_the_coordinator_of_the_transactional_id(version: 
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID))
-def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_knows(version: int) -> None:
+def test_a_fenced_init_producer_id_gets_an_error_code_that_its_version_knows(version: int) -> None:
     @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         with_transactions(bench, refused(ErrorCode.producer_fenced))
@@ -113,7 +113,7 @@ def test_init_producer_id_that_is_fenced_is_told_so_in_words_that_the_client_kno
 
 
 @pytest.mark.parametrize("values", [{"producer_id": 5}, {"producer_epoch": 5}])
-def test_init_producer_id_names_id_and_epoch_or_neither(values: dict[str, int]) -> None:
+def test_init_producer_id_must_have_both_id_and_epoch_or_neither(values: dict[str, int]) -> None:
     @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
         for transactional_id in ("tx", None):
@@ -145,7 +145,7 @@ def test_init_producer_id_of_a_new_transactional_id(values: dict[str, Any], expe
 
 
 @on_small_broker()
-async def test_producers_that_start_have_ids_of_their_own_and_a_transactional_id_keeps_its_own(
+async def test_each_producer_gets_a_new_id_and_a_transactional_id_keeps_its_id(
     bench: Bench,
 ) -> None:
     producers = [TransactionalProducer(bench, f"tx-{number}") for number in range(4)]
@@ -187,7 +187,7 @@ def added(response: Any) -> list[tuple[str, int, ErrorCode]]:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
-def test_add_partitions_asks_the_coordinator(version: int) -> None:
+def test_add_partitions_submits_a_command_to_the_coordinator(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
@@ -213,7 +213,7 @@ def test_add_partitions_asks_the_coordinator(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
-def test_add_partitions_that_the_coordinator_refuses_is_refused_for_each(version: int) -> None:
+def test_an_error_of_the_coordinator_in_add_partitions_is_that_of_every_partition(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
@@ -225,7 +225,7 @@ def test_add_partitions_that_the_coordinator_refuses_is_refused_for_each(version
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
-def test_one_partition_that_is_not_there_keeps_all_of_them_out(version: int) -> None:
+def test_one_unknown_partition_fails_the_whole_add_partitions(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a")
@@ -242,7 +242,7 @@ def test_one_partition_that_is_not_there_keeps_all_of_them_out(version: int) -> 
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ADD_PARTITIONS_TO_TXN))
-def test_clients_add_no_internal_topics(version: int) -> None:
+def test_clients_may_not_add_internal_topics(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.services.groups.get().find_coordinator("g")
@@ -254,7 +254,7 @@ def test_clients_add_no_internal_topics(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_ask_without_adding_and_for_several_transactions(version: int) -> None:
+def test_brokers_verify_partitions_of_several_transactions_without_adding_them(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
@@ -339,7 +339,7 @@ def delete_as_soon_as_created(bench: Bench, topic: str) -> None:
 
 
 @on_small_broker()
-async def test_add_offsets_is_answered_where_the_topic_of_the_groups_vanishes(bench: Bench) -> None:
+async def test_add_offsets_gets_an_error_if_the_offsets_topic_is_deleted_meanwhile(bench: Bench) -> None:
     with_transactions(bench, None)
     delete_as_soon_as_created(bench, "__consumer_offsets")
     fields = {"transactional_id": "tx", "producer_id": 12, "producer_epoch": 3, "group_id": "g"}
@@ -348,7 +348,7 @@ async def test_add_offsets_is_answered_where_the_topic_of_the_groups_vanishes(be
 
 
 @pytest.mark.parametrize(("key_type", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
-def test_find_coordinator_is_answered_where_the_topic_vanishes(key_type: int, topic: str) -> None:
+def test_find_coordinator_gets_an_error_if_the_topic_is_deleted_meanwhile(key_type: int, topic: str) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         delete_as_soon_as_created(bench, topic)
@@ -360,7 +360,7 @@ def test_find_coordinator_is_answered_where_the_topic_vanishes(key_type: int, to
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
-def test_offsets_of_a_transaction_need_their_partition_in_it(version: int) -> None:
+def test_transactional_offsets_need_their_partition_in_the_transaction(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -382,7 +382,7 @@ def test_offsets_of_a_transaction_need_their_partition_in_it(version: int) -> No
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
-def test_offsets_of_partitions_that_are_not_there_are_refused_one_by_one(version: int) -> None:
+def test_transactional_offsets_of_unknown_partitions_have_an_error_each(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -406,7 +406,7 @@ def test_offsets_of_partitions_that_are_not_there_are_refused_one_by_one(version
 
 
 @pytest.mark.parametrize("version", [0, 4, 5])
-def test_offsets_of_a_zombie_are_refused_and_change_nothing(version: int) -> None:
+def test_offsets_of_a_fenced_producer_are_rejected_and_change_nothing(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -448,7 +448,7 @@ def test_offsets_are_fenced_by_the_generation_of_the_group(version: int) -> None
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
-def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_none(version: int) -> None:
+def test_while_the_coordinator_loads_older_producers_get_coordinator_not_available(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -465,7 +465,7 @@ def test_while_the_coordinator_is_loading_older_producers_hear_that_there_is_non
 
 
 @on_small_broker(transaction_partition_verification_enable="false")
-async def test_without_verification_offsets_of_older_clients_are_taken_at_their_word(bench: Bench) -> None:
+async def test_without_verification_offsets_of_older_clients_are_accepted(bench: Bench) -> None:
     await bench.create("journal")
     await bench.services.groups.get().find_coordinator("g")
     producer = TransactionalProducer(bench)
@@ -477,7 +477,7 @@ async def test_without_verification_offsets_of_older_clients_are_taken_at_their_
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.END_TXN))
-def test_end_txn_asks_the_coordinator_and_tells_how_to_go_on(version: int) -> None:
+def test_end_txn_submits_a_command_and_returns_the_next_id_and_epoch(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         fake = with_transactions(bench, ProducerIdAndEpoch(13, 0))
@@ -508,7 +508,7 @@ def test_end_txn_asks_the_coordinator_and_tells_how_to_go_on(version: int) -> No
 
 
 @on_small_broker()
-async def test_where_epochs_run_out_the_producer_goes_on_with_another_id(bench: Bench) -> None:
+async def test_a_producer_whose_epochs_are_exhausted_gets_a_new_id(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producer = TransactionalProducer(bench)
     await producer.init()

@@ -53,7 +53,7 @@ async def test_retention_by_size_removes_the_oldest_segments_and_moves_the_start
 
 
 @on_broker(log_retention_check_interval_ms="1000")
-async def test_retention_by_time_removes_everything_old_and_the_offsets_go_on(bench: Bench) -> None:
+async def test_retention_by_time_removes_everything_old_and_offsets_continue(bench: Bench) -> None:
     await bench.create("journal", retention_ms="60000", **SMALL_SEGMENTS)
     await fill(bench, 3)
     await asyncio.sleep(120)
@@ -62,7 +62,7 @@ async def test_retention_by_time_removes_everything_old_and_the_offsets_go_on(be
 
 
 @on_broker(log_retention_check_interval_ms="1000")
-async def test_nothing_is_removed_that_retention_does_not_name(bench: Bench) -> None:
+async def test_retention_without_limits_removes_nothing(bench: Bench) -> None:
     await bench.create("journal", retention_ms="-1", **SMALL_SEGMENTS)
     await fill(bench, 3)
     await asyncio.sleep(1000)
@@ -70,7 +70,7 @@ async def test_nothing_is_removed_that_retention_does_not_name(bench: Bench) -> 
 
 
 @on_broker(log_retention_check_interval_ms="1000")
-async def test_files_of_removed_segments_go_after_file_delete_delay_ms(bench: Bench) -> None:
+async def test_files_of_removed_segments_are_deleted_after_file_delete_delay_ms(bench: Bench) -> None:
     await bench.create("journal", retention_bytes="1", file_delete_delay_ms="60000", **SMALL_SEGMENTS)
     await fill(bench, 3)
     await until(lambda: bool(names(bench, ".deleted")))
@@ -81,7 +81,7 @@ async def test_files_of_removed_segments_go_after_file_delete_delay_ms(bench: Be
 
 
 @on_broker()
-async def test_files_of_a_deleted_topic_go_after_file_delete_delay_ms(bench: Bench) -> None:
+async def test_files_of_a_deleted_topic_are_deleted_after_file_delete_delay_ms(bench: Bench) -> None:
     await bench.create("journal", file_delete_delay_ms="60000")
     await fill(bench, 1)
     await delete_topic(bench, "journal")
@@ -94,7 +94,7 @@ async def test_files_of_a_deleted_topic_go_after_file_delete_delay_ms(bench: Ben
 
 
 @on_broker(started=False)
-async def test_files_of_a_deletion_that_a_stop_interrupted_go_after_the_start(bench: Bench) -> None:
+async def test_files_of_an_interrupted_deletion_are_deleted_after_the_next_start(bench: Bench) -> None:
     await bench.start()
     await bench.create("journal")
     await delete_topic(bench, "journal")
@@ -104,7 +104,7 @@ async def test_files_of_a_deletion_that_a_stop_interrupted_go_after_the_start(be
     await bench.stop()
 
 
-def test_nobody_waits_for_files_that_are_slow_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_file_deletions_delay_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     is_gone = asyncio.Event()
 
     async def slowly(workers: SimWorkers, work: Callable[[], Any]) -> Any:
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_removed_does_not_stop_the_rest(caplog: pytest.Log
     log_flush_start_offset_checkpoint_interval_ms="1000",
     replica_high_watermark_checkpoint_interval_ms="1000",
 )
-async def test_checkpoints_follow_the_logs(bench: Bench) -> None:
+async def test_checkpoints_are_written_as_the_logs_grow(bench: Bench) -> None:
     await bench.create("journal", **SMALL_SEGMENTS)
     await fill(bench, 4)
     hosted(bench).delete_records(3)
@@ -164,7 +164,7 @@ async def test_checkpoints_follow_the_logs(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_sealed_segments_are_synced_soon_after_the_roll(bench: Bench) -> None:
+async def test_closed_segments_are_flushed_soon_after_the_roll(bench: Bench) -> None:
     await bench.create("journal", **SMALL_SEGMENTS)
     await fill(bench, 4)
     await until(lambda: hosted(bench).log.recovery_point == hosted(bench).log.segments.active.base_offset)
@@ -172,7 +172,7 @@ async def test_sealed_segments_are_synced_soon_after_the_roll(bench: Bench) -> N
 
 
 @on_broker()
-async def test_flush_ms_syncs_the_active_segment_too(bench: Bench) -> None:
+async def test_flush_ms_flushes_the_active_segment_too(bench: Bench) -> None:
     await bench.create("journal", flush_ms="5000")
     await bench.create("lazy")
     await bench.produce("journal", b"a")
@@ -183,7 +183,7 @@ async def test_flush_ms_syncs_the_active_segment_too(bench: Bench) -> None:
 
 
 @on_broker(producer_id_expiration_ms="60000", producer_id_expiration_check_interval_ms="1000")
-async def test_producers_that_were_silent_for_too_long_are_forgotten(bench: Bench) -> None:
+async def test_inactive_producers_expire(bench: Bench) -> None:
     await bench.create("journal")
     batch = bench.batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     await bench.produce("journal", records=batch)
@@ -208,7 +208,9 @@ async def test_a_deleted_topic_is_not_kept_in_memory(bench: Bench) -> None:
     assert reference() is None
 
 
-def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_round_of_housekeeping_is_logged_and_the_next_one_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     @on_broker(log_retention_check_interval_ms="1000")
     async def run(bench: Bench) -> None:
         await bench.create("journal", retention_bytes="1", **SMALL_SEGMENTS)
@@ -230,7 +232,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(caplog: pytest.LogCap
 
 
 @on_broker(log_retention_check_interval_ms="1000")
-async def test_a_default_of_the_broker_that_changes_holds_for_topics_without_their_own(bench: Bench) -> None:
+async def test_a_changed_default_of_the_broker_applies_to_topics_that_do_not_set_it(bench: Bench) -> None:
     await bench.create("journal", **SMALL_SEGMENTS)
     await fill(bench, 3)
     await asyncio.sleep(100)

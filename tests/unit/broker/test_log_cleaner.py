@@ -87,7 +87,7 @@ async def test_a_compacted_topic_keeps_the_newest_of_each_key(bench: Bench) -> N
 
 
 @on_broker()
-async def test_a_fetch_from_the_middle_of_a_hole_gets_what_follows(bench: Bench) -> None:
+async def test_a_fetch_from_a_compacted_offset_returns_the_records_after_it(bench: Bench) -> None:
     topic_id = await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     await until(lambda: was_cleaned(bench))
@@ -99,7 +99,7 @@ async def test_a_fetch_from_the_middle_of_a_hole_gets_what_follows(bench: Bench)
 
 
 @on_broker()
-async def test_what_is_clean_is_not_cleaned_again_also_not_after_a_restart(bench: Bench) -> None:
+async def test_a_clean_log_is_not_cleaned_again_even_after_a_restart(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     await until(lambda: was_cleaned(bench))
@@ -113,7 +113,7 @@ async def test_what_is_clean_is_not_cleaned_again_also_not_after_a_restart(bench
 
 
 @on_broker()
-async def test_what_was_replaced_goes_after_file_delete_delay_ms(bench: Bench) -> None:
+async def test_replaced_segments_are_deleted_after_file_delete_delay_ms(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     await until(lambda: was_cleaned(bench))
@@ -166,7 +166,7 @@ async def test_max_compaction_lag_closes_the_segment_and_cleans_it(bench: Bench)
 
 
 @on_broker(log_cleaner_enable="false")
-async def test_a_cleaner_that_is_switched_off_does_nothing(bench: Bench) -> None:
+async def test_a_disabled_cleaner_does_nothing(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     await asyncio.sleep(120)
@@ -174,7 +174,7 @@ async def test_a_cleaner_that_is_switched_off_does_nothing(bench: Bench) -> None
 
 
 @on_broker()
-async def test_the_policy_changes_while_the_topic_lives(bench: Bench) -> None:
+async def test_the_cleanup_policy_of_a_topic_can_change(bench: Bench) -> None:
     topic_id = await bench.create("changes", segment_bytes="1048576")
     await fill(bench, 10)
     await asyncio.sleep(60)
@@ -189,7 +189,7 @@ async def test_the_policy_changes_while_the_topic_lives(bench: Bench) -> None:
 
 
 @on_broker(log_retention_check_interval_ms="1000")
-async def test_compact_and_delete_do_both(bench: Bench) -> None:
+async def test_a_topic_with_both_policies_is_compacted_and_deleted(bench: Bench) -> None:
     topic_id = await bench.create(
         "changes", cleanup_policy="compact,delete", segment_bytes="1048576", retention_ms="600000"
     )
@@ -201,7 +201,7 @@ async def test_compact_and_delete_do_both(bench: Bench) -> None:
 
 
 @on_broker(log_cleaner_backoff_ms="1000")
-async def test_a_damaged_log_is_left_alone_with_the_reason_and_the_others_are_cleaned(bench: Bench) -> None:
+async def test_a_damaged_log_is_skipped_with_the_reason_and_the_others_are_cleaned(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await bench.create("sound", min_cleanable_dirty_ratio="1.0", **COMPACTED)
     await fill(bench, 4)
@@ -237,7 +237,7 @@ async def test_a_topic_of_the_same_name_as_a_damaged_one_is_cleaned(bench: Bench
 
 
 @on_broker(log_cleaner_backoff_ms="1000")
-async def test_a_log_that_is_not_compacted_any_more_keeps_its_end_without_a_recovery_point(
+async def test_a_log_that_is_no_longer_compacted_keeps_its_end_without_a_recovery_point(
     bench: Bench,
 ) -> None:
     topic_id = await bench.create("changes", **COMPACTED)
@@ -272,7 +272,7 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(bench: Bench) -> None:
 
 
 @on_broker(log_cleaner_backoff_ms="1000")
-async def test_segments_that_retention_took_meanwhile_are_no_harm(bench: Bench) -> None:
+async def test_retention_may_delete_segments_during_a_cleaning(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     cleaner, log = bench.broker.log_cleaner, hosted(bench).log
@@ -285,7 +285,7 @@ async def test_segments_that_retention_took_meanwhile_are_no_harm(bench: Bench) 
 
 
 @on_broker(log_cleaner_backoff_ms="1000")
-async def test_a_disk_that_is_full_for_a_while_only_delays_a_cleaning(bench: Bench) -> None:
+async def test_a_full_disk_only_delays_a_cleaning(bench: Bench) -> None:
     await bench.create("changes", **COMPACTED)
     await fill(bench, 10)
     bench.disk.fail("/data/changes-0/00000000000000000000.log.cleaned")
@@ -298,7 +298,7 @@ async def test_a_disk_that_is_full_for_a_while_only_delays_a_cleaning(bench: Ben
 
 
 @on_broker(log_cleaner_dedupe_buffer_size="1048577", log_cleaner_backoff_ms="1000")
-async def test_a_batch_with_too_many_keys_is_tried_again_once_the_buffer_is_larger(bench: Bench) -> None:
+async def test_a_batch_with_too_many_keys_is_retried_with_a_larger_buffer(bench: Bench) -> None:
     await bench.create("changes", segment_ms="1000", cleanup_policy="compact")
     records = [Record(n, bench.world.clock.now_ms(), b"%d" % n, b"") for n in range(41_000)]
     await bench.produce("changes", records=build_batch(records))
@@ -312,7 +312,7 @@ async def test_a_batch_with_too_many_keys_is_tried_again_once_the_buffer_is_larg
     assert not cleaner.uncleanable
 
 
-def test_a_worker_is_heard_to_its_end_so_that_it_can_serve_the_next_log(
+def test_a_cleaner_process_is_read_to_its_end_so_that_it_can_be_reused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ends: list[str] = []
@@ -354,7 +354,7 @@ def test_a_broker_is_killed_while_it_cleans(seconds: float) -> None:
 
 @pytest.mark.parametrize("operation", ["open", "map", "sync_dir", "read", "sync"])
 @pytest.mark.parametrize("times", [1, 2, 5, 9])
-def test_a_cleaning_that_runs_out_of_descriptors_leaves_nothing_half_done_and_is_tried_again(
+def test_a_cleaning_that_runs_out_of_descriptors_leaves_no_half_swapped_segment_and_is_retried(
     operation: str, times: int
 ) -> None:
     @on_broker(started=False)

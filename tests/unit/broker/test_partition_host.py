@@ -39,7 +39,7 @@ async def test_a_new_leader_epoch_keeps_the_high_watermark_and_is_found_in_the_l
 
 
 @on_broker()
-async def test_who_waits_hears_of_a_new_leader_epoch(bench: Bench) -> None:
+async def test_a_new_leader_epoch_completes_delayed_fetches(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     request = fetch_request(topic_id, fetched(current_leader_epoch=0), max_wait=timedelta(seconds=9))
     poll = asyncio.create_task(bench.new_client("reader").request(request))
@@ -53,7 +53,7 @@ async def test_who_waits_hears_of_a_new_leader_epoch(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_partitions_that_are_not_here_are_refused_with_the_reason(bench: Bench) -> None:
+async def test_partitions_that_are_not_here_are_errors_with_the_reason(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     host = bench.services.partitions
 
@@ -89,7 +89,7 @@ async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None
 
 
 @on_broker(started=False)
-async def test_a_topic_that_cannot_be_deleted_does_not_hold_up_the_others(bench: Bench) -> None:
+async def test_a_topic_that_cannot_be_deleted_does_not_delay_the_others(bench: Bench) -> None:
     bench.config["metadata.log.dir"] = "/meta"
     bench.disk.make_dirs("/meta")
     await bench.start()
@@ -109,7 +109,7 @@ def number_hosted(bench: Bench, topic: str) -> int:
 
 
 @on_broker()
-async def test_very_many_partitions_are_opened_in_turns_and_clients_are_to_ask_again_meanwhile(
+async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwhile(
     bench: Bench,
 ) -> None:
     seen: list[tuple[int, KafkaError]] = []
@@ -130,7 +130,7 @@ async def test_very_many_partitions_are_opened_in_turns_and_clients_are_to_ask_a
 
 
 @on_broker()
-async def test_very_many_partitions_are_deleted_in_turns_and_their_name_can_be_used_again(
+async def test_very_many_partitions_are_deleted_in_steps_and_their_name_can_be_used_again(
     bench: Bench,
 ) -> None:
     await bench.create("wide", 2000)
@@ -151,7 +151,7 @@ async def test_very_many_partitions_are_deleted_in_turns_and_their_name_can_be_u
 
 
 @on_broker(started=False)
-async def test_very_many_partitions_whose_disk_fails_in_the_midst_are_deleted_without_an_error(
+async def test_very_many_partitions_whose_disk_fails_meanwhile_are_deleted_without_an_error(
     bench: Bench,
 ) -> None:
     bench.config["metadata.log.dir"] = "/meta"

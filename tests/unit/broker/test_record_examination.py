@@ -53,7 +53,7 @@ def end_offset(bench: Bench, topic: str = "journal", partition: int = 0) -> int:
 
 
 @on_broker()
-async def test_nothing_is_unpacked_for_a_batch_that_its_header_refuses(bench: Bench) -> None:
+async def test_a_batch_that_is_rejected_by_its_header_is_not_unpacked(bench: Bench) -> None:
     await bench.create("journal", compression_type="lz4", max_message_bytes="20000")
     producer = {"producer_id": 7, "producer_epoch": 0, "codec": ZSTD}
     first = bench.batch(b"v", base_sequence=0, **producer)
@@ -79,7 +79,7 @@ async def test_nothing_is_unpacked_for_a_batch_that_its_header_refuses(bench: Be
 
 
 @on_broker()
-async def test_what_grows_by_recompression_is_measured_again(bench: Bench) -> None:
+async def test_the_size_limit_is_checked_again_after_recompression(bench: Bench) -> None:
     await bench.create("journal", compression_type="uncompressed", max_message_bytes="20000")
     answer = await bench.produce("journal", records=bench.batch(bytes(30_000), codec=ZSTD))
     assert answer.error_code is ErrorCode.message_too_large
@@ -87,7 +87,7 @@ async def test_what_grows_by_recompression_is_measured_again(bench: Bench) -> No
 
 
 @on_broker()
-async def test_requests_of_a_connection_stay_in_order_behind_a_long_examination(bench: Bench) -> None:
+async def test_requests_of_a_connection_keep_their_order_behind_a_long_examination(bench: Bench) -> None:
     topic_id = await bench.create("journal", cleanup_policy="compact")
     gate = Gate(bench)
     producer = {"producer_id": 7, "producer_epoch": 0}
@@ -122,7 +122,7 @@ async def test_another_connection_does_not_wait_for_a_long_examination(bench: Be
 
 
 @on_broker()
-async def test_partitions_of_one_request_are_appended_and_answered_in_its_order(bench: Bench) -> None:
+async def test_partitions_of_one_request_are_appended_in_its_order(bench: Bench) -> None:
     await bench.create("journal", partitions=3, cleanup_policy="compact")
     batches = [bench.batch(b"a"), long_batch(bench), bench.batch(b"b"), with_bad_count(long_batch(bench))]
     request = ProduceRequest(
@@ -226,7 +226,7 @@ async def test_a_long_batch_without_acks_is_appended(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_a_wrong_record_count_is_found_in_full_and_in_a_small_batch(bench: Bench) -> None:
+async def test_a_wrong_record_count_is_found_by_full_validation_and_in_a_small_batch(bench: Bench) -> None:
     await bench.create("journal")
     small = with_bad_count(bench.batch(b"a", b"b"))
     large = with_bad_count(bench.batch(*[b"v"] * 200))
@@ -242,7 +242,7 @@ async def test_a_wrong_record_count_is_found_in_full_and_in_a_small_batch(bench:
 
 
 @on_broker(ottla_record_validation="full")
-async def test_the_brokers_validation_holds_for_topics_that_do_not_set_it(bench: Bench) -> None:
+async def test_the_brokers_validation_applies_to_topics_that_do_not_set_it(bench: Bench) -> None:
     await bench.create("strict")
     await bench.create("lenient", ottla_record_validation="quick")
     packed = with_bad_count(bench.batch(b"a", b"b", codec=LZ4))
@@ -276,7 +276,7 @@ def list_offsets(*timestamps: int) -> ListOffsetsRequest:
 
 
 @on_broker()
-async def test_a_partition_named_twice_in_list_offsets_is_refused(bench: Bench) -> None:
+async def test_a_partition_named_twice_in_list_offsets_is_rejected(bench: Bench) -> None:
     await bench.create("journal")
     answers = (await bench.ask(list_offsets(0, 0, -1))).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.invalid_request] * 3

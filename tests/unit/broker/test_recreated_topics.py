@@ -63,7 +63,7 @@ async def check(bench: Bench, topic_id: UUID) -> None:
 
 
 @on_broker()
-async def test_a_deletion_is_answered_when_no_checkpoint_names_the_topic(bench: Bench) -> None:
+async def test_a_deletion_completes_when_no_checkpoint_has_the_topic(bench: Bench) -> None:
     await use(bench)
     await delete_topic(bench)
     assert not named_in(bench)
@@ -71,7 +71,7 @@ async def test_a_deletion_is_answered_when_no_checkpoint_names_the_topic(bench: 
 
 
 @on_broker()
-async def test_a_deletion_and_a_creation_that_come_together_are_kept_apart(bench: Bench) -> None:
+async def test_a_concurrent_deletion_and_creation_are_separate_rounds(bench: Bench) -> None:
     await use(bench)
     syncs: list[str] = []
     bench.services.quorum.subscribe(lambda old, new: syncs.append("+".join(new.topics)))
@@ -82,7 +82,7 @@ async def test_a_deletion_and_a_creation_that_come_together_are_kept_apart(bench
 
 
 @on_broker()
-async def test_a_start_forgets_what_a_crash_left_of_a_deletion(bench: Bench) -> None:
+async def test_a_start_removes_what_a_crash_left_of_a_deletion(bench: Bench) -> None:
     await use(bench)
     deleting = asyncio.create_task(delete_topic(bench))
     await until(lambda: not bench.disk.exists("/data/journal-0"))
@@ -95,7 +95,7 @@ async def test_a_start_forgets_what_a_crash_left_of_a_deletion(bench: Bench) -> 
 
 
 @on_broker(directories=("/data", "/two"), metadata_log_dir="/two")
-async def test_a_disk_that_fails_in_a_deletion_takes_its_directory_offline(bench: Bench) -> None:
+async def test_a_disk_failure_during_a_deletion_takes_its_directory_offline(bench: Bench) -> None:
     await bench.create("journal")
     assert bench.services.log_dirs.directory_of(JOURNAL) == "/data"
     bench.disk.fail("/data", errno.EIO, operations=frozenset({"sync_dir"}))
@@ -107,7 +107,9 @@ async def test_a_disk_that_fails_in_a_deletion_takes_its_directory_offline(bench
 
 
 @on_broker(**SOON)
-async def test_a_log_start_beyond_what_is_flushed_is_flushed_and_then_checkpointed(bench: Bench) -> None:
+async def test_a_log_start_offset_beyond_the_recovery_point_is_flushed_before_it_is_checkpointed(
+    bench: Bench,
+) -> None:
     await bench.create("journal")
     for _ in range(10):
         await bench.produce("journal", b"old")

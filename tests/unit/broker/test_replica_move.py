@@ -104,7 +104,7 @@ async def test_records_appended_during_the_move_are_in_the_moved_log(bench: Benc
 
 
 @on_broker(directories=TWO)
-async def test_a_reader_that_waits_at_the_end_is_woken_by_an_append_after_the_move(bench: Bench) -> None:
+async def test_a_delayed_fetch_is_completed_by_an_append_after_the_move(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
     waiting = asyncio.create_task(bench.new_client("reader").fetch(topic_id, 0, 1, max_wait_ms=8_000))
@@ -116,7 +116,7 @@ async def test_a_reader_that_waits_at_the_end_is_woken_by_an_append_after_the_mo
 
 
 @on_broker(directories=TWO)
-async def test_the_same_directory_is_no_move_and_a_second_request_for_a_move_changes_nothing(
+async def test_moving_to_the_same_directory_or_requesting_a_move_twice_changes_nothing(
     bench: Bench,
 ) -> None:
     await bench.create("journal")
@@ -130,7 +130,7 @@ async def test_the_same_directory_is_no_move_and_a_second_request_for_a_move_cha
 
 
 @on_broker(directories=TWO)
-async def test_a_move_back_to_where_the_replica_is_ends_the_move(bench: Bench) -> None:
+async def test_a_move_back_to_the_current_directory_cancels_the_move(bench: Bench) -> None:
     topic_id = await bench.create("journal", file_delete_delay_ms="0")
     await bench.produce("journal", b"a")
     here, there = bench.services.log_dirs.directory_of(JOURNAL) or "", other_directory(bench)
@@ -145,7 +145,7 @@ async def test_a_move_back_to_where_the_replica_is_ends_the_move(bench: Bench) -
 
 
 @on_broker(directories=TWO)
-async def test_a_move_keeps_to_its_throttle_which_may_change_meanwhile(bench: Bench) -> None:
+async def test_a_move_respects_its_throttle_which_may_change_meanwhile(bench: Bench) -> None:
     await bench.create("journal", segment_bytes="1048576")
     for _ in range(6):
         await bench.produce("journal", bytes(900_000))
@@ -166,13 +166,13 @@ async def test_a_move_keeps_to_its_throttle_which_may_change_meanwhile(bench: Be
 
 
 @on_broker(directories=TWO)
-async def test_a_path_that_is_no_data_directory_is_refused(bench: Bench) -> None:
+async def test_a_path_that_is_no_data_directory_is_rejected(bench: Bench) -> None:
     await bench.create("journal")
     assert await move(bench, "/three") is ErrorCode.log_dir_not_found
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("nobody", 0), ("journal", 7)])
-def test_an_unknown_partition_is_refused(topic: str, partition: int) -> None:
+def test_an_unknown_partition_is_rejected(topic: str, partition: int) -> None:
     @on_broker(directories=TWO)
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -182,7 +182,7 @@ def test_an_unknown_partition_is_refused(topic: str, partition: int) -> None:
 
 
 @on_broker(directories=TWO)
-async def test_nothing_is_moved_to_or_while_a_directory_is_offline(bench: Bench) -> None:
+async def test_no_replica_is_moved_to_an_offline_directory_or_while_one_is_offline(bench: Bench) -> None:
     await bench.create("journal", 2)
     other = TopicPartition("journal", 1)
     healthy, failing = (
@@ -198,7 +198,7 @@ async def test_nothing_is_moved_to_or_while_a_directory_is_offline(bench: Bench)
 
 
 @on_broker(directories=TWO)
-async def test_a_copy_that_fails_leaves_the_replica_where_it_is(bench: Bench) -> None:
+async def test_a_failed_copy_leaves_the_replica_in_its_directory(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
     here, target = bench.services.log_dirs.directory_of(JOURNAL), other_directory(bench)
@@ -215,7 +215,7 @@ async def test_a_copy_that_fails_leaves_the_replica_where_it_is(bench: Bench) ->
 
 
 @on_broker(directories=TWO)
-async def test_a_topic_deleted_on_the_way_takes_its_copy_along(bench: Bench) -> None:
+async def test_deleting_a_topic_during_a_move_removes_the_copy(bench: Bench) -> None:
     await bench.create("journal", file_delete_delay_ms="0")
     for _ in range(5):
         await bench.produce("journal", bytes(500_000))
@@ -268,7 +268,7 @@ async def test_the_copy_is_described_as_a_future_replica_until_the_move_is_done(
 
 
 @on_broker(directories=TWO)
-async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(bench: Bench) -> None:
+async def test_deleted_records_stay_deleted_and_retention_continues_during_a_move(bench: Bench) -> None:
     await bench.create("journal", segment_bytes="1048576", retention_bytes="1500000")
     for _ in range(6):
         await bench.produce("journal", bytes(700_000))
@@ -287,7 +287,7 @@ async def test_deleted_records_stay_deleted_and_retention_goes_on_during_a_move(
     assert (log.log_start_offset, log.log_end_offset) == (5, 6)
 
 
-def test_a_replica_moves_on_the_machines_own_disk_while_records_come_in(tmp_path: Path) -> None:
+def test_a_replica_moves_on_a_real_disk_while_records_are_appended(tmp_path: Path) -> None:
     async def main() -> None:
         paths = [str(tmp_path / name) for name in ("one", "two")]
         settings = {"node.id": "1", "log.dirs": ",".join(paths), "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -361,7 +361,7 @@ def move_with_power_loss(seed: int, operation: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_power_loss_at_any_operation_of_a_move_leaves_one_whole_log(
+def test_a_power_loss_at_any_operation_of_a_move_leaves_one_complete_log(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "ottla.storage"):

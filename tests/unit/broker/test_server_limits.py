@@ -83,7 +83,7 @@ def on_server(
     simulate(run, 1)
 
 
-def test_connections_over_max_connections_wait_until_another_ends() -> None:
+def test_connections_beyond_max_connections_wait_until_another_ends() -> None:
     async def main(clients: Clients) -> None:
         first, second = await clients.connect("a"), await clients.connect("b")
         third = await clients.connect("c")
@@ -112,7 +112,7 @@ def test_a_connection_that_gave_up_waiting_is_not_accepted() -> None:
     on_server(limits(max_connections=1), main)
 
 
-def test_a_limit_of_one_listener_holds_for_that_one() -> None:
+def test_a_limit_of_one_listener_applies_to_that_listener_only() -> None:
     async def main(clients: Clients) -> None:
         await clients.server.listen(HOST, 9093, "OUTSIDE")
         for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_limit_of_one_listener_holds_for_that_one() -> None:
     on_server(limits(by_listener={"OUTSIDE": ListenerLimits(max_connections=1)}), main)
 
 
-def test_more_connections_a_second_than_allowed_wait_and_none_is_lost() -> None:
+def test_connections_beyond_the_creation_rate_wait_and_none_is_lost() -> None:
     async def main(clients: Clients) -> None:
         # Ten at once are what two a second allow in a window of five seconds.
         peers = [await clients.connect(wait_s=0) for _ in range(16)]
@@ -138,7 +138,7 @@ def test_more_connections_a_second_than_allowed_wait_and_none_is_lost() -> None:
     on_server(limits(max_connection_creation_rate=2, rate_window_s=5), main)
 
 
-def test_a_rate_that_is_raised_lets_those_who_wait_in() -> None:
+def test_raising_the_creation_rate_accepts_waiting_connections() -> None:
     async def main(clients: Clients) -> None:
         await clients.connect()
         await asyncio.sleep(60)
@@ -150,7 +150,7 @@ def test_a_rate_that_is_raised_lets_those_who_wait_in() -> None:
     on_server(limits(max_connection_creation_rate=0), main)
 
 
-def test_each_address_has_a_limit_of_its_own_and_an_override_goes_before_it() -> None:
+def test_each_ip_address_has_its_own_limit_and_an_override_takes_precedence() -> None:
     async def main(clients: Clients) -> None:
         assert not (await clients.connect("a")).is_closed
         assert (await clients.connect("a")).is_closed
@@ -163,7 +163,7 @@ def test_each_address_has_a_limit_of_its_own_and_an_override_goes_before_it() ->
     on_server(limits(max_connections_per_ip=1, max_connections_per_ip_overrides={"guest": 2}), main)
 
 
-def test_limits_that_change_hold_for_the_next_connection() -> None:
+def test_changed_limits_apply_to_the_next_connection() -> None:
     async def main(clients: Clients) -> None:
         await clients.connect()
         clients.server.limits = limits(max_connections=1)
@@ -176,7 +176,7 @@ def test_limits_that_change_hold_for_the_next_connection() -> None:
     on_server(limits(), main)
 
 
-def test_a_connection_that_says_nothing_for_too_long_is_closed_and_one_that_speaks_is_not() -> None:
+def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     async def main(clients: Clients) -> None:
         silent, busy = await clients.connect(), await clients.connect()
         for _ in range(6):
@@ -202,7 +202,7 @@ def test_a_negative_idle_time_closes_no_connection() -> None:
     on_server(limits(connections_max_idle_ms=-1), main)
 
 
-def test_a_connection_whose_request_waits_for_longer_than_the_idle_time_is_closed_as_in_kafka() -> None:
+def test_a_connection_whose_request_is_delayed_beyond_the_idle_time_is_closed_as_in_kafka() -> None:
     async def main(clients: Clients) -> None:
         waiting = await clients.connect()
         waiting.stream.send([pack(">i", 4) + b"wait"])
@@ -214,7 +214,7 @@ def test_a_connection_whose_request_waits_for_longer_than_the_idle_time_is_close
     on_server(limits(connections_max_idle_ms=1000), main)
 
 
-def test_close_ends_every_connection_and_takes_no_new_one() -> None:
+def test_close_ends_every_connection_and_accepts_no_new_one() -> None:
     async def main(clients: Clients) -> None:
         peers = [await clients.connect(), await clients.connect("other")]
         await clients.server.close()
@@ -234,7 +234,7 @@ def part_of_request(size: int, sent: int) -> bytes:
     return pack(">i", size) + bytes(sent)
 
 
-def test_when_the_memory_for_requests_is_used_up_connections_wait_and_all_are_served_in_the_end() -> None:
+def test_when_the_request_memory_is_used_up_connections_wait_and_all_are_served_in_the_end() -> None:
     memory = RequestMemory(1000)
 
     async def main(clients: Clients) -> None:
@@ -254,7 +254,7 @@ def test_when_the_memory_for_requests_is_used_up_connections_wait_and_all_are_se
     on_server(limits(), main, memory=memory)
 
 
-def test_a_connection_over_its_share_of_memory_waits_and_one_below_it_is_served() -> None:
+def test_a_connection_above_its_share_of_memory_waits_and_one_below_it_is_served() -> None:
     memory = RequestMemory(1000)
     promises: list[Promise[ResponseParts]] = []
 
@@ -288,7 +288,7 @@ def test_a_connection_over_its_share_of_memory_waits_and_one_below_it_is_served(
     on_server(limits(), main, dispatch=hold, memory=memory)
 
 
-def test_a_connection_that_ends_gives_its_memory_back() -> None:
+def test_a_connection_that_ends_releases_its_memory() -> None:
     memory = RequestMemory(900)
 
     async def main(clients: Clients) -> None:

@@ -37,7 +37,7 @@ async def spread_topic(bench: Bench, **configs: str) -> tuple[Any, int, int, str
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS])
-def test_a_directory_that_cannot_be_written_takes_its_partitions_along_and_no_others(error: int) -> None:
+def test_a_directory_that_cannot_be_written_takes_only_its_own_partitions_offline(error: int) -> None:
     @on_broker(**METADATA_APART)  # type: ignore[arg-type]
     async def run(bench: Bench) -> None:
         topic_id, sick, sound, failing = await spread_topic(bench)
@@ -109,7 +109,7 @@ async def test_a_read_that_fails_in_list_offsets_is_a_storage_error_not_the_end_
 
 
 @on_broker(**METADATA_APART)  # type: ignore[arg-type]
-async def test_who_waits_for_a_partition_hears_at_once_that_its_disk_failed(bench: Bench) -> None:
+async def test_delayed_requests_get_an_error_as_soon_as_the_disk_fails(bench: Bench) -> None:
     topic_id, sick, _, failing = await spread_topic(bench)
     request = fetch_request(topic_id, fetched(partition=sick), max_wait=timedelta(seconds=9))
     poll = asyncio.create_task(bench.new_client("reader").request(request))
@@ -122,7 +122,7 @@ async def test_who_waits_for_a_partition_hears_at_once_that_its_disk_failed(benc
 
 
 @on_broker(**METADATA_APART)  # type: ignore[arg-type]
-async def test_new_partitions_go_to_the_directory_that_is_left(bench: Bench) -> None:
+async def test_new_partitions_are_placed_in_the_directory_that_is_left(bench: Bench) -> None:
     _, sick, _, failing = await spread_topic(bench)
     bench.disk.fail(failing)
     await bench.produce("journal", b"a", partition=sick)
@@ -135,7 +135,7 @@ async def test_new_partitions_go_to_the_directory_that_is_left(bench: Bench) -> 
 
 
 @on_broker(started=False, **METADATA_APART)  # type: ignore[arg-type]
-async def test_after_a_start_without_a_directory_its_partitions_are_not_made_anew_elsewhere(
+async def test_after_a_start_without_a_directory_its_partitions_are_not_created_in_another(
     bench: Bench,
 ) -> None:
     await bench.start()
@@ -153,7 +153,7 @@ async def test_after_a_start_without_a_directory_its_partitions_are_not_made_ane
 
 
 @on_broker(started=False, directories=TWO)
-async def test_a_failed_directory_serves_again_after_it_was_mended_and_the_broker_restarted(
+async def test_a_failed_directory_serves_again_after_the_disk_is_fixed_and_the_broker_restarted(
     bench: Bench,
 ) -> None:
     await bench.start()
@@ -191,7 +191,7 @@ async def test_an_offline_directory_is_described_as_such(bench: Bench) -> None:
 
 
 @on_broker(**METADATA_APART)  # type: ignore[arg-type]
-async def test_a_flush_that_fails_is_no_acknowledgement(bench: Bench) -> None:
+async def test_a_failed_flush_acknowledges_nothing(bench: Bench) -> None:
     _, sick, sound, failing = await spread_topic(bench, flush_messages="1")
     bench.disk.fail(failing, operations=frozenset({"sync"}))
     assert (await bench.produce("journal", b"a", partition=sick)).error_code is ErrorCode.kafka_storage_error
@@ -212,7 +212,7 @@ async def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline(b
 
 
 @on_broker(**METADATA_APART)  # type: ignore[arg-type]
-async def test_a_metadata_log_that_fails_ends_the_node(bench: Bench) -> None:
+async def test_a_failed_metadata_log_stops_the_node(bench: Bench) -> None:
     failed = bench.broker.failed
     assert failed is not None
     await spread_topic(bench)
@@ -226,7 +226,7 @@ async def test_a_metadata_log_that_fails_ends_the_node(bench: Bench) -> None:
 
 
 @on_broker(started=False, **METADATA_APART)  # type: ignore[arg-type]
-async def test_a_broker_that_stopped_over_its_metadata_starts_again_with_all_that_was_committed(
+async def test_a_broker_that_stopped_because_of_its_metadata_log_restarts_with_everything_committed(
     bench: Bench,
 ) -> None:
     await bench.start()
@@ -242,7 +242,7 @@ async def test_a_broker_that_stopped_over_its_metadata_starts_again_with_all_tha
 
 
 @on_broker(directories=TWO, metadata_log_dir="/one")
-async def test_a_broker_without_any_directory_left_ends_with_the_reason(bench: Bench) -> None:
+async def test_a_broker_without_any_directory_stops_with_the_reason(bench: Bench) -> None:
     _, sick, sound, failing = await spread_topic(bench)
     failed = bench.broker.failed
     assert failed is not None
@@ -259,7 +259,7 @@ async def test_a_broker_without_any_directory_left_ends_with_the_reason(bench: B
 
 
 @on_broker(directories=TWO, metadata_log_dir="/one")
-async def test_a_broker_ends_when_the_directory_of_its_metadata_goes_offline(bench: Bench) -> None:
+async def test_a_broker_stops_when_the_directory_of_its_metadata_goes_offline(bench: Bench) -> None:
     _, _, sound, _ = await spread_topic(bench)
     failed = bench.broker.failed
     assert failed is not None
@@ -281,7 +281,7 @@ async def test_a_broker_does_not_start_without_the_directory_of_its_metadata(ben
     ("error", "operations"),
     [(errno.EIO, None), (errno.ENOSPC, WRITES), (errno.EROFS, frozenset({"make_dirs"}))],
 )
-def test_a_topic_that_is_made_when_a_disk_fails_goes_to_the_other(
+def test_a_topic_that_is_created_when_a_disk_fails_is_placed_on_the_other(
     error: int, operations: frozenset[str] | None
 ) -> None:
     @on_broker(**METADATA_APART)  # type: ignore[arg-type]
@@ -329,7 +329,7 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
     run()
 
 
-def test_whenever_descriptors_run_out_what_was_acknowledged_stays() -> None:
+def test_acknowledged_records_survive_running_out_of_descriptors_at_any_moment() -> None:
     @on_broker(
         started=False,
         log_segment_bytes="1048576",
@@ -370,7 +370,7 @@ def test_whenever_descriptors_run_out_what_was_acknowledged_stays() -> None:
 
 
 @on_broker(directories=TWO)
-async def test_a_topic_that_finds_no_descriptor_is_opened_as_soon_as_there_is_one(bench: Bench) -> None:
+async def test_a_topic_without_descriptors_is_opened_as_soon_as_there_are_some(bench: Bench) -> None:
     for path in TWO:
         bench.disk.fail(f"{path}/later-0", errno.EMFILE, operations=NO_DESCRIPTORS)
     topic_id = await bench.create("later", 1)
@@ -409,7 +409,7 @@ async def test_a_flush_without_descriptors_acknowledges_nothing_before_it_is_don
 
 
 @on_broker(started=False)
-async def test_a_stop_without_descriptors_is_no_clean_one(bench: Bench) -> None:
+async def test_a_stop_without_descriptors_is_not_clean(bench: Bench) -> None:
     await bench.start()
     topic_id = await bench.create("journal")
     for value in (b"a", b"b"):
@@ -423,7 +423,7 @@ async def test_a_stop_without_descriptors_is_no_clean_one(bench: Bench) -> None:
 
 
 @on_broker(started=False)
-async def test_a_broker_does_not_start_where_its_only_directory_fails_while_logs_are_opened(
+async def test_a_broker_does_not_start_if_its_only_directory_fails_while_logs_are_opened(
     bench: Bench,
 ) -> None:
     await bench.start()

@@ -42,7 +42,7 @@ async def list_latest(bench: Bench, topic: str, isolation_level: int) -> int:
 
 
 @both_protocols
-def test_a_transaction_is_all_or_nothing_to_who_reads_committed_records(version_2: bool) -> None:
+def test_a_read_committed_consumer_sees_a_transaction_whole_or_not_at_all(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 2)
@@ -80,7 +80,7 @@ def test_no_record_of_an_aborted_transaction_is_seen(version_2: bool) -> None:
 
 
 @both_protocols
-def test_the_figure_of_the_last_stable_offset(version_2: bool) -> None:
+def test_the_last_stable_offset_with_overlapping_transactions(version_2: bool) -> None:
     """A B T1 C D T1 E F T2 G H commit-of-T1 I J: high watermark 14, last stable offset 8."""
 
     @on_small_broker()
@@ -115,7 +115,7 @@ def test_the_figure_of_the_last_stable_offset(version_2: bool) -> None:
 
 
 @on_small_broker()
-async def test_a_fetch_names_the_aborted_transactions_of_its_records_and_no_others(bench: Bench) -> None:
+async def test_a_fetch_lists_only_the_aborted_transactions_of_its_records(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producers = [TransactionalProducer(bench, name) for name in ("a", "b")]
     for producer in producers:
@@ -148,7 +148,7 @@ async def test_a_fetch_names_the_aborted_transactions_of_its_records_and_no_othe
 
 
 @both_protocols
-def test_a_fetch_that_waits_is_answered_with_the_marker(version_2: bool) -> None:
+def test_a_marker_completes_a_delayed_fetch(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -182,7 +182,7 @@ def test_a_fetch_that_waits_is_answered_with_the_marker(version_2: bool) -> None
         (12, ErrorCode.none),
     ],
 )
-def test_a_partition_that_was_not_added_is_refused_to_clients_that_had_to_add_it(
+def test_records_for_a_partition_that_an_older_client_did_not_add_are_rejected(
     version: int, expected: ErrorCode
 ) -> None:
     @on_small_broker()
@@ -199,7 +199,7 @@ def test_a_partition_that_was_not_added_is_refused_to_clients_that_had_to_add_it
 
 
 @on_small_broker(transaction_partition_verification_enable="false")
-async def test_without_verification_older_clients_are_taken_at_their_word(bench: Bench) -> None:
+async def test_without_verification_records_of_older_clients_are_accepted(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     producer = TransactionalProducer(bench, version_2=False)
     await producer.init()
@@ -208,7 +208,7 @@ async def test_without_verification_older_clients_are_taken_at_their_word(bench:
 
 
 @on_small_broker()
-async def test_verification_can_be_switched_off_while_the_broker_runs(bench: Bench) -> None:
+async def test_verification_can_be_disabled_while_the_broker_runs(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench, version_2=False)
     await producer.init()
@@ -219,7 +219,7 @@ async def test_verification_can_be_switched_off_while_the_broker_runs(bench: Ben
 
 
 @both_protocols
-def test_outside_of_a_transaction_nothing_of_the_older_protocol_is_written(version_2: bool) -> None:
+def test_older_clients_must_add_the_partition_to_the_next_transaction_again(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -264,7 +264,7 @@ def test_transactional_records_need_a_transactional_id(version: int) -> None:
 
 
 @both_protocols
-def test_records_outside_of_transactions_may_come_under_a_transactional_id(version_2: bool) -> None:
+def test_non_transactional_records_may_be_sent_with_a_transactional_id(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -281,7 +281,7 @@ def test_records_outside_of_transactions_may_come_under_a_transactional_id(versi
 
 
 @on_small_broker()
-async def test_a_request_with_records_of_two_producers_is_refused_as_a_whole(bench: Bench) -> None:
+async def test_a_request_with_transactional_records_of_two_producers_is_rejected(bench: Bench) -> None:
     topic_id = await bench.create("journal", 2)
     producer = TransactionalProducer(bench)
     await producer.init()
@@ -315,7 +315,7 @@ async def test_a_request_with_records_of_two_producers_is_refused_as_a_whole(ben
     ],
 )
 @both_protocols
-def test_who_is_not_the_producer_of_the_id_writes_nothing(
+def test_records_of_another_producer_id_are_rejected(
     values: dict[str, int], expected: ErrorCode, version_2: bool
 ) -> None:
     @on_small_broker()
@@ -333,7 +333,7 @@ def test_who_is_not_the_producer_of_the_id_writes_nothing(
 
 
 @both_protocols
-def test_a_producer_that_starts_anew_fences_the_one_before(version_2: bool) -> None:
+def test_a_new_producer_fences_the_previous_one(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -356,7 +356,7 @@ def test_a_producer_that_starts_anew_fences_the_one_before(version_2: bool) -> N
 
 
 @both_protocols
-def test_a_retried_batch_has_its_first_offsets(version_2: bool) -> None:
+def test_a_retried_batch_returns_its_original_offsets(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal")
@@ -378,7 +378,7 @@ def test_a_retried_batch_has_its_first_offsets(version_2: bool) -> None:
         (12, ErrorCode.concurrent_transactions),
     ],
 )
-def test_while_the_transaction_before_is_not_complete_the_next_is_to_wait(
+def test_the_next_transaction_waits_until_the_previous_one_is_complete(
     version: int, expected: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @on_small_broker()
@@ -398,7 +398,7 @@ def test_while_the_transaction_before_is_not_complete_the_next_is_to_wait(
     run()
 
 
-def test_the_next_transaction_goes_on_as_soon_as_the_one_before_is_complete(
+def test_the_next_transaction_continues_as_soon_as_the_previous_one_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @on_small_broker()
@@ -424,7 +424,7 @@ def test_the_next_transaction_goes_on_as_soon_as_the_one_before_is_complete(
 
 
 @pytest.mark.parametrize("version", [3, 11, 12])
-def test_where_the_coordinator_is_not_here_the_producer_tries_again(version: int) -> None:
+def test_without_a_coordinator_the_producer_gets_a_retriable_error(version: int) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -439,7 +439,7 @@ def test_where_the_coordinator_is_not_here_the_producer_tries_again(version: int
 
 
 @on_small_broker()
-async def test_a_partition_that_is_not_there_is_not_added(bench: Bench) -> None:
+async def test_an_unknown_partition_is_not_added(bench: Bench) -> None:
     await bench.create("journal")
     producer = TransactionalProducer(bench)
     await producer.init()
@@ -461,7 +461,9 @@ async def test_a_partition_that_is_not_there_is_not_added(bench: Bench) -> None:
     ids=["LogAppendTime", "compact", "gzip", "small batches"],
 )
 @both_protocols
-def test_transactions_of_topics_that_change_what_is_written(configs: dict[str, str], version_2: bool) -> None:
+def test_transactions_in_topics_with_recompression_or_log_append_time(
+    configs: dict[str, str], version_2: bool
+) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", 1, **configs)

@@ -81,10 +81,10 @@ def _append_all(
     response = ProduceResponse(topics)
     if later:
         return _append_later(services, context, request, response, verified, appended, later)
-    return _appended(services, context, request, response, appended)
+    return _finish(services, context, request, response, appended)
 
 
-def _appended(
+def _finish(
     services: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
@@ -135,7 +135,7 @@ def _append_later(
                     break
                 except LongExamination as found:
                     examination = found
-        return _appended(services, context, request, response, appended)
+        return _finish(services, context, request, response, appended)
 
     return services.tasks.run(append_rest())
 

@@ -42,7 +42,7 @@ def join(member_id: str) -> JoinGroupRequest:
 
 
 @on_broker(group_initial_rebalance_delay_ms="0")
-async def test_a_classic_heartbeat_is_answered_at_once(bench: Bench) -> None:
+async def test_a_classic_heartbeat_gets_its_response_at_once(bench: Bench) -> None:
     await bench.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("g",)))
     asked = await bench.ask(join(""))
     joined = await bench.ask(join(asked.member_id))
@@ -65,7 +65,7 @@ async def test_a_classic_heartbeat_is_answered_at_once(bench: Bench) -> None:
 
 
 @on_broker(group_consumer_assignment_interval_ms="0")
-async def test_a_heartbeat_of_the_consumer_protocol_is_answered_at_once(bench: Bench) -> None:
+async def test_a_heartbeat_of_the_consumer_protocol_gets_its_response_at_once(bench: Bench) -> None:
     topic_id = await bench.create("t", 2)
     await bench.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("g",)))
 

@@ -73,7 +73,9 @@ class Refusing:
 
 
 @both_protocols
-def test_when_the_producer_hears_of_its_commit_the_transaction_is_complete(version_2: bool) -> None:
+def test_the_transaction_is_complete_when_the_producer_gets_the_response_to_its_commit(
+    version_2: bool,
+) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal", 3)
@@ -98,7 +100,7 @@ def test_when_the_producer_hears_of_its_commit_the_transaction_is_complete(versi
 
 
 @both_protocols
-def test_a_coordinator_that_is_killed_between_prepare_and_complete_finishes_when_it_is_back(
+def test_a_coordinator_that_is_killed_between_prepare_and_complete_finishes_after_its_restart(
     version_2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @on_small_broker(started=False)
@@ -174,7 +176,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
 
 
 @pytest.mark.parametrize("code", [ErrorCode.not_enough_replicas, ErrorCode.kafka_storage_error])
-def test_a_marker_is_tried_again_until_its_partition_takes_it(
+def test_a_marker_is_retried_until_its_partition_accepts_it(
     code: ErrorCode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @on_small_broker()
@@ -204,7 +206,7 @@ def test_a_marker_is_tried_again_until_its_partition_takes_it(
     run()
 
 
-def test_a_topic_that_is_deleted_holds_no_transaction_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_topic_does_not_delay_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("journal")
@@ -229,7 +231,7 @@ def test_a_topic_that_is_deleted_holds_no_transaction_up(monkeypatch: pytest.Mon
     run()
 
 
-def test_a_transaction_that_another_coordinator_ends_is_left_to_it(
+def test_a_fenced_coordinator_leaves_the_transaction_to_the_other_coordinator(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @on_small_broker()
@@ -245,13 +247,13 @@ def test_a_transaction_that_another_coordinator_ends_is_left_to_it(
             await producer.commit()
         await asyncio.sleep(10)
         assert len(refusing.attempts) == 1
-        assert "'tx' is ended by another" in caplog.text
+        assert "another coordinator ends the transaction of 'tx'" in caplog.text
 
     run()
 
 
 @both_protocols
-def test_a_marker_is_committed_when_it_is_flushed_where_the_topic_wants_that(version_2: bool) -> None:
+def test_with_flush_messages_a_marker_is_committed_when_it_is_flushed(version_2: bool) -> None:
     @on_small_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("journal", flush_messages="1")
@@ -341,7 +343,7 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
     await bench.stop()
 
 
-def test_markers_are_written_however_long_the_outcome_takes_to_be_committed(
+def test_markers_are_written_even_if_the_outcome_takes_long_to_be_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @on_small_broker(request_timeout_ms="1000")
@@ -398,7 +400,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(version_2: bool) -> 
 
 
 @on_small_broker(started=False)
-async def test_a_transaction_times_out_also_when_the_broker_was_away(bench: Bench) -> None:
+async def test_a_transaction_times_out_while_the_broker_is_down(bench: Bench) -> None:
     await bench.start()
     await bench.create("journal")
     producer = TransactionalProducer(bench)
@@ -450,7 +452,7 @@ def test_offsets_of_an_aborted_transaction_are_dropped(version_2: bool) -> None:
 
 
 @both_protocols
-def test_offsets_and_their_outcome_outlive_the_broker(version_2: bool) -> None:
+def test_offsets_and_their_outcome_survive_a_restart(version_2: bool) -> None:
     @on_small_broker(started=False)
     async def run(bench: Bench) -> None:
         await bench.start()

@@ -150,7 +150,7 @@ async def until_active(runtime: ShardRuntime[Counters]) -> None:
 
 
 @on_broker()
-async def test_a_decision_is_written_and_a_rebuilt_shard_equals_the_one_that_wrote(bench: Bench) -> None:
+async def test_a_shard_that_is_rebuilt_from_its_log_equals_the_one_that_wrote_it(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
     assert runtime.state is RuntimeState.ACTIVE, "an empty log is loaded at once"
@@ -170,7 +170,7 @@ async def test_a_decision_is_written_and_a_rebuilt_shard_equals_the_one_that_wro
 
 
 @on_broker()
-async def test_a_shard_that_loads_says_so(bench: Bench) -> None:
+async def test_a_shard_that_is_loading_rejects_commands_with_load_in_progress(bench: Bench) -> None:
     await bench.create("counters")
     await asked(runtime_of(bench), Add("a"))
     loading = runtime_of(bench)
@@ -181,7 +181,7 @@ async def test_a_shard_that_loads_says_so(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_nothing_is_answered_before_it_is_committed_not_even_a_read(bench: Bench) -> None:
+async def test_no_response_is_sent_before_the_commit_not_even_to_a_read(bench: Bench) -> None:
     await bench.create("counters", flush_messages="1")
     runtime = runtime_of(bench)
     written = asyncio.ensure_future(asked(runtime, Add("a")))
@@ -200,7 +200,7 @@ async def test_nothing_is_answered_before_it_is_committed_not_even_a_read(bench:
 
 
 @on_broker()
-async def test_what_is_to_be_performed_follows_the_answer_and_precedes_the_next_decision(
+async def test_effects_are_performed_after_the_response_and_before_the_next_decision(
     bench: Bench,
 ) -> None:
     await bench.create("counters")
@@ -215,7 +215,7 @@ async def test_what_is_to_be_performed_follows_the_answer_and_precedes_the_next_
 
 
 @on_broker()
-async def test_a_decision_on_the_heels_of_a_failure_to_perform_is_refused(bench: Bench) -> None:
+async def test_a_command_right_after_a_failed_effect_is_rejected(bench: Bench) -> None:
     await bench.create("counters")
 
     def fail(effect: str) -> None:
@@ -230,7 +230,7 @@ async def test_a_decision_on_the_heels_of_a_failure_to_perform_is_refused(bench:
 
 
 @on_broker()
-async def test_where_something_cannot_be_performed_the_shard_is_loaded_again(bench: Bench) -> None:
+async def test_a_failed_effect_loads_the_shard_again(bench: Bench) -> None:
     await bench.create("counters")
 
     def fail(effect: str) -> None:
@@ -247,7 +247,7 @@ async def test_where_something_cannot_be_performed_the_shard_is_loaded_again(ben
 
 
 @on_broker()
-async def test_a_timer_that_is_started_anew_fires_once(bench: Bench) -> None:
+async def test_a_timer_that_is_started_again_fires_once(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
     loop = asyncio.get_running_loop()
@@ -260,7 +260,7 @@ async def test_a_timer_that_is_started_anew_fires_once(bench: Bench) -> None:
 
 
 @on_broker()
-async def test_a_failed_append_gives_the_machine_up_and_loads_it_again(bench: Bench) -> None:
+async def test_a_failed_append_discards_the_shard_and_loads_it_again(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
     runtime = runtime_of(bench)
     await asked(runtime, Add("a"))
@@ -276,7 +276,7 @@ async def test_a_failed_append_gives_the_machine_up_and_loads_it_again(bench: Be
 
 
 @on_broker()
-async def test_a_machine_that_fails_half_way_is_loaded_again(bench: Bench) -> None:
+async def test_a_shard_that_raises_an_exception_is_loaded_again(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
     await asked(runtime, Add("a"))
@@ -287,7 +287,7 @@ async def test_a_machine_that_fails_half_way_is_loaded_again(bench: Bench) -> No
 
 
 @on_broker()
-async def test_a_shard_whose_records_cannot_be_replayed_is_no_coordinator(bench: Bench) -> None:
+async def test_a_shard_whose_records_cannot_be_replayed_is_closed(bench: Bench) -> None:
     await bench.create("counters")
     await bench.produce("counters", b"not a number")
     runtime = runtime_of(bench)
@@ -297,7 +297,7 @@ async def test_a_shard_whose_records_cannot_be_replayed_is_no_coordinator(bench:
 
 
 @on_broker()
-async def test_a_decision_larger_than_a_batch_is_written_as_several(bench: Bench) -> None:
+async def test_a_decision_larger_than_a_batch_is_appended_as_several(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
     runtime = runtime_of(bench)
     assert await asked(runtime, Add("a", padding=200, times=20)) == 20
@@ -308,7 +308,7 @@ async def test_a_decision_larger_than_a_batch_is_written_as_several(bench: Bench
 
 
 @on_broker()
-async def test_a_closed_shard_answers_everybody_and_is_no_coordinator(bench: Bench) -> None:
+async def test_closing_a_shard_completes_all_requests_with_not_coordinator(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
     waiting = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))

@@ -43,7 +43,7 @@ def start(delay_ms: int, number: int) -> StartTimer:
     return StartTimer("key", delay_ms, Ring(number))
 
 
-def test_a_timer_that_is_put_off_fires_once_at_its_last_time() -> None:
+def test_a_postponed_timer_fires_once_at_its_last_time() -> None:
     assert rings((0, start(1000, 1)), (400, start(1000, 2)), (900, start(1000, 3))) == [(1900, 3)]
 
 

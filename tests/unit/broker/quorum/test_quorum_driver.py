@@ -117,7 +117,9 @@ def in_simulation(
     simulate(main, seed)
 
 
-def test_an_empty_log_begins_with_the_features_of_this_release_and_says_so_in_the_bootstrap_file() -> None:
+def test_an_empty_log_starts_with_the_features_of_this_release_and_writes_them_to_the_bootstrap_file() -> (
+    None
+):
     async def check(node: Node) -> None:
         assert node.quorum.image.features == DEFAULT_FEATURES
         assert node.disk.exists(f"{LOG_DIR}/bootstrap.checkpoint")
@@ -125,7 +127,7 @@ def test_an_empty_log_begins_with_the_features_of_this_release_and_says_so_in_th
     in_simulation(check)
 
 
-def test_a_command_is_answered_with_its_change_in_the_image() -> None:
+def test_a_command_completes_when_its_change_is_in_the_image() -> None:
     async def check(node: Node) -> None:
         (result,) = await node.quorum.submit(topic("a", 3))
         assert result.error.code is ErrorCode.none
@@ -151,7 +153,7 @@ def test_a_restart_finds_everything_and_leads_in_a_new_epoch() -> None:
     in_simulation(check)
 
 
-def test_commands_that_come_together_share_one_flush() -> None:
+def test_concurrent_commands_share_one_flush() -> None:
     async def check(node: Node) -> None:
         await node.create("first")
         before = node.disk.stats.operations["sync"]
@@ -162,7 +164,7 @@ def test_commands_that_come_together_share_one_flush() -> None:
     in_simulation(check)
 
 
-def test_a_command_sees_what_the_one_before_it_in_the_same_round_decided() -> None:
+def test_a_command_sees_the_decision_of_the_previous_one_in_the_same_round() -> None:
     async def check(node: Node) -> None:
         first, second = await asyncio.gather(*(node.quorum.submit(topic("a")) for _ in range(2)))
         assert first[0].error.code is ErrorCode.none
@@ -171,7 +173,7 @@ def test_a_command_sees_what_the_one_before_it_in_the_same_round_decided() -> No
     in_simulation(check)
 
 
-def test_a_refused_command_raises_and_the_others_go_on() -> None:
+def test_a_rejected_command_raises_and_the_others_succeed() -> None:
     async def check(node: Node) -> None:
         refused, created = await asyncio.gather(
             node.quorum.submit(UnfenceBroker(7, 0)), node.quorum.submit(topic("a")), return_exceptions=True
@@ -183,7 +185,7 @@ def test_a_refused_command_raises_and_the_others_go_on() -> None:
     in_simulation(check)
 
 
-def test_a_caller_that_went_away_does_not_stop_its_command() -> None:
+def test_a_cancelled_caller_does_not_stop_its_command() -> None:
     async def check(node: Node) -> None:
         gone = asyncio.ensure_future(node.quorum.submit(topic("a")))
         await asyncio.sleep(0)
@@ -194,7 +196,7 @@ def test_a_caller_that_went_away_does_not_stop_its_command() -> None:
     in_simulation(check)
 
 
-def test_subscribers_see_every_image_in_order_before_the_answer() -> None:
+def test_subscribers_see_every_image_in_order_before_the_response() -> None:
     async def check(node: Node) -> None:
         seen: list[tuple[MetadataImage, MetadataImage]] = []
         node.quorum.subscribe(lambda old, new: seen.append((old, new)))
@@ -207,7 +209,7 @@ def test_subscribers_see_every_image_in_order_before_the_answer() -> None:
     in_simulation(check)
 
 
-def test_what_a_subscriber_has_left_to_do_is_done_before_the_answer() -> None:
+def test_the_work_that_a_subscriber_returns_is_done_before_the_response() -> None:
     async def check(node: Node) -> None:
         done: list[str] = []
 
@@ -222,7 +224,7 @@ def test_what_a_subscriber_has_left_to_do_is_done_before_the_answer() -> None:
     in_simulation(check)
 
 
-def test_commands_after_a_deletion_are_decided_once_the_subscribers_are_done_with_it() -> None:
+def test_commands_after_a_deletion_are_decided_when_the_subscribers_have_finished_it() -> None:
     async def check(node: Node) -> None:
         await node.create("a", "b")
         story: list[str] = []
@@ -244,7 +246,7 @@ def test_commands_after_a_deletion_are_decided_once_the_subscribers_are_done_wit
     in_simulation(check)
 
 
-def test_a_subscriber_that_fails_does_not_keep_others_from_the_image(
+def test_a_subscriber_that_fails_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def check(node: Node) -> None:
@@ -262,7 +264,7 @@ def test_a_subscriber_that_fails_does_not_keep_others_from_the_image(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> None:
+def test_acknowledged_commands_survive_a_power_loss_at_any_moment(seed: int) -> None:
     async def check(node: Node) -> None:
         answered: set[str] = set()
 
@@ -286,7 +288,7 @@ def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> Non
     in_simulation(check, seed, QuorumSettings(snapshot_bytes=3000))
 
 
-def test_a_snapshot_is_written_after_enough_bytes_and_the_log_before_it_goes() -> None:
+def test_a_snapshot_is_written_after_enough_bytes_and_the_log_before_it_is_deleted() -> None:
     async def check(node: Node) -> None:
         await node.create("a", partitions=40)
         snapshot = await node.wait_for_snapshot()
@@ -313,7 +315,7 @@ def test_a_snapshot_is_written_after_the_interval() -> None:
     in_simulation(check, settings=QuorumSettings(snapshot_interval_ms=60_000))
 
 
-def test_old_snapshots_and_segments_go_by_size_but_never_the_last_snapshot() -> None:
+def test_old_snapshots_and_segments_are_deleted_by_size_but_never_the_last_snapshot() -> None:
     settings = QuorumSettings(snapshot_bytes=2000, retention_bytes=6000, segment_bytes=6000)
 
     async def check(node: Node) -> None:
@@ -342,7 +344,7 @@ def test_commands_do_not_wait_for_a_snapshot() -> None:
     in_simulation(check, settings=QuorumSettings(snapshot_bytes=3000))
 
 
-def test_a_snapshot_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_snapshot_that_cannot_be_written_does_not_stop_the_quorum(caplog: pytest.LogCaptureFixture) -> None:
     async def check(node: Node) -> None:
         node.disk.fail(METADATA_DIR, errno.ENOSPC, operations=frozenset({"rename"}), times=1)
         await node.create("a", partitions=40)
@@ -376,7 +378,7 @@ def test_a_log_that_cannot_be_written_fails_the_commands_and_stops_the_node(oper
     in_simulation(check)
 
 
-def test_after_close_commands_are_refused() -> None:
+def test_commands_are_rejected_after_close() -> None:
     async def check(node: Node) -> None:
         await node.quorum.close()
         with pytest.raises(KafkaError) as refused:
@@ -410,7 +412,7 @@ def test_records_without_effect_are_kept_through_snapshots(caplog: pytest.LogCap
     assert "1 records of types that have no effect yet" in caplog.text
 
 
-def test_a_log_that_lost_its_end_goes_on_from_the_snapshot(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_lost_its_end_continues_from_the_snapshot(caplog: pytest.LogCaptureFixture) -> None:
     async def check(node: Node) -> None:
         await node.create("a", partitions=3)
         offset = node.quorum.image.offset
@@ -427,7 +429,7 @@ def test_a_log_that_lost_its_end_goes_on_from_the_snapshot(caplog: pytest.LogCap
     assert "it goes on from the snapshot" in caplog.text
 
 
-def test_a_directory_formatted_for_dynamic_voters_begins_with_a_snapshot_of_nothing() -> None:
+def test_a_directory_formatted_for_dynamic_voters_starts_with_an_empty_snapshot() -> None:
     """KIP-853: Kafka's formatting writes the first voters into a snapshot at offset 0."""
 
     async def main(world: World) -> None:
@@ -449,7 +451,7 @@ def test_a_directory_formatted_for_dynamic_voters_begins_with_a_snapshot_of_noth
     simulate(main, 1)
 
 
-def test_a_log_without_the_snapshot_that_it_follows_is_refused() -> None:
+def test_a_log_without_the_snapshot_before_it_is_rejected() -> None:
     async def check(node: Node) -> None:
         for index in range(10):
             await node.create(f"t{index}", partitions=4)
@@ -534,7 +536,7 @@ def find_last_batch(data: bytes) -> int:
     return last
 
 
-def test_the_end_of_the_log_that_is_lost_stops_the_start() -> None:
+def test_a_lost_end_of_the_log_stops_the_start() -> None:
     async def check(node: Node) -> None:
         await node.create("a")
         await node.quorum.close()
@@ -552,7 +554,7 @@ def test_the_end_of_the_log_that_is_lost_stops_the_start() -> None:
     in_simulation(check)
 
 
-def test_a_segment_missing_in_the_midst_of_the_log_stops_the_start() -> None:
+def test_a_missing_segment_in_the_middle_of_the_log_stops_the_start() -> None:
     async def check(node: Node) -> None:
         for index in range(12):
             await node.create(f"t{index}", partitions=4)
@@ -585,7 +587,7 @@ def test_a_damaged_snapshot_stops_the_start_and_is_named() -> None:
     in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
 
 
-def test_a_log_that_is_gone_is_not_begun_anew_where_there_are_partitions() -> None:
+def test_a_missing_log_is_not_created_again_if_there_are_partitions() -> None:
     async def check(node: Node) -> None:
         await node.quorum.close()
         node.disk.remove_tree(METADATA_DIR)
@@ -606,7 +608,7 @@ def test_a_log_that_is_gone_is_not_begun_anew_where_there_are_partitions() -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 60, b"garbage"])
-def test_a_recovery_point_that_cannot_be_read_is_written_anew(damage: bytes) -> None:
+def test_a_damaged_recovery_point_is_written_again(damage: bytes) -> None:
     async def check(node: Node) -> None:
         await node.create("a")
         await node.quorum.close()

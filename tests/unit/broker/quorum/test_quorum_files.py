@@ -67,7 +67,7 @@ def test_the_state_of_version_1_is_read_too(disk: SimDisk) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"data_version": 2}', b'{"data_version": 0}'])
-def test_a_state_that_cannot_be_read_is_refused_by_its_path(disk: SimDisk, data: bytes) -> None:
+def test_a_damaged_state_is_rejected_with_its_path(disk: SimDisk, data: bytes) -> None:
     disk.write_atomically("/data/log/quorum-state", data)
     with pytest.raises(KafkaError, match="/data/log/quorum-state is not a quorum state"):
         read_quorum_state(disk, "/data/log")
@@ -84,7 +84,7 @@ def test_a_snapshot_has_a_header_batches_of_records_and_a_footer() -> None:
     assert {batch.header.partition_leader_epoch for batch in batches} == {3}
 
 
-def test_a_snapshot_without_its_footer_is_refused() -> None:
+def test_a_snapshot_without_its_footer_is_rejected() -> None:
     data = encoded(TOPICS[:3])
     footer = read_batches(data)[-1].header.size
     with pytest.raises(
@@ -94,7 +94,7 @@ def test_a_snapshot_without_its_footer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 60, 100, -1])
-def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
+def test_a_truncated_snapshot_is_rejected(cut: int) -> None:
     with pytest.raises(KafkaError, match="the metadata snapshot file"):
         decode_snapshot(encoded(TOPICS[:3])[:cut], "file")
 
@@ -107,7 +107,7 @@ def test_snapshots_are_listed_from_the_oldest(disk: SimDisk) -> None:
     assert SnapshotId(200, 3).file_name == "00000000000000000200-0000000003.checkpoint"
 
 
-def test_a_formatted_directory_says_which_features_the_cluster_begins_with(disk: SimDisk) -> None:
+def test_a_formatted_directory_has_the_first_features_of_the_cluster(disk: SimDisk) -> None:
     features: list[MetadataRecord] = [
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="group.version", feature_level=1),
