@@ -39,7 +39,7 @@ NO_WAIT = timedelta()
 
 
 class Bench:
-    """One broker and one client of it. Where a test starts and stops brokers itself, the disk stays."""
+    """One broker and one client. The disk is kept when a test stops and starts the broker."""
 
     broker: Broker
 
@@ -86,7 +86,7 @@ class Bench:
         await self._bury()
 
     async def kill(self) -> None:
-        """kill -9: the page cache stays."""
+        """kill -9: the page cache survives."""
         await self._bury()
         await asyncio.gather(self._serving, return_exceptions=True)
 
@@ -94,7 +94,7 @@ class Bench:
         await self._process.lose_power()
         await asyncio.gather(self._serving, return_exceptions=True)
         self.disk = self.disk.reopen()
-        self.client = self.new_client("client")  # the old one has heard nothing, and would wait
+        self.client = self.new_client("client")  # the old one was not notified, and would wait
 
     async def _bury(self) -> None:
         await self._process.kill()
@@ -103,7 +103,7 @@ class Bench:
     # -- requests
 
     async def ask(self, message: Any, version: int | None = None) -> Any:
-        """Sends `message`, lowered to `version` where one is given; the response is of that version."""
+        """Sends `message`, lowered to `version` if one is given. The response has that version."""
         if version is not None and version != message.__version__:
             newest: Any = type(message)
             lowered: Any = load_request_schema(message.__api_key__, version)
@@ -161,13 +161,13 @@ class Bench:
     async def produce(
         self, topic: str, *values: bytes, partition: int = 0, records: bytes | None = None, acks: int = -1
     ) -> Any:
-        """The response for the one partition."""
+        """The response for the partition."""
         data = self.batch(*values) if records is None else records
         response = await self.ask(produce_request(topic, data, partition=partition, acks=acks))
         return response.responses[0].partition_responses[0]
 
     async def read(self, topic_id: UUID, offset: int = 0, partition: int = 0) -> list[bytes | None]:
-        """The values from `offset` on, as far as one fetch brings them."""
+        """The values from `offset` on that one fetch returns."""
         response = await self.ask(fetch_request(topic_id, fetched(offset, partition)))
         (answer,) = response.responses[0].partitions
         assert answer.error_code is ErrorCode.none
@@ -175,7 +175,7 @@ class Bench:
 
 
 class Raw:
-    """A client that sends bytes as they are."""
+    """A client that sends raw bytes."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -205,7 +205,7 @@ class Raw:
         self.stream.send([pack(">i", len(request)) + request])
 
     async def response(self) -> bytes:
-        """The next one, with its correlation id, without its length."""
+        """The next response, with its correlation id, without its length."""
         await until(lambda: len(self.data) >= 4 and len(self.data) >= 4 + unpack(">i", self.data[:4])[0])
         end = 4 + unpack(">i", self.data[:4])[0]
         response, self.data = self.data[4:end], self.data[end:]
@@ -232,7 +232,7 @@ def fetched(offset: int = 0, partition: int = 0, max_bytes: int = 1 << 20, **opt
 
 
 def fetch_request(topic_id: UUID | None, *partitions: FetchPartition, **options: Any) -> FetchRequest:
-    """Answered at once, unless `max_wait` says otherwise."""
+    """Does not wait, unless `max_wait` is set."""
     defaults: dict[str, Any] = {
         "max_wait": NO_WAIT,
         "min_bytes": 1,
@@ -248,7 +248,7 @@ def values_in(records: bytes | None) -> list[bytes | None]:
 
 
 async def until(condition: Callable[[], bool], every_s: float = 0.001) -> None:
-    """Looks again and again, mostly in virtual time; the time limit of the test ends it."""
+    """Polls `condition`, mostly in virtual time; the time limit of the test ends it."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(every_s)
 

@@ -1,4 +1,4 @@
-"""A stand-in for the group coordinator, and messages of any version from plain values, for the handlers' tests."""
+"""A fake group coordinator, and messages of any version from plain values, for the tests of handlers."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,7 +16,7 @@ from ottla.protocol.schema import default_of, entity_in, is_array
 
 
 class FakeGroups:
-    """Gives each command the answer that the test has for it, and keeps what it was asked."""
+    """Completes each command with the response of the test, and records the commands."""
 
     def __init__(self, answer: Any) -> None:
         self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
@@ -41,14 +41,14 @@ class FakeGroups:
         return self._answer(key)
 
     def reconfigure(self) -> None:
-        """Nothing to take over."""
+        """Has no effect."""
 
     def image_changed(self, changes: Any, image: Any) -> None:
-        """Nothing to take over."""
+        """Has no effect."""
 
 
 def with_groups(bench: Bench, answer: Any) -> FakeGroups:
-    """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
+    """Replaces the coordinator. `answer` is the response to all commands, or a function that computes it."""
     fake: Any = FakeGroups(answer)
     bench.services.groups._service = fake
     return fake  # type: ignore[no-any-return]
@@ -63,7 +63,7 @@ def versions(key: ApiKey) -> range:
 
 
 def message(key: ApiKey, version: int, /, **values: Any) -> Any:
-    """A request of `version`; values of fields that it does not have are left out, of nested ones are dicts."""
+    """A request of `version`. Values of fields that it does not have are ignored; nested entities are dicts."""
     schema: Any = load_request_schema(key, version)
     return _entity(schema, values)
 

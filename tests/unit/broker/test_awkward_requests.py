@@ -1,6 +1,6 @@
-"""Requests of every API and version with values that no client sends: each is answered, or refused as malformed.
+"""Requests of every API and version with values that no client sends: each gets a response or is malformed.
 
-What a handler does not expect would show as an error in the log.
+An exception in a handler would be an error in the log.
 """
 
 import logging
@@ -22,7 +22,7 @@ from ottla.protocol.schema import entity_in, is_array, is_optional, kafka_type
 
 ROUNDS = 12
 KNOWN_ID = UUID(int=7)
-# What the broker knows, what it does not, and the edges of what the types hold.
+# Names that exist, names that do not, and the limits of the types.
 NAMES = (
     "journal",
     "g",

@@ -1,4 +1,4 @@
-"""Starting, stopping and starting again: on a simulated disk, and on the machine's own."""
+"""Starts, stops and restarts, on a simulated disk and on a real one."""
 
 import asyncio
 import errno
@@ -119,7 +119,7 @@ async def test_a_topic_that_is_created_again_does_not_have_the_records_of_the_ol
     wanted = (DeleteTopicState(name="journal", topic_id=None),)
     await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
     await bench.stop()
-    # The folder of a deleted topic that could not be removed then.
+    # The folder of a deleted topic that could not be removed.
     bench.disk.make_dirs(folder)
     for name, data in old.items():
         bench.disk.write_atomically(f"{folder}/{name}", data)
@@ -281,7 +281,7 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
             with pytest.raises(OSError) as refused:
                 await broker_in(tmp_path / "b", port=first.address[1])
             assert refused.value.errno == errno.EADDRINUSE
-            # This test, and of the first broker the quorum, the sweeper of idle connections, housekeeping, the cleaner.
+            # This test, and of the first broker: the quorum, idle connections, housekeeping, the log cleaner.
             assert len(asyncio.all_tasks()) == 5
         async with await broker_in(tmp_path / "b"):
             pass
@@ -382,7 +382,7 @@ def test_after_an_unclean_stop_logs_are_recovered_by_the_threads_of_their_direct
 def test_run_all_runs_functions_in_parallel_threads(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
-        meeting = threading.Barrier(3, timeout=30)  # broken where fewer run at the same time
+        meeting = threading.Barrier(3, timeout=30)  # breaks if fewer run at the same time
         await env.workers.run_all([lambda: meeting.wait() and None] * 6, 3)
         env.workers.close()
 

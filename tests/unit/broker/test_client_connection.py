@@ -1,4 +1,4 @@
-"""ClientConnection, with a stream that the test holds in its hand."""
+"""ClientConnection, with a fake stream."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class FakeStream:
 
 
 class Broker:
-    """A dispatch that answers by a table; what is not in it is echoed."""
+    """A dispatch with a table of responses. Other requests are echoed."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -217,7 +217,7 @@ def test_a_response_after_the_end_of_the_connection_is_dropped(setup: Setup) -> 
 def test_a_connection_is_idle_if_it_neither_receives_nor_sends_even_with_a_delayed_request(
     setup: Setup,
 ) -> None:
-    """Kafka closes a fetch that waits, and a client that does not read, after connections.max.idle.ms."""
+    """As Kafka does for a delayed fetch, and for a client that does not read, after connections.max.idle.ms."""
     promise: Promise[ResponseParts] = Promise()
     setup.broker.answers[b"wait"] = promise
     setup.now_ms = 1000

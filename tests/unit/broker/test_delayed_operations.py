@@ -1,4 +1,4 @@
-"""The delayed operations: operations that wait on one timer of a virtual-time loop, and requests that wait in it."""
+"""Delayed operations on a virtual-time loop, and requests that are delayed by them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class RecordedOperation(Operation):
 
 
 class Harness:
-    """Delayed operations, and the events of theirs with the milliseconds since the start."""
+    """Delayed operations, and their events with the milliseconds since the start."""
 
     def __init__(self, world: World) -> None:
         self.operations = DelayedOperations()
@@ -273,11 +273,11 @@ async def test_a_poll_is_removed_with_its_connection(bench: Bench) -> None:
     await until(lambda: len(bench.services.delayed_operations) == 0)
 
 
-# Every change of offsets wakes the requests that wait for them, whoever caused it.
+# Every change of offsets wakes the requests that wait for it, whatever caused it.
 
 
 async def waiting_poll(bench: Bench, topic_id: UUID, **options: Any) -> asyncio.Task[Any]:
-    """A poll at offset 0 that waits for more than is there, for an hour."""
+    """A poll at offset 0 that waits for an hour for more bytes than there are."""
     options = {"min_bytes": 1, "max_wait": timedelta(hours=1)} | options
     poll = asyncio.create_task(
         bench.new_client("reader").request(fetch_request(topic_id, fetched(), **options))

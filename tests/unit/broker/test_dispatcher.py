@@ -1,4 +1,4 @@
-"""From a frame to its handler and back, as raw bytes."""
+"""The dispatcher, with raw bytes of requests and responses."""
 
 import asyncio
 import logging
@@ -81,7 +81,7 @@ def test_an_unsupported_request_closes_the_connection_and_the_reason_is_logged(
         raw.send(api_key, version, b"\x00\x7f\xff\xff\xff")
         await until(lambda: raw.is_closed)
         assert raw.data == b""
-        await bench.create("journal")  # the broker is up
+        await bench.create("journal")  # the broker is started
 
     with caplog.at_level(logging.INFO, "ottla"):
         run()

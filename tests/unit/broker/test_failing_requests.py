@@ -1,4 +1,4 @@
-"""A request that meets an unexpected error closes its connection, wherever that is: no client waits for nothing."""
+"""An unexpected exception closes the connection of its request, wherever it is raised: no client waits forever."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ def broken(*_: object, **__: object) -> Any:
 
 
 async def is_closed_by(bench: Bench, request: Any, act: Callable[[], Any] | None = None) -> bool:
-    """Whether the connection closes instead of an answer; False where the request is still there after a minute."""
+    """Whether the connection closes without a response; False if the request still waits after a minute."""
     asked = asyncio.ensure_future(bench.new_client("victim").request(request))
     if act is not None:
         await asyncio.sleep(1)
@@ -43,7 +43,7 @@ async def is_closed_by(bench: Bench, request: Any, act: Callable[[], Any] | None
 
 @on_broker()
 async def test_an_exception_while_a_response_is_built_closes_the_connection(bench: Bench) -> None:
-    """The decision is there at once or later: a handler has both ways."""
+    """For a decision that is complete at once, and for one that is complete later."""
     heartbeat = message(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
     with_groups(bench, None)
     with pytest.MonkeyPatch.context() as patch:

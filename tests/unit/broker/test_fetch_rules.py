@@ -20,7 +20,7 @@ from ottla.records.header import scan_batches
 
 
 async def fetch(bench: Bench, topic_id: UUID, *partitions: Any, **options: Any) -> list[Any]:
-    """The answers for the partitions, in the order of the response."""
+    """The results of the partitions, in the order of the response."""
     response = await bench.ask(fetch_request(topic_id, *partitions, **options))
     assert response.error_code is ErrorCode.none
     return [partition for topic in response.responses for partition in topic.partitions]

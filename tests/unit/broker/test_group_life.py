@@ -1,4 +1,4 @@
-"""Whole lives of groups on a real coordinator, over the wire: in the oldest versions and in the newest."""
+"""Groups from creation to deletion on a real coordinator, over the wire, in the oldest and the newest versions."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ SESSION = timedelta(seconds=10)
 
 
 class Client:
-    """Speaks the oldest or the newest version of each API."""
+    """Uses the oldest or the newest version of each API."""
 
     def __init__(self, bench: Bench, newest: bool) -> None:
         self._bench = bench
@@ -160,8 +160,8 @@ def test_a_consumer_group_from_its_first_member_to_its_last(newest: bool) -> Non
         (group,) = (await client.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, group_ids=("g",))).groups
         assert (group.error_code, group.group_epoch) == (ErrorCode.none, epoch)
         assert [member.member_id for member in group.members] == [member_id]
-        assert await client.state() == "Dead"  # it is none of the classic ones
-        if newest:  # before v9 a member epoch is no generation that a commit may have
+        assert await client.state() == "Dead"  # it is not a classic group
+        if newest:  # before v9 a commit may not have a member epoch
             assert await client.commit(topic_id, 5, epoch, member_id) is ErrorCode.none
             assert await client.commit(topic_id, 6, epoch + 1, member_id) is ErrorCode.stale_member_epoch
             assert await client.committed(topic_id) == (5, "note")

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and that changes hold at once."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and changes that apply at once."""
 
 import asyncio
 from typing import Any

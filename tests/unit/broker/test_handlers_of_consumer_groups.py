@@ -85,7 +85,7 @@ def test_a_heartbeat_without_changes_has_no_optional_fields(version: int) -> Non
 def test_the_broker_generates_the_member_id_of_an_old_client(
     version: int, member_epoch: int, is_made_up: bool
 ) -> None:
-    """KIP-1082: from version 1 on the member names itself."""
+    """KIP-1082: from version 1 on the member generates its id."""
 
     @on_broker()
     async def run(bench: Bench) -> None:

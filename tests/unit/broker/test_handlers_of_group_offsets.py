@@ -239,7 +239,7 @@ def test_offset_fetch_of_all_partitions(version: int) -> None:
         fake = with_groups(bench, committed)
         (answered,) = groups_of(await bench.ask(fetch_request(version, ("g", None))), version)
         offsets = [(topic, index, offset) for topic, index, offset, _, _ in fetched(answered)]
-        if version >= 10:  # a topic that has no id cannot be told of
+        if version >= 10:  # the response cannot name a topic without an id
             assert offsets == [(topic_id, 0, 5), (topic_id, 1, 7), (UNKNOWN_ID, 0, 8)]
         else:
             assert offsets == [("orders", 0, 5), ("orders", 1, 7), ("deleted", 0, 6), ("replaced", 0, 8)]
@@ -258,7 +258,7 @@ def test_a_rejected_offset_fetch_is_an_error_of_the_group(version: int) -> None:
         (answered,) = groups_of(await bench.ask(request), version)
         if version >= 2:
             assert (answered.error_code, answered.topics) == (ErrorCode.not_coordinator, ())
-        else:  # which version 1 has no place for but at each partition
+        else:  # version 1 has an error code only for each partition
             assert fetched(answered) == [
                 ("orders", index, -1, "", ErrorCode.not_coordinator) for index in (0, 1)
             ]

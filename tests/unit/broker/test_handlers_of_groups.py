@@ -1,4 +1,4 @@
-"""The requests of classic groups and of those who look after groups, in every version, over the wire."""
+"""The requests of classic groups and of administrators of groups, in every version, over the wire."""
 
 from datetime import timedelta
 from typing import Any
@@ -348,7 +348,7 @@ def test_describe_groups_returns_members_and_errors_for_unknown_groups(
         assert gone.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
         assert (other.group_id, other.error_code) == ("other", ErrorCode.not_coordinator)
         if version >= 3:
-            operations = 3400 if include_operations else -(2**31)  # what Apache Kafka says of a group
+            operations = 3400 if include_operations else -(2**31)  # as Apache Kafka returns for a group
             assert group.authorized_operations == operations
         if version >= 4:
             assert shown.group_instance_id == "i"

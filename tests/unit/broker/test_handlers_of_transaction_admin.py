@@ -1,4 +1,4 @@
-"""What administrators and other brokers ask of transactions, in every version, over the wire."""
+"""The transaction requests of administrators and other brokers, in every version, over the wire."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -152,7 +152,7 @@ async def test_a_transactional_id_without_a_transaction_has_no_start(bench: Benc
     (empty,) = (await bench.ask(request)).transaction_states
     assert empty.error_code is ErrorCode.invalid_request
     request = message(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=("tx",))
-    with pytest.raises(OutOfBoundValue, match="negative timestamp"):  # which kio does not read; clients do
+    with pytest.raises(OutOfBoundValue, match="negative timestamp"):  # which kio cannot decode; clients can
         await bench.ask(request)
 
 

@@ -306,7 +306,7 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
             producer_epoch=3,
             group_id="g",
         )
-        for _ in range(2):  # the first makes the topic of the groups
+        for _ in range(2):  # the first creates the offsets topic
             assert (await bench.ask(request)).error_code is ErrorCode.none
         index = bench.services.groups.get().runtimes.partition_of("g")
         assert index is not None
@@ -324,7 +324,7 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
 
 
 def delete_as_soon_as_created(bench: Bench, topic: str) -> None:
-    """Somebody else deletes the topic in the moment in which the broker has made it."""
+    """Another client deletes the topic as soon as the broker has created it."""
     quorum: Any = bench.services.quorum
     submit = quorum.submit
 
@@ -398,7 +398,7 @@ def test_transactional_offsets_of_unknown_partitions_have_an_error_each(version:
         response = await producer.ask(ApiKey.TXN_OFFSET_COMMIT, version, group_id="g", topics=topics)
         codes = [part.error_code for topic in response.topics for part in topic.partitions]
         missing = ErrorCode.unknown_topic_or_partition
-        assert codes == [missing, missing, ErrorCode.not_coordinator]  # nobody has asked for the group's
+        assert codes == [missing, missing, ErrorCode.not_coordinator]  # the offsets topic does not exist yet
         response = await producer.ask(ApiKey.TXN_OFFSET_COMMIT, version, group_id="g", topics=topics[:1])
         assert response.topics[0].partitions[0].error_code is missing
 
@@ -425,7 +425,7 @@ def test_offsets_of_a_fenced_producer_are_rejected_and_change_nothing(version: i
         await producer.commit()
         assert await zombie.commit_offset("g", "journal", 99, version) is ErrorCode.invalid_producer_epoch
         assert await committed_offset(bench, "g", "journal", require_stable=True) == 5
-        assert runtime.shard is machine  # a client's mistake does not have the group's shard loaded again
+        assert runtime.shard is machine  # a client's error does not reload the group's shard
 
     run()
 
@@ -528,7 +528,7 @@ async def test_a_producer_whose_epochs_are_exhausted_gets_a_new_id(bench: Bench)
 
 
 def test_a_delayed_end_of_a_transaction_does_not_end_the_next_one() -> None:
-    """The finding that every older Kafka shares; with an epoch for each transaction (KIP-890) it is refused."""
+    """A defect of every older Kafka; with an epoch for each transaction (KIP-890) the request is rejected."""
 
     @on_small_broker()
     async def run(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What a broker does in the background, as time goes by in a simulated world."""
+"""The periodic work of a broker, in a simulated world."""
 
 import asyncio
 import logging

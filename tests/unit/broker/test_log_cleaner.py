@@ -1,4 +1,4 @@
-"""Compaction of a broker's logs as time goes by in a simulated world: which one, when, and what goes wrong."""
+"""Compaction of a broker's logs in a simulated world: which log, when, and what can fail."""
 
 import asyncio
 import errno
@@ -51,7 +51,7 @@ async def delete_topic(bench: Bench, topic: str) -> None:
 
 
 async def offsets(bench: Bench, topic_id: UUID) -> list[int]:
-    """Of all records, as a consumer reads them."""
+    """The values of all records, as a consumer reads them."""
     found: list[int] = []
     offset = 0
     while True:
@@ -94,7 +94,7 @@ async def test_a_fetch_from_a_compacted_offset_returns_the_records_after_it(benc
     for offset in range(7):
         response = await bench.ask(fetch_request(topic_id, fetched(offset)))
         first = read_batches(response.responses[0].partitions[0].records)[0]
-        assert first.header.last_offset >= offset  # so every consumer goes on
+        assert first.header.last_offset >= offset  # so every consumer makes progress
         assert [record.offset for record in first.records] in ([], [6])
 
 
@@ -134,7 +134,7 @@ async def test_the_dirtiest_log_is_cleaned_first(bench: Bench) -> None:
     await fill(bench, 6, keys=10, topic="tidy")
     await fill(bench, 10, topic="dirty")
     for topic in ("tidy", "dirty"):
-        hosted(bench, TopicPartition(topic, 0)).log.flush()  # only what is flushed is compacted
+        hosted(bench, TopicPartition(topic, 0)).log.flush()  # only flushed segments are compacted
     cleaner = bench.broker.log_cleaner
     found = [(str(at.topic_partition), dirt.dirty_ratio) for at, dirt in cleaner.cleanable_logs(0)]
     assert [name for name, _ in found] == ["dirty-0", "tidy-0"]
@@ -160,7 +160,7 @@ async def test_max_compaction_lag_closes_the_segment_and_cleans_it(bench: Bench)
     for number in range(3):
         await put(bench, b"key", b"%d" % number)
     await asyncio.sleep(61)
-    await put(bench, b"other", b"x")  # which finds that the segment has been open for too long
+    await put(bench, b"other", b"x")  # this append finds that the segment is too old
     await until(lambda: was_cleaned(bench))
     assert await offsets(bench, topic_id) == [2, 3]
 

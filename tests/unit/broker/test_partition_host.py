@@ -1,8 +1,9 @@
-"""What is hosted follows the metadata image: leaders, epochs, deleted topics, high watermarks of the last run."""
+"""The partition host applies the metadata image: leaders, epochs, deletions, high watermarks of the previous run."""
 
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -163,4 +164,21 @@ async def test_very_many_partitions_whose_disk_fails_meanwhile_are_deleted_witho
     response = await bench.ask(DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=1)))
     assert response.responses[0].error_code is ErrorCode.none
     assert not bench.services.metadata.image.topics
+    await bench.stop()
+
+
+@on_broker(started=False)
+async def test_a_kill_while_very_many_partitions_are_opened_raises_no_error(bench: Bench) -> None:
+    await bench.start()
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    creation = asyncio.create_task(bench.create("wide", 2000))
+    await until(lambda: "wide" in bench.services.metadata.image.topics)
+    assert number_hosted(bench, "wide") < 2000
+    await bench.kill()
+    creation.cancel()
+    await asyncio.gather(creation, return_exceptions=True)
+    assert errors == []
+    await bench.start()
+    assert number_hosted(bench, "wide") == 2000
     await bench.stop()

@@ -1,4 +1,4 @@
-"""Batches whose records must be read: the header decides first, and what takes long is done beside the event loop."""
+"""Batches whose records must be read: the header is checked first, and long batches are examined in a thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Gate:
-    """Before the broker's thread for records: work waits until the test lets it go on."""
+    """Holds the work of the broker's record thread until the test opens it."""
 
     def __init__(self, bench: Bench) -> None:
         thread = bench.services.record_thread

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again under its name: what the broker does until that may be acknowledged."""
+"""A topic that is deleted and created again: what the broker does before it acknowledges the deletion."""
 
 import asyncio
 import errno
@@ -37,12 +37,12 @@ async def delete_topic(bench: Bench) -> None:
 
 
 def named_in(bench: Bench) -> list[str]:
-    """The checkpoint files that name the partition."""
+    """The checkpoint files that contain the partition."""
     return [name for name in CHECKPOINTS if JOURNAL in read_offset_checkpoint(bench.disk, f"/data/{name}")]
 
 
 async def use(bench: Bench) -> None:
-    """Ten records, eight of them deleted, and the checkpoints say so."""
+    """Appends ten records and deletes eight of them, and waits for the checkpoints."""
     await bench.create("journal")
     for _ in range(10):
         await bench.produce("journal", b"old")

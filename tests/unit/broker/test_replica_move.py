@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (KIP-113): replicas change their data directory while they serve."""
+"""AlterReplicaLogDirs (KIP-113): replicas move to another data directory while they are served."""
 
 import asyncio
 import logging
@@ -320,7 +320,7 @@ def test_a_replica_moves_on_a_real_disk_while_records_are_appended(tmp_path: Pat
 
 
 async def append_and_move(bench: Bench, operation: int, acknowledged: list[bytes]) -> None:
-    """The power goes at the disk's operation of this number after the beginning of the move."""
+    """Power is lost at this disk operation after the start of the move."""
     await bench.create("journal", flush_messages="1", file_delete_delay_ms="0")
     for index in range(4):
         value = str(index).encode()
@@ -334,7 +334,7 @@ async def append_and_move(bench: Bench, operation: int, acknowledged: list[bytes
 
 
 def move_with_power_loss(seed: int, operation: int) -> bool:
-    """Whether the power went at all: the run may be done before it has so many operations."""
+    """Whether power was lost: the move may have fewer disk operations."""
 
     async def main(world: World) -> bool:
         bench = Bench(world, {}, TWO)

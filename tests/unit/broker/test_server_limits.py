@@ -1,4 +1,4 @@
-"""The listener: how many connections it takes, and which it closes."""
+"""The server: how many connections it accepts, and which it closes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -126,7 +126,7 @@ def test_a_limit_of_one_listener_applies_to_that_listener_only() -> None:
 
 def test_connections_beyond_the_creation_rate_wait_and_none_is_lost() -> None:
     async def main(clients: Clients) -> None:
-        # Ten at once are what two a second allow in a window of five seconds.
+        # Two per second allow ten at once in a window of five seconds.
         peers = [await clients.connect(wait_s=0) for _ in range(16)]
         assert len(clients.server.connections) == 10
         await asyncio.sleep(1.1)
@@ -238,7 +238,7 @@ def test_when_the_request_memory_is_used_up_connections_wait_and_all_are_served_
     memory = RequestMemory(1000)
 
     async def main(clients: Clients) -> None:
-        # Five requests that are not whole hold all of the memory together, and each wants more.
+        # Five incomplete requests hold all of the memory together, and each needs more.
         peers = [await clients.connect() for _ in range(5)]
         for peer in peers:
             peer.stream.send([part_of_request(900, 300)])
@@ -269,7 +269,7 @@ def test_a_connection_above_its_share_of_memory_waits_and_one_below_it_is_served
         first.stream.send([part_of_request(1000, 1000)])
         await asyncio.sleep(1)
         assert memory.used_bytes == 1000
-        large.stream.send([part_of_request(900, 300)])  # this much is read before the connection asks
+        large.stream.send([part_of_request(900, 300)])  # read before the connection asks for memory
         await asyncio.sleep(1)
         large.stream.send([bytes(600)])
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Disks that fail or are full: what lies on them is refused, the rest goes on (KIP-112)."""
+"""Disks that fail or are full: their partitions are offline, the others are served (KIP-112)."""
 
 import asyncio
 import errno
@@ -183,7 +183,7 @@ async def test_an_offline_directory_is_described_as_such(bench: Bench) -> None:
             for result in response.results
         }
 
-    # First the volume itself does not answer; then an append has met it, and it is offline.
+    # First the disk does not respond; then an append has failed, and the directory is offline.
     assert (await described())[failing] == (ErrorCode.kafka_storage_error, 0)
     await bench.produce("journal", b"a", partition=sick)
     assert await described() == {"/one": (ErrorCode.none, 2), "/two": (ErrorCode.kafka_storage_error, 0)}
@@ -310,7 +310,7 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
         big = bytes(700_000)
         await bench.produce("journal", big)
         bench.disk.fail("/data/journal-0", error, operations=NO_DESCRIPTORS)
-        for _ in range(2):  # neither does the roll work that the second batch asks for
+        for _ in range(2):  # the roll for the second batch fails too
             refused = await bench.produce("journal", big)
             assert refused.error_code is ErrorCode.kafka_storage_error
             assert "The disk is not at fault: try again" in refused.error_message

@@ -228,7 +228,7 @@ def test_older_clients_must_add_the_partition_to_the_next_transaction_again(vers
         await producer.send("journal", b"a")
         await producer.commit()
         answer = await producer.produce("journal", b"b")  # no AddPartitionsToTxn before it
-        # Version 2 has begun the next transaction by it.
+        # In version 2 this starts the next transaction.
         assert answer.error_code is (ErrorCode.none if version_2 else ErrorCode.transaction_abortable)
         assert await read_committed(bench, topic_id) == [b"a"]
 
@@ -447,7 +447,7 @@ async def test_an_unknown_partition_is_not_added(bench: Bench) -> None:
     assert answer.error_code is ErrorCode.unknown_topic_or_partition
     answer = await producer.produce("gone", b"a")
     assert answer.error_code is ErrorCode.unknown_topic_or_partition
-    assert await producer.end(commit=True) is ErrorCode.invalid_txn_state  # nothing has begun
+    assert await producer.end(commit=True) is ErrorCode.invalid_txn_state  # no transaction was started
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Producers at random against a broker that is killed: every transaction is all or nothing, whatever happens.
+"""Random producers against a broker that is killed: every transaction is visible whole or not at all.
 
-Each producer writes down what it was told. At the end that is held against what a read-committed consumer has seen.
+Each producer records the responses that it got. At the end they are compared with what a read-committed consumer saw.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ TRY_AGAIN = frozenset(
 
 
 class TransactionOver(Exception):
-    """It was aborted by another, or by time."""
+    """It was aborted by another producer, or by its timeout."""
 
 
 @dataclass
 class Transaction:
-    """`outcome`: True committed, False not; None where the answer was lost."""
+    """`outcome`: True if committed, False if not, None if the response was lost."""
 
     values: list[tuple[int, bytes]] = field(default_factory=list)
     offset: int | None = None
@@ -72,7 +72,7 @@ class RandomProducer:
                 await self._one(transaction)
             except TransactionOver:
                 self._producer = None
-            except OSError:  # the broker is gone: nobody knows what it has done
+            except OSError:  # the broker was killed: the outcome is unknown
                 self._producer = None
                 await asyncio.sleep(0.1)
 
@@ -86,10 +86,10 @@ class RandomProducer:
         if random.random() < 0.5:
             await self._send_offset(producer, transaction)
         if random.random() < 0.15:
-            self._producer = await self._started()  # another instance takes over: this one is a zombie now
+            self._producer = await self._started()  # a new instance fences this one
         commit = random.random() < 0.7
         if commit:
-            transaction.outcome = None  # until it is told
+            transaction.outcome = None  # until the response is there
         code = await self._patiently(lambda: producer.end(commit))
         transaction.outcome = commit and code is ErrorCode.none
         assert producer is self._producer or code is not ErrorCode.none, "a zombie ended a transaction"
@@ -138,7 +138,7 @@ class RandomProducer:
 
 
 class Follower:
-    """Reads along from the beginning, and is never told a thing that is taken back."""
+    """Reads from the beginning, and must never see a record disappear."""
 
     def __init__(self, bench: Bench, topic_id: UUID, partition: int) -> None:
         client: SimClient = bench.new_client(f"reader-{partition}")
@@ -186,7 +186,7 @@ def check_values(producers: list[RandomProducer], followers: list[Follower]) -> 
 
 
 async def check_offsets(bench: Bench, producer: RandomProducer, seen: set[tuple[int, bytes]]) -> None:
-    """Offsets move with the data: the last transaction that is seen and had one says where the group is."""
+    """The group's offset is that of the last visible transaction that committed one."""
     visible = [
         transaction
         for transaction in producer.transactions
@@ -211,7 +211,7 @@ def test_transactions_are_all_or_nothing_through_crashes(seed: int) -> None:
         reading = [asyncio.create_task(each.run()) for each in followers]
         killing = asyncio.create_task(kill_now_and_then(bench, random))
         await asyncio.gather(*(each.run() for each in producers), killing)
-        await asyncio.sleep(30)  # what is open by now has run out of time, and is aborted
+        await asyncio.sleep(30)  # open transactions time out and are aborted
         bench.client = bench.new_client("afterwards")
         for partition, each in enumerate(followers):
             leader = bench.services.partitions.find("journal", None, partition).leader

@@ -1,4 +1,4 @@
-"""A transactional producer in a test's hands: every request that a client sends, in the versions of either protocol."""
+"""A transactional producer for tests: every request that a client sends, in the versions of both protocols."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -22,13 +22,13 @@ MINUTE = timedelta(minutes=1)
 def on_small_broker(
     *, directories: Sequence[str] = ("/data",), started: bool = True, **config: str
 ) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], None]]:
-    """`on_broker` with internal topics of two partitions, which are made and loaded sooner than fifty."""
+    """`on_broker` with internal topics of two partitions, which are created and loaded faster than fifty."""
     small = {"transaction_state_log_num_partitions": "2", "offsets_topic_num_partitions": "2"}
     return on_broker(directories=directories, started=started, **(small | config))
 
 
 class FakeTransactions:
-    """Gives each command the answer that the test has for it, and keeps what it was asked."""
+    """Completes each command with the response of the test, and records the commands."""
 
     def __init__(self, answer: Any) -> None:
         self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
@@ -48,21 +48,21 @@ class FakeTransactions:
         return self._answer(key)
 
     def reconfigure(self) -> None:
-        """Nothing to take over."""
+        """Has no effect."""
 
     def image_changed(self, changes: Any, image: Any) -> None:
-        """Nothing to take over."""
+        """Has no effect."""
 
 
 def with_transactions(bench: Bench, answer: Any) -> FakeTransactions:
-    """The broker of `bench` with `answer`, or what the function `answer` makes of a command."""
+    """Replaces the coordinator. `answer` is the response to all commands, or a function that computes it."""
     fake: Any = FakeTransactions(answer)
     bench.services.transactions._service = fake
     return fake  # type: ignore[no-any-return]
 
 
 class TransactionalProducer:
-    """Speaks transactions version 2 (KIP-890), or the older protocol, in which partitions are added first."""
+    """Uses transaction version 2 (KIP-890), or the older protocol, in which the client adds partitions first."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class TransactionalProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     async def ask(self, key: ApiKey, version: int | None = None, /, **values: Any) -> Any:
-        """With this producer's id and epoch, unless `values` say otherwise; in the newest version of its protocol."""
+        """With this producer's id and epoch, unless `values` have others; in the newest version of its protocol."""
         newest = {
             ApiKey.PRODUCE: 11,
             ApiKey.ADD_PARTITIONS_TO_TXN: 3,
@@ -103,7 +103,7 @@ class TransactionalProducer:
         assert response.coordinators[0].error_code is ErrorCode.none
 
     async def init(self, transaction_timeout: timedelta = MINUTE, **values: Any) -> ErrorCode:
-        """As a producer that starts."""
+        """As a new producer does."""
         await self.find(1, self.transactional_id)
         defaults = {"transaction_timeout": transaction_timeout, "producer_id": -1, "producer_epoch": -1}
         response = await self.ask(ApiKey.INIT_PRODUCER_ID, **(defaults | values))
@@ -131,7 +131,7 @@ class TransactionalProducer:
     async def produce(
         self, topic: str, *values: bytes, partition: int = 0, version: int | None = None, **options: Any
     ) -> Any:
-        """Sends one batch as it is; the response for its partition. Sequences go on where it is accepted."""
+        """Sends one batch. Returns the response for its partition. Sequence numbers advance if it is accepted."""
         at = (topic, partition)
         defaults = {
             "producer_id": self.producer_id,
@@ -155,7 +155,7 @@ class TransactionalProducer:
         return answer
 
     async def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """As a client of its protocol does: adds the partition first where that is needed."""
+        """As a client of its protocol does: adds the partition first if that is needed."""
         if not self.version_2:
             assert await self.add(topic, partition) is ErrorCode.none
         answer = await self.produce(topic, *values, partition=partition)
@@ -206,14 +206,14 @@ class TransactionalProducer:
 async def read_committed(
     bench: Bench, topic_id: UUID, offset: int = 0, partition: int = 0
 ) -> list[bytes | None]:
-    """What a read-committed consumer sees of one fetch."""
+    """The records of one fetch that a read-committed consumer sees."""
     reader = CommittedReader(bench, topic_id, partition, offset)
     await reader.poll()
     return reader.values
 
 
 class CommittedReader:
-    """A read-committed consumer of one partition: it goes by the list of aborted transactions, and by markers."""
+    """A read-committed consumer of one partition: it uses the list of aborted transactions, and markers."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class CommittedReader:
 async def fetch_committed(
     bench: Bench, topic_id: UUID, offset: int = 0, partition: int = 0, **options: Any
 ) -> Any:
-    """The answer for the partition to a read-committed fetch."""
+    """The result of the partition in a read-committed fetch."""
     wanted = FetchPartition(
         partition=partition,
         fetch_offset=offset,
@@ -280,7 +280,7 @@ async def fetch_committed(
 async def committed_offset(
     bench: Bench, group_id: str, topic: str, *, require_stable: bool = False
 ) -> int | ErrorCode:
-    """-1: none. An error where it is not known yet."""
+    """-1 if there is none; an error code if it is not stable yet."""
     request = message(
         ApiKey.OFFSET_FETCH,
         9,

@@ -1,4 +1,4 @@
-"""Heartbeats of a stable group, with real requests on a simulated broker: each is answered at once, as Kafka does it.
+"""Heartbeats of a stable group, with real requests on a simulated broker: as in Kafka, the response is sent at once.
 
 Some clients wait for the response before they fetch or process the next record.
 """

@@ -1,4 +1,4 @@
-"""The outcome of a transaction reaches every partition, whatever happens on the way."""
+"""The markers of a transaction reach every partition, whatever fails meanwhile."""
 
 import asyncio
 import logging
@@ -56,7 +56,7 @@ def all_loaded(bench: Bench) -> bool:
 
 
 class Refusing:
-    """Has markers for some partitions refused, until it is told otherwise."""
+    """Rejects markers for the partitions in `partitions`, which the test may change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, *partitions: TopicPartition) -> None:
         self.partitions = set(partitions)
@@ -146,7 +146,7 @@ def test_a_coordinator_that_is_killed_between_prepare_and_complete_finishes_afte
 def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong_transaction(
     version_2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One partition has its marker, the other not yet: after the restart both are asked again."""
+    """One partition has its marker, the other not yet: after the restart both are written again."""
 
     @on_small_broker(started=False)
     async def run(bench: Bench) -> None:
@@ -168,7 +168,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
         assert (await described(bench)).state == "CompleteCommit"
         assert await read_committed(bench, topic_id) == [b"a"]
         assert await read_committed(bench, topic_id, partition=1) == [b"b"]
-        # Version 2 tells that the first has it; the older protocol cannot, and writes one that ends nothing.
+        # Version 2 detects that the first has it; the older protocol writes a second marker without effect.
         assert hosted(bench, "journal").leader.log_end_offset == (2 if version_2 else 3)
         await bench.stop()
 
@@ -189,11 +189,11 @@ def test_a_marker_is_retried_until_its_partition_accepts_it(
         refusing = Refusing(monkeypatch, code, TopicPartition("journal", 1))
         with caplog.at_level(logging.WARNING):
             await producer.commit()
-        assert await read_committed(bench, topic_id) == [b"a"]  # the others have theirs
+        assert await read_committed(bench, topic_id) == [b"a"]  # the other partition has its marker
         assert (await described(bench)).partitions == (TopicPartition("journal", 1),)
         assert (await producer.produce("journal", b"c")).error_code is ErrorCode.concurrent_transactions
         await asyncio.sleep(60)
-        assert 50 < len(refusing.attempts) < 100  # with a pause that grows to a second
+        assert 50 < len(refusing.attempts) < 100  # with a backoff that grows to a second
         assert refusing.attempts.count(TopicPartition("journal", 0)) == 1
         refusing.partitions.clear()
         await until(lambda: not has_open_transaction(bench, "journal", 1))
@@ -296,7 +296,7 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
         refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas)
         await until(lambda: not has_open_transaction(bench, "journal"))
         await asyncio.sleep(5)
-        assert len(refusing.attempts) == 1  # those of the machine that was given up have ended
+        assert len(refusing.attempts) == 1  # the retries of the discarded shard have ended
         assert await read_committed(bench, topic_id) == [b"a"]
         assert (await described(bench)).state == "CompleteCommit"
 
@@ -314,7 +314,7 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
     await producer.init()
     runtime = bench.services.transactions.get().runtimes.for_key("tx")
     assert runtime is not None
-    # One that lies on another disk than the coordinator's own records.
+    # A partition on another disk than the coordinator's log.
     directory_of = bench.services.log_dirs.directory_of
     home = directory_of(runtime.hosted.topic_partition)
     sick, sound = (
@@ -327,7 +327,7 @@ async def test_a_partition_whose_disk_fails_with_the_marker_has_it_after_the_res
     assert failing is not None
     for partition in (sick, sound):
         await producer.send("journal", b"a", partition=partition)
-    bench.disk.fail(failing, operations=frozenset({"sync"}))  # the marker is written, but cannot be flushed
+    bench.disk.fail(failing, operations=frozenset({"sync"}))  # the marker is appended, but cannot be flushed
     await producer.commit()
     await until(lambda: any(each.failure is not None for each in bench.services.partitions))
     await asyncio.sleep(5)
@@ -366,7 +366,7 @@ def test_markers_are_written_even_if_the_outcome_takes_long_to_be_committed(
         assert has_open_transaction(bench, "journal")
         released.set()
         await until(lambda: not has_open_transaction(bench, "journal"))
-        assert await producer.end(commit=True) is ErrorCode.none  # asked again, it is told
+        assert await producer.end(commit=True) is ErrorCode.none  # the retry gets the response
         assert await read_committed(bench, topic_id) == [b"a"]
 
     run()

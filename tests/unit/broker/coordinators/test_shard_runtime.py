@@ -1,4 +1,4 @@
-"""The shard runtime, with a machine that only counts: what holds here holds for every coordinator."""
+"""The shard runtime, with a shard that only counts."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Read(Command[dict[str, int]]):
 
 @dataclass(frozen=True, slots=True)
 class AnswerIn(Command[str]):
-    """Answered by a timer."""
+    """A timer sends the response."""
 
     delay_ms: int
 
@@ -41,7 +41,7 @@ class TimeOver(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class Perform(Command[str]):
-    """Answered, and then done."""
+    """Has a response and then an effect."""
 
     effect: str
 

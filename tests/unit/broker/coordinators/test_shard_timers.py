@@ -1,4 +1,4 @@
-"""The timers of a shard fire when they are due, however often they were put off, brought forward or cancelled."""
+"""The timers of a shard fire when they are due, also if they were postponed, brought forward or cancelled."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Ring(Command[None]):
 
 
 def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
-    """When each of `script` is kept at its millisecond: (millisecond, number) of all that fire."""
+    """Applies each timing of `script` at its millisecond. Returns (millisecond, number) of all timers that fire."""
     fired: list[tuple[int, int]] = []
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Commands are answered once durable, share flushes, and survive restarts, power losses and failing disks."""
+"""Commands complete when they are durable, share flushes, and survive restarts, power losses and disk failures."""
 
 import asyncio
 import errno
@@ -44,7 +44,7 @@ CONTROLLER = ControllerSettings(validate_configs=lambda resource, configs, alter
 
 
 class Node:
-    """One process with a quorum on a disk of its own; `restart` brings the next process on that disk."""
+    """A process with a quorum on its own disk; `restart` starts the next process on that disk."""
 
     def __init__(self, world: World, disk: SimDisk, settings: QuorumSettings) -> None:
         self.world = world
@@ -92,7 +92,7 @@ class Node:
         return [name for name in self.disk.list_dir(METADATA_DIR) if name.endswith(".checkpoint")]
 
     async def wait_for_snapshot(self) -> str:
-        """A snapshot is written after the answer; a second is long, and virtual."""
+        """The snapshot is written after the response; a second of virtual time is enough."""
         await asyncio.sleep(1)
         return self.snapshots()[-1]
 
@@ -488,7 +488,7 @@ def log_path(node: Node) -> str:
 
 @pytest.mark.parametrize("has_recovery_point", [True, False], ids=["ottla", "kafka"])
 def test_one_flipped_bit_in_the_log_stops_the_start_or_changes_nothing(has_recovery_point: bool) -> None:
-    """No checksum covers offset and epoch of a batch, so of those a change may go unnoticed, but loses nothing."""
+    """The checksum does not cover offset and epoch of a batch: a change there may go unnoticed, but loses nothing."""
 
     async def check(node: Node) -> None:
         names = {"a", "b", "c"}
@@ -507,7 +507,7 @@ def test_one_flipped_bit_in_the_log_stops_the_start_or_changes_nothing(has_recov
             file = node.disk.open(path)
             file.write_at(0, [bytes(damaged)])
             file.truncate(len(good))
-            for _ in range(2):  # a second start, as that of a service manager, does not make it any better
+            for _ in range(2):  # a second start, as by a service manager, fails likewise
                 node.disk.kill()
                 message = ""
                 try:
