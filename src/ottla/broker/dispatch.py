@@ -133,7 +133,7 @@ class Dispatcher:
             self._handlers[(key.value, header.api_version)] = handler
             return handler(self._broker, context, body)
 
-        loaded = self._broker.env.workers.run(lambda: self._load(key, header.api_version))
+        loaded = self._broker.env.threads.run(lambda: self._load(key, header.api_version))
         return self._broker.answer_later(loaded).then(handle)
 
     def _load(self, key: ApiKey, version: int) -> BodyHandler:

@@ -92,7 +92,7 @@ class Housekeeping:
             )
         for checkpoint in checkpoints:
             try:
-                await self._env.workers.run(checkpoint.write)
+                await self._env.threads.run(checkpoint.write)
                 checkpoint.written()
             except OSError as error:
                 self._log_dirs.checkpoint_failed(checkpoint, error)
@@ -126,7 +126,7 @@ class Housekeeping:
     async def _delete_what_is_due(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):
             try:
-                await self._env.workers.run_gently(partial(deletion.perform, self._env.disk))
+                await self._env.threads.run_in_background(partial(deletion.perform, self._env.disk))
             except Exception as error:
                 # Its name says that it is deleted: the next start tries again.
                 logger.error("%s cannot be removed: %s", deletion.path, error)
@@ -162,7 +162,7 @@ async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> 
         try:
             work = log.prepare_flush(up_to)
             if work is not None:
-                await env.workers.run(work.sync)
+                await env.threads.run(work.sync)
                 log.completed(work)
             break
         except OSError as error:

@@ -275,7 +275,7 @@ class LogCleaner:
         swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
         try:
             try:
-                await env.workers.run(swap.announce)
+                await env.threads.run(swap.announce)
                 self._check_wanted(cleaning, group)
             except (_AbandonedError, OSError) as error:
                 if isinstance(error, _AbandonedError) or not is_disk_failure(error):
@@ -292,7 +292,7 @@ class LogCleaner:
         """Names that are left halfway would be completed by a start, over what is in the log by then."""
         while True:
             try:
-                await self._env.workers.run(work)
+                await self._env.threads.run(work)
                 return
             except OSError as error:
                 if is_disk_failure(error):
@@ -346,12 +346,12 @@ class LogCleaner:
 
         # The folder may be gone with its topic, or its disk with all that was on it.
         with contextlib.suppress(OSError):
-            await self._env.workers.run(remove)
+            await self._env.threads.run(remove)
 
     async def _write_checkpoints(self) -> None:
         for checkpoint in self._log_dirs.cleaner_offset_checkpoints():
             try:
-                await self._env.workers.run(checkpoint.write)
+                await self._env.threads.run(checkpoint.write)
                 checkpoint.written()
             except OSError as error:
                 self._log_dirs.checkpoint_failed(checkpoint, error)

@@ -120,7 +120,7 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
             if self._owns_env:
-                undo.callback(env.workers.close)
+                undo.callback(env.threads.close)
             self.log_dirs = LogDirs(env.disk, config.log_dirs)
             undo.callback(self.log_dirs.release)
             self._check_metadata_dir()
@@ -193,7 +193,7 @@ class Broker:
     async def _start_partitions(self) -> None:
         config = self.config
         self.waiting_room = WaitingRoom()
-        self.record_work = RecordWork(self.env.workers)
+        self.record_work = RecordWork(self.env.threads)
         self.partitions = PartitionHost(self.env, config, self.log_dirs, self.waiting_room)
         self.partitions.on_opened_late = self._partitions_opened_late
         self.log_dirs.on_offline = self._directory_offline
@@ -239,9 +239,9 @@ class Broker:
         await self.quorum.close()
         await asyncio.gather(*(self._sync(log) for log in list(self.log_dirs.logs.values())))
         high_watermarks = {hosted.topic_partition: hosted.leader.high_watermark for hosted in self.partitions}
-        await self.env.workers.run(lambda: self.log_dirs.close(self._broker_epoch, high_watermarks))
+        await self.env.threads.run(lambda: self.log_dirs.close(self._broker_epoch, high_watermarks))
         if self._owns_env:
-            self.env.workers.close()
+            self.env.threads.close()
         logger.info("broker %d has stopped", self.config.node_id)
 
     async def _sync(self, log: Log) -> None:
@@ -249,7 +249,7 @@ class Broker:
         try:
             work = log.prepare_close()
             if work is not None:
-                await self.env.workers.run(work.sync)
+                await self.env.threads.run(work.sync)
                 log.completed(work)
         except OSError as error:  # closing the log meets it again, and takes the directory offline
             logger.error("%s cannot be synced: %s", log.topic_partition, error)
@@ -351,7 +351,7 @@ class Broker:
 
         async def run() -> T:
             async with self._long_message:
-                return await self.env.workers.run(work)
+                return await self.env.threads.run(work)
 
         return self.answer_later(run())
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ottla.env.workers import Workers
+from ottla.env.threads import Threads
 from ottla.model.errors import KafkaError
 
 T = TypeVar("T")
@@ -14,14 +14,14 @@ T = TypeVar("T")
 class RecordWork:
     """One batch at a time: each may unpack to more than a hundred megabytes, and threads share one processor anyway."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._turn = asyncio.Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs `work` beside the event loop, after what was asked for before."""
         async with self._turn:
-            done = await self._workers.run(partial(_attempt, work))
+            done = await self._threads.run(partial(_attempt, work))
         if isinstance(done, KafkaError):
             raise done
         return done

@@ -112,7 +112,7 @@ class ReplicaMoves:
                 break
             size += segment.size
             some.append(segment)
-        await self._env.workers.run(partial(move.copy, some))
+        await self._env.threads.run(partial(move.copy, some))
         move.copied(some)
         await asyncio.sleep(size / max(bytes_per_second, 1))
         return len(some)

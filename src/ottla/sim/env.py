@@ -13,8 +13,8 @@ from ottla.sim.disk import SimDisk
 from ottla.sim.loop import NODE, STEP_LIMIT, VirtualTimeLoop, run
 from ottla.sim.network import NetworkProfile, SimHost, SimNetwork
 from ottla.sim.processes import SimProcesses
+from ottla.sim.threads import SimThreads
 from ottla.sim.trace import Trace
-from ottla.sim.workers import SimWorkers
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class World:
         """A process that runs on `host`; the name of a host may be used again once its process is dead."""
         random = self.derive()
         door = self.network.host(host)
-        env = Env(self.clock, disk, door, SimWorkers(self.derive()), random, SimProcesses())
+        env = Env(self.clock, disk, door, SimThreads(self.derive()), random, SimProcesses())
         process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, door)
         disk.on_power_loss = process.on_power_loss
         return process

@@ -124,7 +124,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return future
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise SimulationError(f"{func!r} asks for a thread; in simulation work goes through env.workers")
+        raise SimulationError(f"{func!r} asks for a thread; in simulation work goes through env.threads")
 
     def _pending(self) -> str:
         waiting = [f"{task.get_name()} ({_where(task)})" for task in self._tasks.values() if not task.done()]

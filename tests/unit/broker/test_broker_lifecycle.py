@@ -21,7 +21,7 @@ from ottla.model.config import BrokerConfig, ConfigError, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
-from ottla.sim.workers import SimWorkers
+from ottla.sim.threads import SimThreads
 from ottla.storage.checkpoints import encode_partition_metadata
 from ottla.storage.meta_properties import RefusedDirectoryError
 
@@ -300,8 +300,8 @@ def test_an_env_that_was_given_stays_open_after_the_stop(tmp_path: Path) -> None
         )
         async with Broker(config, env):
             pass
-        assert await env.workers.run(lambda: 7) == 7
-        env.workers.close()
+        assert await env.threads.run(lambda: 7) == 7
+        env.threads.close()
 
     run(main())
 
@@ -355,13 +355,13 @@ def test_after_an_unclean_stop_logs_are_checked_by_the_threads_of_their_director
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
-    run_all = SimWorkers.run_all
+    run_all = SimThreads.run_all
 
-    async def note(workers: SimWorkers, works: Sequence[Callable[[], None]], threads: int) -> None:
+    async def note(sim_threads: SimThreads, works: Sequence[Callable[[], None]], threads: int) -> None:
         asked.append((len(works), threads))
-        await run_all(workers, works, threads)
+        await run_all(sim_threads, works, threads)
 
-    monkeypatch.setattr(SimWorkers, "run_all", note)
+    monkeypatch.setattr(SimThreads, "run_all", note)
 
     @on_broker(started=False, directories=("/one", "/two"))
     async def body(bench: Bench) -> None:
@@ -386,8 +386,8 @@ def test_logs_are_checked_side_by_side(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
         meeting = threading.Barrier(3, timeout=30)  # broken where fewer run at the same time
-        await env.workers.run_all([lambda: meeting.wait() and None] * 6, 3)
-        env.workers.close()
+        await env.threads.run_all([lambda: meeting.wait() and None] * 6, 3)
+        env.threads.close()
 
     run(main())
 

@@ -37,7 +37,7 @@ async def main(world):
         async def write(name):
             file = env.disk.open(f"/data/{name}", create=True)
             file.write_at(0, [env.random.randbytes(9000)])
-            await env.workers.run(file.sync)
+            await env.threads.run(file.sync)
         await asyncio.gather(*(write(name) for name in "abcdef"))
         tasks = {asyncio.create_task(write(name)) for name in "ghij"}
         await asyncio.wait(tasks)
@@ -133,10 +133,10 @@ def test_work_is_done_later_and_its_result_or_exception_comes_back() -> None:
     async def main() -> None:
         env = sim_env(3)
         before = env.clock.now_ms(), asyncio.get_running_loop().time()
-        assert await env.workers.run(lambda: 42) == 42
+        assert await env.threads.run(lambda: 42) == 42
         assert asyncio.get_running_loop().time() > before[1]
         with pytest.raises(ZeroDivisionError):
-            await env.workers.run(lambda: 1 // 0)
+            await env.threads.run(lambda: 1 // 0)
         await asyncio.sleep(10)
         assert env.clock.now_ms() >= before[0] + 10_000
 

@@ -50,7 +50,7 @@ def test_a_thread_is_refused() -> None:
     async def main() -> None:
         await asyncio.to_thread(print)
 
-    with pytest.raises(SimulationError, match=r"env\.workers"):
+    with pytest.raises(SimulationError, match=r"env\.threads"):
         run(main())
 
 

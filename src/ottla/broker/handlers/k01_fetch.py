@@ -154,7 +154,7 @@ def _after_warming(
                 region.file.read_at(start, min(_WARM_STEP_BYTES, region.position + region.length - start))
 
     async def run() -> Answer:
-        await broker.env.workers.run(warm)
+        await broker.env.threads.run(warm)
         return parts
 
     return broker.answer_later(run())

@@ -272,7 +272,7 @@ class Quorum:
             return error
         if len(decision.records) > RECORDS_ENCODED_ON_LOOP:
             records, version = decision.records, self._machine.image.metadata_version
-            encoded = await self._env.workers.run(lambda: [encode_record(each, version) for each in records])
+            encoded = await self._env.threads.run(lambda: [encode_record(each, version) for each in records])
             self._propose_encoded(records, encoded)
         elif decision.records:
             self._propose(decision.records)
@@ -308,7 +308,7 @@ class Quorum:
         """May be repeated where it failed halfway."""
         if ready.hard_state is not None:
             state = ready.hard_state
-            await self._env.workers.run(
+            await self._env.threads.run(
                 lambda: write_quorum_state(self._env.disk, self._log.directory, state, self._raft.voters)
             )
         now_ms = self._env.clock.now_ms()
@@ -317,7 +317,7 @@ class Quorum:
         work = self._log.prepare_flush()
         if work is not None:
             flush = work
-            await self._env.workers.run(lambda: self._log.sync(flush))
+            await self._env.threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
 
     async def _publish(self) -> None:
@@ -383,7 +383,7 @@ class Quorum:
             self._log.write_snapshot(snapshot, data)
 
         try:
-            await self._env.workers.run(write)
+            await self._env.threads.run(write)
             self._log.snapshots.append(snapshot)
             logger.info("wrote the metadata snapshot %s", snapshot.file_name)
             self._log.clean(self._settings, self._raft.high_watermark, now_ms)
