@@ -115,7 +115,7 @@ class LogCleaner:
             self._wake.clear()
             try:
                 if not self.start_what_is_due(self._env.clock.now_ms()):
-                    self._env.processes.release()
+                    self._env.processes.end_idle()
                 await self._write_checkpoints()
             except Exception:
                 logger.exception("the log cleaner failed and goes on with its next round")

@@ -170,10 +170,10 @@ class SimDisk:
         self._note(f"disk rename {source} {target}")
         self._volume.rename(source, target)
 
-    def link(self, path: str, second: str) -> None:
-        self.enter("link", second)
-        self._note(f"disk link {path} {second}")
-        self._volume.link(path, second)
+    def link(self, source: str, target: str) -> None:
+        self.enter("link", target)
+        self._note(f"disk link {source} {target}")
+        self._volume.link(source, target)
 
     def remove(self, path: str) -> None:
         self.enter("remove", path)

@@ -226,11 +226,11 @@ class Volume:
         target_parent, target_name = self._parent(target)
         self._change([(source_parent, source_name, None), (target_parent, target_name, node)])
 
-    def link(self, path: str, second: str) -> None:
-        if self.find(second) is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), second)
-        parent, name = self._parent(second)
-        self._change([(parent, name, self.inode(path))])
+    def link(self, source: str, target: str) -> None:
+        if self.find(target) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        parent, name = self._parent(target)
+        self._change([(parent, name, self.inode(source))])
 
     def remove(self, path: str) -> None:
         self.inode(path)
