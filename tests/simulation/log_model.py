@@ -172,9 +172,9 @@ class LogModel:
                     self.compacted.update(range(header.base_offset, header.next_offset))
         cleaned.finish()
         swap = SegmentSwap(self.disk, self.log, replaced[0].base_offset, replaced, cleaned.size)
-        swap.announce()
+        swap.prepare()
         swap.replace(self.now_ms)
-        swap.settle()
+        swap.finish()
 
     def fault(self) -> None:
         self.disk.heal()

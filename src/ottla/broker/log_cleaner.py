@@ -19,7 +19,7 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.cleaner.cleanable import CleanableLog, cleanable_log
+from ottla.storage.cleaner.cleanable_log import CleanableLog, measure_log
 from ottla.storage.cleaner.job import (
     CleanedGroup,
     CleaningJob,
@@ -134,7 +134,7 @@ class LogCleaner:
             try:
                 # Only what is flushed, see Log.replace_segments.
                 limit = min(hosted.leader.last_stable_offset, log.recovery_point)
-                dirt = cleanable_log(log, limit, now_ms)
+                dirt = measure_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 if isinstance(error, OSError) and not is_disk_failure(error):
                     logger.warning("%s", run_out_message(f"looking at {hosted.topic_partition}", error))
@@ -275,14 +275,14 @@ class LogCleaner:
         swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
         try:
             try:
-                await env.threads.run(swap.announce)
+                await env.threads.run(swap.prepare)
                 self._check_wanted(cleaning, group)
             except (_AbandonedError, OSError) as error:
                 if isinstance(error, _AbandonedError) or not is_disk_failure(error):
-                    await self._insist(swap.withdraw)
+                    await self._insist(swap.abort)
                 raise
             swap.replace(env.clock.now_ms())
-            await self._insist(swap.settle)
+            await self._insist(swap.finish)
         except OSError as error:
             if hosted.is_closed:
                 raise _AbandonedError("the topic was deleted") from error

@@ -10,8 +10,8 @@ from log_builder import batch, sim_disk
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.storage.cleaner.batch_columns import ScannedBatches
 from ottla.storage.cleaner.chunks import Chunk, ChunkReader
-from ottla.storage.cleaner.known_batches import KnownBatches
 
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=12)
 
@@ -31,9 +31,9 @@ def content(chunks: Iterable[Chunk]) -> list[bytes]:
     ]
 
 
-def known(reader: ChunkReader, file: File) -> KnownBatches:
-    return KnownBatches.together(
-        [KnownBatches.at(chunk.batches, chunk.position) for chunk in reader.read(file, file.size())]
+def known(reader: ChunkReader, file: File) -> ScannedBatches:
+    return ScannedBatches.concatenate(
+        [ScannedBatches.of_buffer(chunk.batches, chunk.position) for chunk in reader.read(file, file.size())]
     )
 
 

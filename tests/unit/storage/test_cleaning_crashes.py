@@ -11,7 +11,7 @@ from tests.unit.storage.log_builder import NOW_MS, PARTITION, read_all
 from ottla.records.header import read_header
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
-from ottla.storage.cleaner.cleanable import cleanable_log
+from ottla.storage.cleaner.cleanable_log import measure_log
 from ottla.storage.cleaner.job import CleanedGroup
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.cleaner.swap import SegmentSwap
@@ -115,13 +115,13 @@ def test_a_swap_that_is_withdrawn_leaves_the_log_as_it_was() -> None:
     log = written(disk)
     before = view(log)
     groups = list(
-        clean_log(job_for(log, cleanable_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
+        clean_log(job_for(log, measure_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
     )
     group = groups[0]
     assert isinstance(group, CleanedGroup)
     swap = SegmentSwap(disk, log, group.base_offset, list(log.segments)[:-1], group.size)
-    swap.announce()
-    swap.withdraw()
+    swap.prepare()
+    swap.abort()
     assert [name for name in disk.list_dir(DIRECTORY) if name.endswith((".swap", ".cleaned"))] == []
     assert view(log) == before
 

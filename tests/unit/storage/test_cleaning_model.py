@@ -214,7 +214,7 @@ def test_a_reader_sees_the_newest_of_every_key(
     seed: int, room: tuple[int, int], history: list[tuple]
 ) -> None:
     model = CompactedLog(seed)
-    with patch.multiple(rewrite, CHUNK_BYTES=room[0], _KNOWN_MAX=room[1]):
+    with patch.multiple(rewrite, CHUNK_BYTES=room[0], _SCANNED_MAX=room[1]):
         for name, *arguments in history:
             if name == "wait":
                 model.now_ms += arguments[0]

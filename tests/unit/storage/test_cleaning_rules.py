@@ -9,7 +9,7 @@ from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.cleaner import rewrite
-from ottla.storage.cleaner.cleanable import cleanable_log
+from ottla.storage.cleaner.cleanable_log import measure_log
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -67,7 +67,7 @@ def test_what_the_first_pass_has_no_room_to_tell_the_second_is_read_again(
     log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, known_max: int
 ) -> None:
     monkeypatch.setattr(rewrite, "CHUNK_BYTES", 300)
-    monkeypatch.setattr(rewrite, "_KNOWN_MAX", known_max)
+    monkeypatch.setattr(rewrite, "_SCANNED_MAX", known_max)
     for at in range(16):
         put(log, (b"%d" % (at // 2), b"first"), (b"only %d" % at, b"") if at % 3 == 0 else (b"0", b"last"))
     log.roll(NOW_MS)
@@ -309,8 +309,8 @@ def test_a_batch_larger_than_the_buffer_is_read_whole(
 def test_many_records_are_looked_at_in_parts(
     log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
-    monkeypatch.setattr("ottla.storage.cleaner.look._RECORDS_TOGETHER", 3)
-    monkeypatch.setattr("ottla.storage.cleaner.look._UNPACKED_BYTES", 30)
+    monkeypatch.setattr("ottla.storage.cleaner.batch_records._RECORDS_MAX", 3)
+    monkeypatch.setattr("ottla.storage.cleaner.batch_records._DECOMPRESSED_BYTES_MAX", 30)
     for number in range(8):
         put(log, (b"a", b"%d" % number), (b"k%d" % number, b"v"), codec=codec)
     cleaned(log, disk)
@@ -329,7 +329,7 @@ def test_the_share_of_dirty_bytes_decides(log: Log, disk: SimDisk) -> None:
     cleaned(log, disk)
     put(log, (b"b", b"1" * 100))
     log.roll(NOW_MS)
-    dirt = cleanable_log(log, log.log_end_offset, NOW_MS)
+    dirt = measure_log(log, log.log_end_offset, NOW_MS)
     assert (dirt.first_dirty_offset, dirt.first_uncleanable_offset) == (1, 2)
     assert dirt.dirty_ratio == 0.5
     assert [dirt.is_due(ratio) for ratio in (0.4, 0.5)] == [True, False]
@@ -337,7 +337,7 @@ def test_the_share_of_dirty_bytes_decides(log: Log, disk: SimDisk) -> None:
 
 def test_a_log_without_closed_segments_has_nothing_to_clean(log: Log) -> None:
     put(log, (b"a", b"1"))
-    assert cleanable_log(log, 1, NOW_MS).cleanable_bytes == 0
+    assert measure_log(log, 1, NOW_MS).cleanable_bytes == 0
 
 
 def test_min_compaction_lag_keeps_young_segments_out(log: Log) -> None:
@@ -346,8 +346,8 @@ def test_min_compaction_lag_keeps_young_segments_out(log: Log) -> None:
     log.roll(NOW_MS)
     put(log, (b"a", b"2"), timestamp=NOW_MS - 10)
     log.roll(NOW_MS)
-    assert cleanable_log(log, 2, NOW_MS).first_uncleanable_offset == 1
-    assert cleanable_log(log, 2, NOW_MS + 2000).first_uncleanable_offset == 2
+    assert measure_log(log, 2, NOW_MS).first_uncleanable_offset == 1
+    assert measure_log(log, 2, NOW_MS + 2000).first_uncleanable_offset == 2
 
 
 def test_max_compaction_lag_cleans_although_the_ratio_is_not_met(log: Log, disk: SimDisk) -> None:
@@ -356,15 +356,15 @@ def test_max_compaction_lag_cleans_although_the_ratio_is_not_met(log: Log, disk:
     put(log, (b"b", b"1"))
     log.roll(NOW_MS)
     log.config = config(max_compaction_lag_ms=1000)
-    assert not cleanable_log(log, 2, NOW_MS + 1000).is_due(0.5)
-    assert cleanable_log(log, 2, NOW_MS + 1001).is_due(0.5)
+    assert not measure_log(log, 2, NOW_MS + 1000).is_due(0.5)
+    assert measure_log(log, 2, NOW_MS + 1001).is_due(0.5)
 
 
 def test_a_checkpoint_that_does_not_fit_the_log_starts_from_its_beginning(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"))
     log.roll(NOW_MS)
     log.clean_up_to = 99
-    assert cleanable_log(log, 1, NOW_MS).first_dirty_offset == 0
+    assert measure_log(log, 1, NOW_MS).first_dirty_offset == 0
 
 
 def test_what_is_cut_off_is_dirty_when_it_is_written_again(log: Log, disk: SimDisk) -> None:
@@ -379,6 +379,6 @@ def test_a_cleaning_does_not_touch_the_files_of_the_log(log: Log, disk: SimDisk)
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
     before = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list_dir(DIRECTORY)}
-    list(clean_log(job_for(log, cleanable_log(log, 2, NOW_MS), NOW_MS), disk, lambda size: None))
+    list(clean_log(job_for(log, measure_log(log, 2, NOW_MS), NOW_MS), disk, lambda size: None))
     after = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in before}
     assert after == before

@@ -25,7 +25,7 @@ def test_it_knows_the_last_offset_of_every_key(columns: list[list[int]]) -> None
     every = list(range(301))
     assert offset_map.get(*words(every)).tolist() == [expected.get(key, -1) for key in every]
     assert offset_map.entries == len(expected)
-    assert offset_map.survivors().tolist() == sorted(expected.values())
+    assert offset_map.surviving_offsets().tolist() == sorted(expected.values())
 
 
 @given(st.integers(1, 400), st.integers(1, 60))
