@@ -1,4 +1,4 @@
-"""A compacted log with its cleaning done at once, as the broker does it over time."""
+"""Cleans a log in one call; a broker does the same steps in a cleaner process, a thread and on the event loop."""
 
 from ottla.env.disk import Disk
 from ottla.storage.cleaner.cleanable_log import CleanableLog, measure_log
@@ -51,7 +51,7 @@ def job_for(log: Log, dirt: CleanableLog, now_ms: int, dedupe_bytes: int = 1 << 
 def clean(
     log: Log, disk: Disk, now_ms: int, *, last_stable_offset: int | None = None, dedupe_bytes: int = 1 << 16
 ) -> CleaningResult | None:
-    """None where nothing is dirty."""
+    """Returns None if nothing is dirty."""
     limit = log.log_end_offset if last_stable_offset is None else last_stable_offset
     dirt = measure_log(log, limit, now_ms)
     if not dirt.cleanable_bytes:
