@@ -1,4 +1,4 @@
-"""Looks into the coordinators of a simulated broker: no shard contradicts itself, or differs from what its log says."""
+"""Checks the coordinators of a simulated broker: every shard is consistent and equals a replay of its log."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ def validate_shards(broker: Broker) -> None:
         shard.machine.validate()
 
 
-def check_shards_against_their_logs(broker: Broker) -> None:
-    """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
+def check_shards_against_logs(broker: Broker) -> None:
+    """A machine rebuilt from the log, as after a restart, must equal the one that wrote it."""
     for shard in _active(broker):
-        known, rebuilt = shard.machine.durable(), _rebuilt(shard).durable()
-        if known != rebuilt:
-            raise Violation(f"{shard.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
+        current, rebuilt = shard.machine.durable(), _rebuild(shard).durable()
+        if current != rebuilt:
+            raise Violation(f"{shard.hosted.topic_partition} has {current}, but its log gives {rebuilt}")
 
 
 def _active(broker: Broker) -> list[CoordinatorShard[Any]]:
@@ -33,7 +33,7 @@ def _active(broker: Broker) -> list[CoordinatorShard[Any]]:
     return [shard for shard in shards if shard.state is ShardState.ACTIVE and shard.hosted.failure is None]
 
 
-def _rebuilt(shard: CoordinatorShard[Any]) -> GroupShard | TransactionShard:
+def _rebuild(shard: CoordinatorShard[Any]) -> GroupShard | TransactionShard:
     live = shard.machine
     machine: GroupShard | TransactionShard
     codec: Any

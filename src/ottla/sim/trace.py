@@ -1,4 +1,4 @@
-"""What happened in a run, in order: a digest to compare runs by, and the last lines for a person to read."""
+"""The events of a run: a digest to compare runs, and the last lines for a person to read."""
 
 import hashlib
 from collections import deque
@@ -21,7 +21,7 @@ class Trace:
         self.lines += 1
 
     def remark(self, text: str) -> None:
-        """A line for the reader only: log messages may hold what differs from run to run."""
+        """Adds a line that is not part of the digest: log messages may differ from run to run."""
         self._tail.append(f"{self._time_s():12.6f}   | {text}")
 
     def digest(self) -> str:

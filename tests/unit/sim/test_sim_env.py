@@ -11,7 +11,7 @@ from ottla.env.network import Stream
 from ottla.sim.env import ProcessKilled, World, sim_env, simulate
 from ottla.sim.loop import run
 
-# Sets of strings are iterated on purpose: their order must not reach the trace unless the program lets it.
+# It iterates over sets of strings on purpose: their order must not affect the trace.
 SCENARIO = """
 import asyncio
 from ottla.sim.env import World, simulate
@@ -66,13 +66,13 @@ def digest(seed: int, hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_seed_gives_the_same_trace_under_two_hash_seeds_and_another_seed_another() -> None:
+def test_a_seed_gives_the_same_trace_under_two_hash_seeds() -> None:
     first = digest(1, "1")
     assert first == digest(1, "2")
     assert first != digest(2, "1")
 
 
-def test_a_killed_process_stops_whatever_it_was_doing() -> None:
+def test_a_kill_ends_the_tasks_and_timers_of_a_process() -> None:
     ticks: list[float] = []
 
     async def serve(env: Env) -> None:
@@ -99,7 +99,7 @@ def test_a_killed_process_stops_whatever_it_was_doing() -> None:
     assert len(ticks) == 11
 
 
-def test_a_process_that_clings_to_life_finds_its_disk_and_network_gone() -> None:
+def test_the_disk_and_the_network_of_a_killed_process_raise_errors() -> None:
     errors: list[OSError] = []
 
     async def serve(env: Env) -> None:
@@ -129,7 +129,7 @@ def test_a_process_that_clings_to_life_finds_its_disk_and_network_gone() -> None
     assert len(errors) == 2
 
 
-def test_work_is_done_later_and_its_result_or_exception_comes_back() -> None:
+def test_work_in_a_thread_returns_its_result_or_raises_its_exception() -> None:
     async def main() -> None:
         env = sim_env(3)
         before = env.clock.now_ms(), asyncio.get_running_loop().time()
