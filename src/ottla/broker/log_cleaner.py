@@ -29,7 +29,7 @@ from ottla.storage.cleaner.job import (
     run_job,
 )
 from ottla.storage.cleaner.swap import SegmentSwap
-from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
 from ottla.storage.file_names import CLEANED_SUFFIX
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
@@ -137,7 +137,9 @@ class LogCleaner:
                 dirt = measure_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 if isinstance(error, OSError) and not is_disk_failure(error):
-                    logger.warning("%s", run_out_message(f"looking at {hosted.topic_partition}", error))
+                    logger.warning(
+                        "%s", out_of_resources_message(f"looking at {hosted.topic_partition}", error)
+                    )
                 else:
                     self._give_up(hosted, str(error))
                 continue

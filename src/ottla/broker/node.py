@@ -66,7 +66,7 @@ from ottla.storage.meta_properties import (
     MetaProperties,
     RefusedDirectoryError,
     check_identity,
-    missing_identity,
+    missing_identity_error,
     read_meta_properties,
     write_meta_properties,
 )
@@ -150,7 +150,7 @@ class Broker:
         if meta is not None:
             check_identity(path, meta, node_id, self.cluster_id, self.log_dirs.paths[0])
         elif disk.exists(f"{path}/{METADATA_PARTITION}"):
-            raise missing_identity(path)
+            raise missing_identity_error(path)
         else:
             disk.make_dirs(path)
             write_meta_properties(disk, path, MetaProperties(self.cluster_id, node_id, self.new_uuid()))

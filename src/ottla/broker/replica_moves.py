@@ -9,7 +9,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.storage.file_names import has_future_dir_name
+from ottla.storage.file_names import future_dir_name_fits
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.replica_move import MoveAbandonedError, ReplicaMove
 from ottla.storage.segment import Segment
@@ -49,7 +49,7 @@ class ReplicaMoves:
         if log_dirs.directory_of(partition) == path:
             log_dirs.abandon_move(partition)
             return
-        if not has_future_dir_name(partition):
+        if not future_dir_name_fits(partition):
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
                 f"the name of {partition} is too long for a replica on the move",
@@ -113,7 +113,7 @@ class ReplicaMoves:
             size += segment.size
             some.append(segment)
         await self._env.threads.run(partial(move.copy, some))
-        move.copied(some)
+        move.mark_copied(some)
         await asyncio.sleep(size / max(bytes_per_second, 1))
         return len(some)
 

@@ -1,4 +1,4 @@
-"""Files that wait for their removal: readers may still be at them, so Kafka gives them file.delete.delay.ms."""
+"""Deleted files wait for file.delete.delay.ms before their removal, because consumers may still read them."""
 
 import contextlib
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class Deletion(NamedTuple):
     is_directory: bool = False
 
     def perform(self, disk: Disk) -> None:
-        """Slow for large files: for a worker. What is gone already is as good as removed."""
+        """Run it in a thread: it is slow for large files. A missing file is not an error."""
         with contextlib.suppress(FileNotFoundError):
             if self.is_directory:
                 disk.remove_tree(self.path)

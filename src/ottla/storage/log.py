@@ -20,13 +20,13 @@ from ottla.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     UNFLUSHED_SUFFIX,
-    marked_dir_name,
+    dir_name_with_suffix,
     segment_file,
 )
-from ottla.storage.flush import FlushWork, FolderGuard
+from ottla.storage.flush import DeletionGuard, FlushWork
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_loader import LoadedLog, LogLoader
 from ottla.storage.producer_state import load_producers, replay_batch
-from ottla.storage.recovery import LoadedLog, LogLoader
 from ottla.storage.segment import Segment
 from ottla.storage.segments import EMPTY_REGION, LogSlice
 from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
@@ -63,7 +63,7 @@ class Log:
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
         self._unflushed_marks = list(loaded.unflushed_marks)  # base offsets, ascending
-        self._guard = FolderGuard()
+        self._guard = DeletionGuard()
         self._generation = 0  # counts truncations and rolls
         self._closed_cleanly = False
 
@@ -156,7 +156,7 @@ class Log:
             segment.txn_index.entries()  # read before anything is written: the marker may add to them
         segment.append(headers, buffers, size)
         self.log_end_offset = end_offset
-        segments.remember(end_offset, segment, segment.size)
+        segments.cache_position(end_offset, segment, segment.size)
         latest_epoch = self.epochs.latest
         for header, parts in batches:
             epoch = header.partition_leader_epoch
@@ -198,7 +198,7 @@ class Log:
             self._unsynced_paths.append(self._snapshots.path(base_offset))
         self.segments.add(segment)
         # Readers at the end of the log go on in the new segment.
-        self.segments.remember(self.log_end_offset, segment, 0)
+        self.segments.cache_position(self.log_end_offset, segment, 0)
         self._note_names_changed()
 
     def _mark_unflushed(self, base_offset: int) -> None:
@@ -256,7 +256,7 @@ class Log:
         for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
             if segment.size and segment.max_timestamp >= timestamp:
                 search = segment.search_by_timestamp(timestamp, self.log_start_offset)
-                return search, self.segments.next_base(segment)
+                return search, self.segments.next_base_offset(segment)
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:
@@ -399,7 +399,7 @@ class Log:
         return removed
 
     def _is_below_start(self, segment: Segment) -> bool:
-        next_base = self.segments.next_base(segment)
+        next_base = self.segments.next_base_offset(segment)
         return next_base is not None and next_base <= self.log_start_offset
 
     def _delete_while(
@@ -408,7 +408,7 @@ class Log:
         """Deletes from the oldest segment on. Nothing at or above the high watermark, nor an empty active one."""
         deletable: list[Segment] = []
         for segment in self.segments:
-            next_base = self.segments.next_base(segment)
+            next_base = self.segments.next_base_offset(segment)
             end_offset = self.log_end_offset if next_base is None else next_base
             if high_watermark < end_offset or (next_base is None and not segment.size):
                 break
@@ -501,7 +501,7 @@ class Log:
 
     def _truncated_to(self, offset: int) -> None:
         self._generation += 1
-        self.segments.forget_positions()
+        self.segments.clear_cache()
         self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
         self.log_end_offset = offset
         # The cut itself is not on disk yet: the next flush must come by this segment again.
@@ -519,9 +519,7 @@ class Log:
         """
         self.close(clean=False)
         self._guard.is_deleted = True
-        target = (
-            f"{_parent(self.directory)}/{marked_dir_name(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
-        )
+        target = f"{_parent(self.directory)}/{dir_name_with_suffix(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
         self._disk.rename(self.directory, target)
         self.deletions = []
         return Deletion(now_ms + self.config.file_delete_delay_ms, target, is_directory=True)

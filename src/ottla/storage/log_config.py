@@ -1,4 +1,4 @@
-"""What storage must know of a topic's configuration, in Kafka's names and with Kafka's defaults."""
+"""The topic configs that storage uses, with Kafka's names and defaults."""
 
 from dataclasses import dataclass
 

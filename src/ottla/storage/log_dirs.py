@@ -13,11 +13,11 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ottla.storage.deletion import Deletion
-from ottla.storage.disk_errors import is_disk_failure, run_out_message
+from ottla.storage.disk_errors import is_disk_failure, out_of_resources_message
 from ottla.storage.file_names import (
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
-    marked_dir_name,
+    dir_name_with_suffix,
     parse_future_dir,
 )
 from ottla.storage.log import Log
@@ -36,7 +36,7 @@ from ottla.storage.meta_properties import (
     MetaProperties,
     RefusedDirectoryError,
     check_identity,
-    missing_identity,
+    missing_identity_error,
 )
 from ottla.storage.replica_move import ReplicaMove
 
@@ -170,15 +170,15 @@ class LogDirs:
 
     def identify(self, node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None = None) -> str:
         """The cluster's id, from the directories or else `cluster_id`; new directories get an identity."""
-        from_where = "this broker's configuration"
+        source = "this broker's configuration"
         for log_dir in self._dirs:
             if log_dir.meta is None and log_dir.has_data:
-                raise missing_identity(log_dir.path)
+                raise missing_identity_error(log_dir.path)
         for log_dir in self._dirs:
             if log_dir.meta is None:
                 continue
-            check_identity(log_dir.path, log_dir.meta, node_id, cluster_id, from_where)
-            cluster_id, from_where = log_dir.meta.cluster_id, log_dir.path
+            check_identity(log_dir.path, log_dir.meta, node_id, cluster_id, source)
+            cluster_id, source = log_dir.meta.cluster_id, log_dir.path
         if cluster_id is None:
             raise ValueError("the directories are new, so the cluster's id must be given")
         for log_dir in self._dirs:
@@ -377,7 +377,7 @@ class LogDirs:
             log = self.logs.pop(partition, None)
             if log is not None:
                 log.close(clean=False)
-            target = f"{log_dir.path}/{marked_dir_name(partition, STRAY_DIR_SUFFIX, new_id())}"
+            target = f"{log_dir.path}/{dir_name_with_suffix(partition, STRAY_DIR_SUFFIX, new_id())}"
             self._disk.rename(f"{log_dir.path}/{partition}", target)
             del self._places[partition]
             log_dir.partitions.discard(partition)
@@ -407,7 +407,7 @@ class LogDirs:
         checkpoints = [
             log_dir.plan_checkpoint(name, self._offsets_now(log_dir, name, {}))
             for name in CHECKPOINTS
-            if log_dir.outlived_entries(name)
+            if log_dir.stale_entries(name)
         ]
         return DeletionSync(log_dir, checkpoints, tuple(log_dir.renamed_logs), log_dir.deletions)
 
@@ -490,7 +490,7 @@ class LogDirs:
         if not is_disk_failure(error):
             # Clients take it for retriable, and so do we.
             return KafkaError(
-                ErrorCode.kafka_storage_error, run_out_message(f"an operation on {partition}", error)
+                ErrorCode.kafka_storage_error, out_of_resources_message(f"an operation on {partition}", error)
             )
         if log_dir is not None and log_dir.path not in self.offline:
             logger.error(
@@ -573,7 +573,9 @@ class LogDirs:
         Unless it is worth another try.
         """
         if not is_disk_failure(error):
-            logger.warning("%s", run_out_message(f"writing a checkpoint in {work.log_dir.path}", error))
+            logger.warning(
+                "%s", out_of_resources_message(f"writing a checkpoint in {work.log_dir.path}", error)
+            )
         elif work.log_dir.path not in self.offline:
             logger.error("the data directory %s goes offline: %s", work.log_dir.path, error)
             self._take_offline(work.log_dir, error)

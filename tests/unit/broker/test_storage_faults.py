@@ -313,7 +313,7 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
         for _ in range(2):  # neither does the roll work that the second batch asks for
             refused = await bench.produce("journal", big)
             assert refused.error_code is ErrorCode.kafka_storage_error
-            assert "The disk is not at fault: try again" in refused.error_message
+            assert "This is not a disk failure: try again" in refused.error_message
         assert not bench.broker.log_dirs.offline
         bench.disk.heal()
         # The next one fits into the segment that could not be rolled.

@@ -21,7 +21,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 40, count=5)
     for offset in range(200):
-        log.segments.forget_positions()
+        log.segments.clear_cache()
         found = log.read(offset, 10_000, end_offset=200, at_least_one=True)
         assert offsets_of(found.region.read())[0] == offset - offset % 5
 
@@ -60,7 +60,7 @@ def test_nothing_at_or_above_the_end_offset_is_shown(tmp_path, end_offset):
     fill(log, 60)
     for remembered in (True, False):
         if not remembered:
-            log.segments.forget_positions()
+            log.segments.clear_cache()
         seen, offset = [], 0
         while (
             data := log.read(offset, 900, end_offset=end_offset, at_least_one=True).region.read()

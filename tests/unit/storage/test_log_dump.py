@@ -134,5 +134,5 @@ def test_the_small_files_are_shown_too(directory, tmp_path):
 
 def test_a_name_that_is_not_kafkas_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(UnknownFileError, match=r"notes\.txt has no name of Kafka's"):
+    with pytest.raises(UnknownFileError, match=r"notes\.txt has no name of Kafka's files"):
         dump(tmp_path / "notes.txt")

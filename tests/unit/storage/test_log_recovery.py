@@ -266,7 +266,7 @@ def test_a_missing_or_damaged_index_is_rebuilt_as_it_was(tmp_path, suffix, damag
         path.write_bytes(before + b"\0\0\0\x7f\0\xff\xff\xff")
     log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=log.recovery_point)
     for offset in range(0, 120, 2):
-        log.segments.forget_positions()
+        log.segments.clear_cache()
         found = log.read(offset, 100, end_offset=120, at_least_one=True)
         assert found.region.read() == written[offset // 2]
     assert path.read_bytes() == before
