@@ -129,7 +129,7 @@ class LogModel:
         work = self.log.prepare_flush()
         if work is not None:
             work.sync()
-            self.log.completed(work)
+            self.log.complete_flush(work)
         self.flushed = self.log.log_end_offset
         if self.random.random() < 0.5:
             self.checkpoint = self.log.recovery_checkpoint

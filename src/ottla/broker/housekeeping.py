@@ -163,7 +163,7 @@ async def flush(env: Env, hosted: HostedPartition, up_to: int | None = None) -> 
             work = log.prepare_flush(up_to)
             if work is not None:
                 await env.threads.run(work.sync)
-                log.completed(work)
+                log.complete_flush(work)
             break
         except OSError as error:
             logger.error("%s", hosted.storage_failed(error).message)

@@ -62,9 +62,9 @@ from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.meta_properties import (
-    LostDirectoryError,
     MetaProperties,
-    RefusedDirectoryError,
+    OfflineDirectoryError,
+    UnusableDirectoryError,
     check_identity,
     missing_identity_error,
     read_meta_properties,
@@ -113,7 +113,7 @@ class Broker:
     # -- start and stop
 
     async def start(self) -> None:
-        """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, KafkaError, OSError."""
+        """Loads everything, and listens last. Raises ConfigError, UnusableDirectoryError, KafkaError, OSError."""
         config, env = self.config, self.env
         if problems := not_built(config):
             raise ConfigError(problems)
@@ -250,7 +250,7 @@ class Broker:
             work = log.prepare_close()
             if work is not None:
                 await self.env.threads.run(work.sync)
-                log.completed(work)
+                log.complete_flush(work)
         except OSError as error:  # closing the log meets it again, and takes the directory offline
             logger.error("%s cannot be synced: %s", log.topic_partition, error)
 
@@ -258,7 +258,7 @@ class Broker:
         """A directory that is offline may not be written to, not even its metadata log."""
         path = self.config.metadata_log_dir.rstrip("/")
         if path in self.log_dirs.offline:
-            raise RefusedDirectoryError(
+            raise UnusableDirectoryError(
                 f"the metadata log lies in {path}, which is offline ({self.log_dirs.offline[path]}): fix the disk, or "
                 "restore the metadata log to another directory and set metadata.log.dir"
             )
@@ -269,10 +269,10 @@ class Broker:
         log_dirs = self.log_dirs
         if not log_dirs.paths:
             reasons = "; ".join(f"{offline}: {reason}" for offline, reason in log_dirs.offline.items())
-            self._fail(LostDirectoryError(f"every data directory is offline ({reasons})"))
+            self._fail(OfflineDirectoryError(f"every data directory is offline ({reasons})"))
         elif path == self.config.metadata_log_dir.rstrip("/"):
             self._fail(
-                LostDirectoryError(
+                OfflineDirectoryError(
                     f"the data directory of the metadata log is offline ({path}: {log_dirs.offline[path]})"
                 )
             )

@@ -19,7 +19,7 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.damaged_log import InconsistentTopicIdError
 from ottla.storage.disk_errors import RETRY_S, is_disk_failure
 from ottla.storage.log_dir import DeletionSync
 from ottla.storage.log_dirs import LogDirs
@@ -274,7 +274,7 @@ class PartitionHost:
             return self._log_dirs.open(
                 topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new
             )
-        except OtherTopicError as error:
+        except InconsistentTopicIdError as error:
             # The topic was deleted and another made with its name while its log was offline; or a file is damaged.
             logger.error("%s", error.message)
             self._log_dirs.set_aside([topic_partition], self._new_uuid)

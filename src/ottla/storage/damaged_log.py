@@ -7,7 +7,7 @@ from ottla.model.ids import uuid_to_string
 from ottla.storage.file_names import PARTITION_METADATA
 
 
-class OtherTopicError(KafkaError):
+class InconsistentTopicIdError(KafkaError):
     """The partition.metadata of a folder has another topic id than the topic with its name."""
 
     def __init__(self, directory: str, recorded: uuid.UUID, topic_id: uuid.UUID) -> None:

@@ -18,7 +18,7 @@ from ottla.storage.file_names import (
 )
 from ottla.storage.meta_properties import (
     MetaProperties,
-    RefusedDirectoryError,
+    UnusableDirectoryError,
     read_meta_properties,
     write_meta_properties,
 )
@@ -41,7 +41,7 @@ class LogDir:
     """Locks the directory, reads its small files, and removes the clean-shutdown file, so that a crash is noticed."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        """Raises RefusedDirectoryError if another broker uses it, and OSError if the disk fails."""
+        """Raises UnusableDirectoryError if another broker uses it, and OSError if the disk fails."""
         self.path = path
         self._disk = disk
         self._writing = threading.Lock()
@@ -76,7 +76,7 @@ class LogDir:
         try:
             return self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except BlockingIOError:
-            raise RefusedDirectoryError(
+            raise UnusableDirectoryError(
                 f"the data directory {self.path} is in use by another broker: stop that one or choose another directory"
             ) from None
 

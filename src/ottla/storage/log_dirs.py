@@ -34,7 +34,7 @@ from ottla.storage.log_dir import (
 )
 from ottla.storage.meta_properties import (
     MetaProperties,
-    RefusedDirectoryError,
+    UnusableDirectoryError,
     check_identity,
     missing_identity_error,
 )
@@ -44,7 +44,7 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirs:
-    """Locks every directory. Raises RefusedDirectoryError where one may not be used, or none can be."""
+    """Locks every directory. Raises UnusableDirectoryError where one may not be used, or none can be."""
 
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
         self.logs: dict[TopicPartition, Log] = {}
@@ -63,7 +63,7 @@ class LogDirs:
             for path in paths:
                 self._take(path.rstrip("/") or "/")
             if not self._dirs:
-                raise RefusedDirectoryError(
+                raise UnusableDirectoryError(
                     "no data directory can be used: "
                     + "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
                 )
@@ -85,7 +85,7 @@ class LogDirs:
         self._dirs.append(taken)
         for partition in taken.partitions:
             if partition in self._places:
-                raise RefusedDirectoryError(
+                raise UnusableDirectoryError(
                     f"{partition} lies both in {self._places[partition].path} and in {path}: "
                     "move the one that is not wanted out of the data directories"
                 )

@@ -12,11 +12,11 @@ _VERSION = "1"
 _LINE = re.compile(r"\s*(?P<key>[^=:\s]+)\s*[=:\s]\s*(?P<value>.*?)\s*")
 
 
-class RefusedDirectoryError(Exception):
+class UnusableDirectoryError(Exception):
     """This broker must not use a data directory. The message names it and says what to do."""
 
 
-class LostDirectoryError(Exception):
+class OfflineDirectoryError(Exception):
     """A directory is offline without which the broker cannot run. The message says which one, and why."""
 
 
@@ -44,11 +44,11 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"{path} is damaged at byte {error.start}: it is not text. Restore the file or use another directory"
         ) from None
     if properties.get("version") != _VERSION:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"{path} has version {properties.get('version')!r}, but only version {_VERSION} is supported. "
             "Migrate a directory of a ZooKeeper-based broker to KRaft with Apache Kafka first"
         )
@@ -59,7 +59,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
             directory_id=uuid_from_string(properties["directory.id"]),
         )
     except (KeyError, ValueError) as error:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"{path} must have cluster.id, node.id and directory.id: {error}. Restore the file or use another directory"
         ) from None
 
@@ -71,24 +71,24 @@ def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> N
 def check_identity(
     path: str, meta: MetaProperties, node_id: int, cluster_id: str | None, source: str
 ) -> None:
-    """Raises RefusedDirectoryError if the directory belongs to another node or cluster.
+    """Raises UnusableDirectoryError if the directory belongs to another node or cluster.
 
     `source` says where `cluster_id` comes from.
     """
     if meta.node_id != node_id:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"the data directory {path} belongs to node {meta.node_id}, and this is node {node_id}: start with "
             f"node.id={meta.node_id} or choose another directory"
         )
     if cluster_id is not None and meta.cluster_id != cluster_id:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"the data directory {path} belongs to cluster {meta.cluster_id}, but {source} says {cluster_id}: "
             "choose another directory, or set the right cluster id"
         )
 
 
-def missing_identity_error(path: str) -> RefusedDirectoryError:
-    return RefusedDirectoryError(
+def missing_identity_error(path: str) -> UnusableDirectoryError:
+    return UnusableDirectoryError(
         f"{path}/{META_PROPERTIES} is missing, but the directory has data, whose cluster is therefore unknown. "
         "Restore the file from a backup or choose another directory"
     )

@@ -23,7 +23,7 @@ from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
 from ottla.sim.threads import SimThreads
 from ottla.storage.checkpoints import encode_partition_metadata
-from ottla.storage.meta_properties import RefusedDirectoryError
+from ottla.storage.meta_properties import UnusableDirectoryError
 
 T = TypeVar("T")
 
@@ -203,10 +203,10 @@ def test_a_metadata_directory_of_its_own_belongs_to_one_cluster(tmp_path: Path) 
     for _ in range(2):
         run(start_and_stop("a"))
     assert "cluster.id=" in (tmp_path / "metadata" / "meta.properties").read_text()
-    with pytest.raises(RefusedDirectoryError, match=f"{tmp_path / 'metadata'} belongs to cluster"):
+    with pytest.raises(UnusableDirectoryError, match=f"{tmp_path / 'metadata'} belongs to cluster"):
         run(start_and_stop("b"))
     (tmp_path / "metadata" / "meta.properties").unlink()
-    with pytest.raises(RefusedDirectoryError, match=r"metadata/meta\.properties is missing"):
+    with pytest.raises(UnusableDirectoryError, match=r"metadata/meta\.properties is missing"):
         run(start_and_stop("a"))
 
 
@@ -244,7 +244,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with broker_in(tmp_path):
             with pytest.raises(
-                RefusedDirectoryError, match="in use by another broker: stop that one or choose"
+                UnusableDirectoryError, match="in use by another broker: stop that one or choose"
             ):
                 await broker_in(tmp_path).start()
         async with broker_in(tmp_path):
@@ -257,7 +257,7 @@ def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with broker_in(tmp_path, node_id=1):
             pass
-        with pytest.raises(RefusedDirectoryError, match=r"belongs to node 1, and this is node 2: start with"):
+        with pytest.raises(UnusableDirectoryError, match=r"belongs to node 1, and this is node 2: start with"):
             await broker_in(tmp_path, node_id=2).start()
         async with broker_in(tmp_path, node_id=1):
             pass
@@ -271,7 +271,7 @@ def test_data_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
             async with broker_in(tmp_path / name):
                 pass
         with pytest.raises(
-            RefusedDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
+            UnusableDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
         ):
             await broker_in(tmp_path / "a", tmp_path / "b").start()
 

@@ -18,7 +18,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, un
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import WRITES
-from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryError
+from ottla.storage.meta_properties import OfflineDirectoryError, UnusableDirectoryError
 
 TWO = ("/one", "/two")
 METADATA_APART = {"directories": (*TWO, "/meta"), "metadata_log_dir": "/meta", "log_dirs": ",".join(TWO)}
@@ -252,7 +252,7 @@ async def test_a_broker_without_any_directory_left_ends_with_the_reason(bench: B
     bench.disk.fail("/one", errno.ENOSPC, operations=WRITES)
     await bench.produce("journal", b"a", partition=sound)
     error = await asyncio.wait_for(failed, 1)
-    assert isinstance(error, LostDirectoryError)
+    assert isinstance(error, OfflineDirectoryError)
     assert "every data directory is offline (/two: " in str(error)
     assert "/one: " in str(error)
     bench.disk.heal()
@@ -273,7 +273,7 @@ async def test_a_broker_ends_when_the_directory_of_its_metadata_goes_offline(ben
 @on_broker(started=False, directories=TWO, metadata_log_dir="/one")
 async def test_a_broker_does_not_start_without_the_directory_of_its_metadata(bench: Bench) -> None:
     bench.disk.fail("/one")
-    with pytest.raises(RefusedDirectoryError, match="the metadata log lies in /one, which is offline"):
+    with pytest.raises(UnusableDirectoryError, match="the metadata log lies in /one, which is offline"):
         await bench.start()
 
 
@@ -431,7 +431,7 @@ async def test_a_broker_does_not_start_where_its_only_directory_fails_while_logs
     await bench.produce("journal", b"a")
     await bench.stop()
     bench.disk.fail("/data/journal-0")
-    with pytest.raises(LostDirectoryError, match="every data directory is offline"):
+    with pytest.raises(OfflineDirectoryError, match="every data directory is offline"):
         await bench.start()
     await bench.start()
     assert await bench.read(topic_id) == [b"a"]

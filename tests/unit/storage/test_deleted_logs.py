@@ -11,7 +11,7 @@ from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
 from ottla.storage.checkpoints import read_offset_checkpoint
-from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.damaged_log import InconsistentTopicIdError
 from ottla.storage.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
@@ -142,7 +142,7 @@ def test_a_power_loss_at_any_disk_operation_leaves_the_old_log_or_the_new_one(is
         found = LogDirs(disk.reopen(), ["/data"])
         try:
             log = found.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
-        except OtherTopicError:
+        except InconsistentTopicIdError:
             assert not is_acknowledged
             assert found.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID).log_end_offset == OLD_END
         else:
@@ -260,7 +260,7 @@ def test_a_flush_of_the_deleted_log_does_not_change_the_epochs_of_the_new_one(di
     create_again(dirs)
     dirs.logs[ORDERS].roll(NOW_MS)
     late.sync()
-    old.completed(late)
+    old.complete_flush(late)
     check_after(disk.kill, disk)
 
 

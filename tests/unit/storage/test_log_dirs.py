@@ -10,7 +10,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, uuid_to_string
 from ottla.storage.log_dirs import LogDirs
-from ottla.storage.meta_properties import RefusedDirectoryError
+from ottla.storage.meta_properties import UnusableDirectoryError
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAABQ"
 
@@ -77,7 +77,7 @@ def test_a_crash_is_followed_by_recovery():
 def test_a_directory_in_use_is_rejected_by_name(tmp_path):
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        RefusedDirectoryError, match=f"{tmp_path / 'b'} is in use by another broker: stop that one"
+        UnusableDirectoryError, match=f"{tmp_path / 'b'} is in use by another broker: stop that one"
     ):
         open_dirs(tmp_path / "c", tmp_path / "b")
     dirs.release()
@@ -113,11 +113,11 @@ def test_a_directory_of_another_node_or_cluster_is_rejected_with_both_values(tmp
     dirs = open_dirs(tmp_path / "a")
     dirs.identify(3, new_ids(), CLUSTER)
     with pytest.raises(
-        RefusedDirectoryError, match=r"belongs to node 3, and this is node 4: start with node\.id=3"
+        UnusableDirectoryError, match=r"belongs to node 3, and this is node 4: start with node\.id=3"
     ):
         dirs.identify(4, new_ids())
     with pytest.raises(
-        RefusedDirectoryError,
+        UnusableDirectoryError,
         match=f"belongs to cluster {CLUSTER}, but this broker's configuration says other",
     ):
         dirs.identify(3, new_ids(), "other")
@@ -127,7 +127,7 @@ def test_a_directory_of_another_node_or_cluster_is_rejected_with_both_values(tmp
     dirs.release()
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        RefusedDirectoryError, match=f"belongs to cluster other, but {tmp_path / 'a'} says {CLUSTER}"
+        UnusableDirectoryError, match=f"belongs to cluster other, but {tmp_path / 'a'} says {CLUSTER}"
     ):
         dirs.identify(3, new_ids())
     dirs.release()
@@ -144,7 +144,7 @@ def test_a_directory_of_another_node_or_cluster_is_rejected_with_both_values(tmp
 )
 def test_unusable_meta_properties_are_rejected_with_their_path(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text, errors="surrogateescape")
-    with pytest.raises(RefusedDirectoryError, match=str(tmp_path / "meta.properties")):
+    with pytest.raises(UnusableDirectoryError, match=str(tmp_path / "meta.properties")):
         open_dirs(tmp_path)
     (tmp_path / "meta.properties").unlink()
     open_dirs(tmp_path).release()  # the lock was released
@@ -153,7 +153,7 @@ def test_unusable_meta_properties_are_rejected_with_their_path(tmp_path, text):
 def test_a_partition_in_two_directories_is_rejected(tmp_path):
     for name in "ab":
         (tmp_path / name / "orders-0").mkdir(parents=True)
-    with pytest.raises(RefusedDirectoryError, match="orders-0 lies both in"):
+    with pytest.raises(UnusableDirectoryError, match="orders-0 lies both in"):
         open_dirs(tmp_path / "a", tmp_path / "b")
 
 
@@ -216,7 +216,7 @@ def test_a_directory_that_fails_at_the_start_is_offline():
     assert list(dirs.offline) == ["/data/a"]
     dirs.release()
     disk.fail("/data/b", errno.EIO)
-    with pytest.raises(RefusedDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "):
+    with pytest.raises(UnusableDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "):
         open_dirs("/data/a", "/data/b", disk=disk)
 
 
@@ -295,7 +295,7 @@ def test_a_directory_with_data_but_no_identity_is_rejected(tmp_path, folder):
     (tmp_path / folder).mkdir()
     dirs = open_dirs(tmp_path)
     with pytest.raises(
-        RefusedDirectoryError, match=r"meta\.properties is missing, but the directory has data"
+        UnusableDirectoryError, match=r"meta\.properties is missing, but the directory has data"
     ):
         dirs.identify(1, new_ids(), CLUSTER)
     dirs.release()

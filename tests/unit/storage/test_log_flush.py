@@ -12,7 +12,7 @@ def test_a_completed_flush_moves_the_recovery_point(tmp_path):
     fill(log, 5)
     work.sync()
     assert log.recovery_point == 0
-    log.completed(work)
+    log.complete_flush(work)
     assert (log.recovery_point, log.unflushed_messages) == (20, 10)
 
 
@@ -35,7 +35,7 @@ def test_a_flush_up_to_the_active_segment_does_not_sync_it():
     assert work.files == ()
     assert active.path not in work.paths
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == active.base_offset
 
 
@@ -46,7 +46,7 @@ def test_a_truncation_invalidates_a_flush_in_progress(tmp_path):
     log.truncate_to(8, NOW_MS)
     log.append([batch(8, 20)], NOW_MS)
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == 0
 
 
@@ -73,7 +73,7 @@ def test_segments_may_be_deleted_during_a_flush(tmp_path):
     for deletion in log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms):
         deletion.perform(log._disk)
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == 120
 
 

@@ -94,7 +94,7 @@ class LogMachine(RuleBasedStateMachine):
         work = self.log.prepare_flush(up_to)
         if work is not None:
             work.sync()
-            self.log.completed(work)
+            self.log.complete_flush(work)
 
     @rule(fraction=st.floats(0, 1))
     def delete_records(self, fraction: float) -> None:

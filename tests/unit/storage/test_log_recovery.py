@@ -202,7 +202,7 @@ def test_a_segment_is_marked_until_the_previous_one_is_flushed(tmp_path):
     assert marks(folder) == bases[1:]
     work = log.prepare_flush(bases[2])
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert marks(folder) == bases[3:]
     log.close(clean=False)
     log = open_log(folder)

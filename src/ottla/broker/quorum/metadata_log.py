@@ -159,7 +159,7 @@ class MetadataLog:
         self._flushed.write(work.offset)
 
     def flushed(self, work: FlushWork) -> None:
-        self._log.completed(work)
+        self._log.complete_flush(work)
 
     def snapshot_path(self, snapshot: SnapshotId) -> str:
         return f"{self.directory}/{snapshot.file_name}"
