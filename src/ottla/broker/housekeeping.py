@@ -93,9 +93,9 @@ class Housekeeping:
         for checkpoint in checkpoints:
             try:
                 await self._env.threads.run(checkpoint.write)
-                checkpoint.written()
+                checkpoint.complete()
             except OSError as error:
-                self._log_dirs.checkpoint_failed(checkpoint, error)
+                self._log_dirs.handle_checkpoint_error(checkpoint, error)
         if self._log_dirs.offline:
             self._partitions.fail_offline()
 

@@ -354,9 +354,9 @@ class LogCleaner:
         for checkpoint in self._log_dirs.cleaner_offset_checkpoints():
             try:
                 await self._env.threads.run(checkpoint.write)
-                checkpoint.written()
+                checkpoint.complete()
             except OSError as error:
-                self._log_dirs.checkpoint_failed(checkpoint, error)
+                self._log_dirs.handle_checkpoint_error(checkpoint, error)
                 self._partitions.fail_offline()
 
     # Metrics

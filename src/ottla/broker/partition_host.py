@@ -20,8 +20,8 @@ from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.damaged_log import InconsistentTopicIdError
+from ottla.storage.deletion import DeletionSync
 from ottla.storage.disk_errors import RETRY_S, is_disk_failure
-from ottla.storage.log_dir import DeletionSync
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class PartitionHost:
     async def _create_logs(self, partitions: list[tuple[TopicImage, int]]) -> None:
         now_ms = self._env.clock.now_ms()
         works = [
-            self._log_dirs.creation(
+            self._log_dirs.prepare_creation(
                 TopicPartition(topic.name, index), self._settings(topic.name).log, now_ms, topic.topic_id
             )
             for topic, index in partitions
@@ -166,7 +166,7 @@ class PartitionHost:
                 strays.append(topic_partition)
         if strays:
             logger.error("%d folders have partitions that the metadata does not have here", len(strays))
-            self._log_dirs.set_aside(strays, self._new_uuid)
+            self._log_dirs.mark_strays(strays, self._new_uuid)
 
     async def sync_deletions(self) -> None:
         """Makes deletions durable in workers, all of one data directory at once; before it, none is acknowledged."""
@@ -176,10 +176,10 @@ class PartitionHost:
         while True:
             try:
                 await self._env.threads.run(sync.sync)
-                sync.completed()
+                sync.complete()
                 return
             except OSError as error:
-                self._log_dirs.checkpoint_failed(sync, error)
+                self._log_dirs.handle_checkpoint_error(sync, error)
                 if is_disk_failure(error):
                     self.fail_offline()
                     return
@@ -194,7 +194,7 @@ class PartitionHost:
             settings = self._settings(topic.name)
             for index, partition in topic.partitions.items():
                 if partition.leader == self._config.node_id:
-                    found = self._log_dirs.recovery(
+                    found = self._log_dirs.prepare_recovery(
                         TopicPartition(topic.name, index), settings.log, now_ms, topic.topic_id
                     )
                     if found is not None:
@@ -277,7 +277,7 @@ class PartitionHost:
         except InconsistentTopicIdError as error:
             # The topic was deleted and another made with its name while its log was offline; or a file is damaged.
             logger.error("%s", error.message)
-            self._log_dirs.set_aside([topic_partition], self._new_uuid)
+            self._log_dirs.mark_strays([topic_partition], self._new_uuid)
             return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(
@@ -320,7 +320,7 @@ class PartitionHost:
 
     def _storage_failed(self, hosted: HostedPartition, error: OSError) -> KafkaError:
         """Takes the whole directory offline, as Kafka does: what one file of a disk meets, the others will."""
-        refusal = self._log_dirs.failed(hosted.topic_partition, error)
+        refusal = self._log_dirs.handle_error(hosted.topic_partition, error)
         self.fail_offline()
         return refusal
 

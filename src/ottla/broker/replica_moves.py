@@ -89,7 +89,7 @@ class ReplicaMoves:
             self._log_dirs.abandon_move(hosted.topic_partition)
             return
         if hosted.log is move.log:
-            self._log_dirs.remove_future(move)
+            self._log_dirs.remove_future_folder(move)
 
     async def _catch_up(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         is_first_round = True

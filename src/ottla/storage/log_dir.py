@@ -49,7 +49,7 @@ class LogDir:
         # By name: the newest checkpoint on disk (guarded by `_writing`), and the newest one in `checkpointed`.
         self._written: dict[str, int] = {}
         self._known: dict[str, int] = {}
-        self._pending: list[Checkpoint] = []  # planned, and perhaps written
+        self._pending: list[CheckpointWrite] = []  # planned, and perhaps written
         disk.make_dirs(path)
         self._lock = self._take_lock()
         try:
@@ -64,7 +64,7 @@ class LogDir:
             self.has_data = False
             self.unfinished_moves: set[TopicPartition] = set()  # their checkpoint entries must be kept
             self.renamed_logs: list[Log] = []  # of deleted partitions; the new name may not be synced yet
-            # The counter begins at 1, because the last run may have been interrupted during a deletion.
+            # Counters. The first begins at 1, because the last run may have been interrupted during a deletion.
             self.deletions, self.deletions_synced = 1, 0
             self._list_folders()
             self.broker_epoch, self.clean_shutdown = self._read_clean_shutdown()
@@ -131,22 +131,22 @@ class LogDir:
         """Writes a checkpoint now. Raises OSError."""
         checkpoint = self.plan_checkpoint(name, dict(offsets))
         checkpoint.write()
-        checkpoint.written()
+        checkpoint.complete()
 
-    def plan_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> "Checkpoint":
+    def plan_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> "CheckpointWrite":
         self._planned += 1
-        checkpoint = Checkpoint(self, name, offsets, self._planned)
+        checkpoint = CheckpointWrite(self, name, offsets, self._planned)
         self._pending.append(checkpoint)
         return checkpoint
 
-    def write_planned(self, checkpoint: "Checkpoint") -> None:
+    def write_planned(self, checkpoint: "CheckpointWrite") -> None:
         """Does nothing if a newer one is on disk, because an old one may have entries of deleted partitions."""
         with self._writing:
             if checkpoint.number > self._written.get(checkpoint.name, 0):
                 write_offset_checkpoint(self._disk, f"{self.path}/{checkpoint.name}", checkpoint.offsets)
                 self._written[checkpoint.name] = checkpoint.number
 
-    def note_written(self, checkpoint: "Checkpoint") -> None:
+    def note_written(self, checkpoint: "CheckpointWrite") -> None:
         if checkpoint.number <= self._known.get(checkpoint.name, 0):
             return
         self._known[checkpoint.name] = checkpoint.number
@@ -194,7 +194,7 @@ class LogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointWrite:
     """A checkpoint file to write."""
 
     log_dir: LogDir
@@ -206,37 +206,6 @@ class Checkpoint:
         """Can run in any thread. Raises OSError."""
         self.log_dir.write_planned(self)
 
-    def written(self) -> None:
+    def complete(self) -> None:
         """For the event loop, after `write`."""
         self.log_dir.note_written(self)
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionSync:
-    """Makes the deletions in one data directory durable: syncs renamed folders and removes checkpoint entries.
-
-    After that, a partition with the same name can be created there. The checkpoints are Kafka's files and have no topic
-    id, so a stale entry would be taken for one of the new partition.
-    """
-
-    log_dir: LogDir
-    checkpoints: list[Checkpoint]
-    logs: tuple["Log", ...]
-    deletions: int  # the value of the counter when this was planned
-
-    def sync(self) -> None:
-        """Can run in any thread. Raises OSError."""
-        for log in self.logs:
-            log.wait_for_epoch_write()
-        if not self.checkpoints:
-            self.log_dir.sync_names()
-        for checkpoint in self.checkpoints:
-            checkpoint.write()  # also syncs the names in its directory
-
-    def completed(self) -> None:
-        """For the event loop, after `sync`."""
-        for checkpoint in self.checkpoints:
-            checkpoint.written()
-        synced = frozenset(self.logs)
-        self.log_dir.renamed_logs = [log for log in self.log_dir.renamed_logs if log not in synced]
-        self.log_dir.deletions_synced = max(self.log_dir.deletions_synced, self.deletions)

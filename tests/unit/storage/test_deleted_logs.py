@@ -18,7 +18,7 @@ from ottla.storage.log_dir import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    Checkpoint,
+    CheckpointWrite,
 )
 from ottla.storage.log_dirs import LogDirs
 
@@ -31,13 +31,13 @@ CONFIG = replace(SMALL, segment_bytes=1_000_000)
 unique = (uuid.UUID(int=number) for number in count(100))
 
 
-def write(*checkpoints: list[Checkpoint]) -> None:
+def write(*checkpoints: list[CheckpointWrite]) -> None:
     for checkpoint in [checkpoint for found in checkpoints for checkpoint in found]:
         checkpoint.write()
-        checkpoint.written()
+        checkpoint.complete()
 
 
-def all_checkpoints(dirs: LogDirs) -> list[Checkpoint]:
+def all_checkpoints(dirs: LogDirs) -> list[CheckpointWrite]:
     return [
         *dirs.recovery_point_checkpoints(),
         *dirs.log_start_offset_checkpoints(),
@@ -63,7 +63,7 @@ def delete(dirs: LogDirs) -> None:
 def sync_deletions(dirs: LogDirs) -> None:
     for sync in dirs.deletion_syncs():
         sync.sync()
-        sync.completed()
+        sync.complete()
 
 
 def create_again(dirs: LogDirs, batches: int = 40) -> None:
@@ -197,7 +197,7 @@ def test_a_late_checkpoint_completion_does_not_affect_the_next_log(dirs, disk):
     planned.write()
     delete(dirs)
     sync_deletions(dirs)
-    planned.written()
+    planned.complete()
     create_again(dirs)
     assert dirs.logs[ORDERS].log_start_offset == 0
     check_after(disk.kill, disk)
@@ -231,7 +231,7 @@ def test_a_hundred_deletions_rewrite_each_checkpoint_once(disk):
         dirs.delete(partition, next(unique), NOW_MS)
     (sync,) = dirs.deletion_syncs()
     sync.sync()
-    sync.completed()
+    sync.complete()
     assert disk.stats.operations["sync_dir"] - syncs == len(CHECKPOINTS)
 
 

@@ -162,7 +162,7 @@ def test_a_deleted_partition_can_be_created_again_before_its_files_are_removed(t
     fill(dirs.open(partition(0), SMALL, NOW_MS), 10)
     for checkpoint in dirs.recovery_point_checkpoints():
         checkpoint.write()
-        checkpoint.written()
+        checkpoint.complete()
     dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
     assert dirs.partitions == []
     log = dirs.open(partition(0), SMALL, NOW_MS)
@@ -194,7 +194,7 @@ def test_a_failed_disk_takes_only_its_own_partitions_offline():
     disk.fail("/data/a", errno.EIO)
     with pytest.raises(OSError) as raised:
         fill(logs[0], 1)
-    error = dirs.failed(partition(0), raised.value)
+    error = dirs.handle_error(partition(0), raised.value)
     assert error.code is ErrorCode.kafka_storage_error
     assert "orders-0 is not available: /data/a is offline" in error.message
     assert dirs.paths == ["/data/b"]
@@ -216,7 +216,9 @@ def test_a_directory_that_fails_at_the_start_is_offline():
     assert list(dirs.offline) == ["/data/a"]
     dirs.release()
     disk.fail("/data/b", errno.EIO)
-    with pytest.raises(UnusableDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "):
+    with pytest.raises(
+        UnusableDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "
+    ):
         open_dirs("/data/a", "/data/b", disk=disk)
 
 
@@ -310,7 +312,7 @@ def test_a_stray_folder_keeps_its_files_and_its_offsets_are_not_used_again(tmp_p
     dirs.close(1, {partition(0): 60})
     dirs = open_dirs(tmp_path)
     data = {path.name: path.read_bytes() for path in (tmp_path / "orders-0").iterdir()}
-    dirs.set_aside([partition(0)], new_ids())
+    dirs.mark_strays([partition(0)], new_ids())
     (stray,) = tmp_path.glob("*-stray")
     assert stray.name == f"orders-0.{uuid.UUID(int=1).hex}-stray"
     assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
@@ -391,21 +393,21 @@ def test_opening_a_partition_after_a_clean_shutdown_reads_no_log_data():
 
 def test_logs_of_new_partitions_can_be_created_ahead_in_a_thread():
     dirs = open_dirs("/data/a", "/data/b", disk=sim_disk())
-    works = [dirs.creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) for index in range(4)]
+    works = [dirs.prepare_creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) for index in range(4)]
     assert [dirs.directory_of(partition(index)) for index in range(4)] == ["/data/a", "/data/b"] * 2
     for work in works:
         assert work is not None
         work()
     log = dirs.open(partition(3), SMALL, NOW_MS, topic_id=uuid.UUID(int=7), is_new=True)
     assert (log.directory, log.topic_id) == ("/data/b/orders-3", uuid.UUID(int=7))
-    assert dirs.creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    assert dirs.prepare_creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is None
     dirs.release()
 
 
 def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
-    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    work = dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
     assert work is not None
     disk.fail("/data/a", errno.EIO)
     work()
@@ -418,11 +420,11 @@ def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
 def test_a_log_created_ahead_in_a_directory_that_goes_offline_is_created_again_in_another():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
-    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    work = dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
     assert work is not None
     work()
     disk.fail("/data/a", errno.EIO)
-    dirs.failed(partition(0), OSError(errno.EIO, "the disk fails"))
+    dirs.handle_error(partition(0), OSError(errno.EIO, "the disk fails"))
     assert dirs.open(partition(0), SMALL, NOW_MS, is_new=True).directory == "/data/b/orders-0"
     dirs.release()
 
@@ -431,9 +433,9 @@ def test_a_partition_is_not_created_ahead_before_the_deletion_of_its_name_is_syn
     dirs = open_dirs("/data/a", disk=sim_disk())
     dirs.open(partition(0), SMALL, NOW_MS)
     dirs.delete(partition(0), uuid.UUID(int=5), NOW_MS)
-    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    assert dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is None
     for sync in dirs.deletion_syncs():
         sync.sync()
-        sync.completed()
-    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
+        sync.complete()
+    assert dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
     dirs.release()
