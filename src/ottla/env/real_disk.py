@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ottla.env.disk import Bytes
 
-PAGE_BYTES = mmap.PAGESIZE
+_PAGE_BYTES = mmap.PAGESIZE
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 # Space for an index is allocated in steps: small partitions stay small, large ones need few system calls.
-RESERVE_STEP = 64 * 1024
-FIRST_RESERVE = 4 * 1024
+_RESERVE_STEP = 64 * 1024
+_FIRST_RESERVE = 4 * 1024
 _RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
@@ -66,7 +66,7 @@ class RealFile:
         if _RWF_NOWAIT is None or length <= 0:
             return True
         last = position + length - 1
-        return self._probe(position) and (position // PAGE_BYTES == last // PAGE_BYTES or self._probe(last))
+        return self._probe(position) and (position // _PAGE_BYTES == last // _PAGE_BYTES or self._probe(last))
 
     def _probe(self, position: int) -> bool:
         try:
@@ -123,7 +123,7 @@ class RealMappedFile:
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
             return
-        step = RESERVE_STEP if end > FIRST_RESERVE else FIRST_RESERVE
+        step = _RESERVE_STEP if end > _FIRST_RESERVE else _FIRST_RESERVE
         wanted = min(-(-end // step) * step, len(self.buffer))
         if hasattr(os, "posix_fallocate"):  # not on macOS
             descriptor = os.open(self.path, os.O_RDWR)

@@ -31,7 +31,7 @@ class _TraceHandler(logging.Handler):
         self._world.trace.remark(f"{record.levelname} {record.name}: {record.getMessage()}")
 
 
-def replay(workload: str, seed: int, lines: int) -> int:
+def _replay(workload: str, seed: int, lines: int) -> int:
     """Returns the exit code: 0 if the broker breaks no guarantee."""
     worlds: list[World] = []
 
@@ -49,7 +49,7 @@ def replay(workload: str, seed: int, lines: int) -> int:
         for line in worlds[0].trace.tail(lines):
             print(line)
         traceback.print_exc(file=sys.stdout)
-        print(f"seed {seed} failed: replay with `python -m ottla.sim --workload {workload} --seed {seed}`")
+        print(f"seed {seed} failed: _replay with `python -m ottla.sim --workload {workload} --seed {seed}`")
         return 1
     trace = worlds[0].trace
     print(f"seed {seed}: all checks passed, {trace.lines} events, trace {trace.digest()}")
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
         help="how many of the last events to print if the run fails (default: 100)",
     )
     options = parser.parse_args(arguments)
-    return replay(options.workload, options.seed, options.lines)
+    return _replay(options.workload, options.seed, options.lines)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ottla.sim.history import Value, Violation
 from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, batches_of
 from ottla.sim.transaction_history import TransactionHistory
 
-READ_COMMITTED = 1
+_READ_COMMITTED = 1
 
 
 class CommittedReader:
@@ -55,7 +55,7 @@ class CommittedReader:
         open_before = self._history.open_transactions(self.topic_partition, self._now_s())
         try:
             response = await self._client.fetch(
-                self._topic.topic_id, self.topic_partition.partition, offset, isolation_level=READ_COMMITTED
+                self._topic.topic_id, self.topic_partition.partition, offset, isolation_level=_READ_COMMITTED
             )
         except OSError:
             await asyncio.sleep(RETRY_PAUSE_S)

@@ -13,7 +13,7 @@ from ottla.sim.history import Violation
 from ottla.sim.partition_clients import RETRY_PAUSE_S
 
 # Member epochs that say that a member leaves; the second keeps the place of a static member.
-LEAVE_EPOCH, LEAVE_STATIC_MEMBER_EPOCH = -1, -2
+_LEAVE_EPOCH, _LEAVE_STATIC_MEMBER_EPOCH = -1, -2
 
 
 class ConsumerMember(GroupMember):
@@ -78,7 +78,7 @@ class ConsumerMember(GroupMember):
 
     async def _leave(self) -> None:
         if self.identity.generation > 0:
-            epoch = LEAVE_EPOCH if self.identity.instance_id is None else LEAVE_STATIC_MEMBER_EPOCH
+            epoch = _LEAVE_EPOCH if self.identity.instance_id is None else _LEAVE_STATIC_MEMBER_EPOCH
             await self.client.consumer_heartbeat(self.identity._replace(generation=epoch), None, None)
 
 

@@ -15,7 +15,7 @@ from random import Random
 from ottla.env.disk import Bytes
 from ottla.sim.volume import Inode, Volume
 
-CAPACITY_BYTES = 1 << 40
+_CAPACITY_BYTES = 1 << 40
 WRITES = frozenset({"open", "write", "truncate", "map", "reserve", "rename", "link", "remove", "make_dirs"})
 
 
@@ -201,7 +201,7 @@ class SimDisk:
 
     def space(self, path: str) -> tuple[int, int]:
         self.begin("stat", path)
-        return CAPACITY_BYTES, CAPACITY_BYTES - self._volume.used_bytes()
+        return _CAPACITY_BYTES, _CAPACITY_BYTES - self._volume.used_bytes()
 
     # For the file classes below
 

@@ -38,7 +38,7 @@ from kio.serial import entity_reader, entity_writer
 from ottla.model.errors import ErrorCode
 from ottla.sim.client import SimClient, error_of
 
-PROTOCOL_TYPE = "consumer"
+_PROTOCOL_TYPE = "consumer"
 _INT16 = Struct(">h")
 _VERSION = 3
 
@@ -112,7 +112,7 @@ class GroupClient:
             rebalance_timeout=timedelta(seconds=timeouts.rebalance),
             member_id=identity.member_id,
             group_instance_id=identity.instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=_PROTOCOL_TYPE,
             protocols=(JoinGroupRequestProtocol(name=protocol, metadata=_encode_versioned(subscription)),),
         )
         response = await self._client.try_request(request, timeouts.rebalance + 5)
@@ -136,7 +136,7 @@ class GroupClient:
             generation_id=identity.generation,
             member_id=identity.member_id,
             group_instance_id=identity.instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=_PROTOCOL_TYPE,
             protocol_name=protocol,
             assignments=tuple(
                 SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))

@@ -21,13 +21,13 @@ from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, records_of
 
 TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
 # The broker counts whole milliseconds, so a lease ends a little earlier than the session.
-LEASE_S = TIMEOUTS.session - 0.01
-CLIENT_TIMEOUT_S = 5.0
-LATE_COMMIT_PROBABILITY = 0.5
-POLL_MS = 200
-IDLE_S = 0.1
-MEMBERS_MAX = 3
-INSTANCE_IDS = ("one", "two")
+_LEASE_S = TIMEOUTS.session - 0.01
+_CLIENT_TIMEOUT_S = 5.0
+_LATE_COMMIT_PROBABILITY = 0.5
+_POLL_MS = 200
+_IDLE_S = 0.1
+_MEMBERS_MAX = 3
+_INSTANCE_IDS = ("one", "two")
 
 GROUP_RETRIABLE = RETRIABLE | {ErrorCode.not_coordinator}
 REJECTED_COMMIT_ERRORS = frozenset(
@@ -84,8 +84,8 @@ class GroupMember:
         """
         self.host = host
         network = world.network.host(host)
-        self._fetcher = SimClient(network, (HOST, PORT), f"{host}-fetcher", CLIENT_TIMEOUT_S)
-        self._connection = SimClient(network, (HOST, PORT), host, CLIENT_TIMEOUT_S)
+        self._fetcher = SimClient(network, (HOST, PORT), f"{host}-fetcher", _CLIENT_TIMEOUT_S)
+        self._connection = SimClient(network, (HOST, PORT), host, _CLIENT_TIMEOUT_S)
         self.client = GroupClient(self._connection, history.group_id, topic)
         self._fences_generations = fences_generations
         self._history = history
@@ -138,7 +138,7 @@ class GroupMember:
 
     def _extend_lease(self, sent_s: float) -> bool:
         """Called after the response to a request sent at `sent_s`. Returns False if that is too long ago."""
-        self.lease.until_s = max(self.lease.until_s, sent_s + LEASE_S)
+        self.lease.until_s = max(self.lease.until_s, sent_s + _LEASE_S)
         return self.has_lease
 
     def _assign(self, partitions: list[int]) -> None:
@@ -177,7 +177,7 @@ class GroupMember:
         ]
         self.abandon()
         for partition, ownership, position in expired:
-            if position is not None and self.random.random() < LATE_COMMIT_PROBABILITY:
+            if position is not None and self.random.random() < _LATE_COMMIT_PROBABILITY:
                 await self._work.finish(self, partition, ownership, position)
 
     def owns(self, partition: int, ownership: Ownership) -> bool:
@@ -190,7 +190,7 @@ class GroupMember:
             for partition, ownership in list(self.ownerships.items()):
                 if self.owns(partition, ownership):
                     await self._poll_partition(partition, ownership)
-            await asyncio.sleep(IDLE_S)
+            await asyncio.sleep(_IDLE_S)
 
     async def _poll_partition(self, partition: int, ownership: Ownership) -> None:
         position = self._positions.get(partition)
@@ -209,7 +209,7 @@ class GroupMember:
 
     async def _fetch(self, partition: int, position: int) -> list[Record] | None:
         try:
-            response = await self._fetcher.fetch(self._topic.topic_id, partition, position, POLL_MS)
+            response = await self._fetcher.fetch(self._topic.topic_id, partition, position, _POLL_MS)
         except OSError:
             return None
         if response.error_code in GROUP_RETRIABLE:
@@ -253,14 +253,14 @@ class SimGroup:
         # A leaving member still owns its partitions, so no other member may take its instance id yet.
         self._leaving = {member: task for member, task in self._leaving.items() if not task.done()}
         used = [member.identity.instance_id for member in (*self.members, *self._leaving)]
-        free = [instance_id for instance_id in INSTANCE_IDS if instance_id not in used]
+        free = [instance_id for instance_id in _INSTANCE_IDS if instance_id not in used]
         member = self._new_member(self._random.choice((None, *free)))
         self.members[member] = tasks.create_task(member.run())
 
     async def churn(self, tasks: asyncio.TaskGroup) -> None:
         """Starts members and ends them, until cancelled."""
         while True:
-            if len(self.members) < self._random.randint(1, MEMBERS_MAX):
+            if len(self.members) < self._random.randint(1, _MEMBERS_MAX):
                 self.start_member(tasks)
             elif self._random.random() < 0.5:
                 member = self._random.choice(list(self.members))

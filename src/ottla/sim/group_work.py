@@ -11,8 +11,8 @@ from ottla.sim.group_members import GROUP_RETRIABLE, REJECTED_COMMIT_ERRORS, Gro
 from ottla.sim.history import Value, Violation
 from ottla.sim.transactional_producer import Abortable, Fenced, TransactionalProducer
 
-COMMIT_PROBABILITY = 0.5
-REWIND_PROBABILITY = 0.02
+_COMMIT_PROBABILITY = 0.5
+_REWIND_PROBABILITY = 0.02
 COPIED_AT_ONCE_MAX = 6
 
 
@@ -40,10 +40,10 @@ class CommitWork:
         for record in records:
             self._history[partition].process(ownership, record.offset)
             position = record.offset + 1
-        if self._random.random() < REWIND_PROBABILITY:
+        if self._random.random() < _REWIND_PROBABILITY:
             position = self._random.randint(0, position)
         if self._committed.get(partition) != position and (
-            not records or self._random.random() < COMMIT_PROBABILITY
+            not records or self._random.random() < _COMMIT_PROBABILITY
         ):
             await self.finish(member, partition, ownership, position)
         return position

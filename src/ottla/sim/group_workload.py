@@ -24,16 +24,16 @@ from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
 from ottla.sim.partition_clients import RETRY_PAUSE_S, IdempotentProducer, Reader, create_topic_with_retries
 from ottla.sim.workload import TOPIC_CONFIG, run_within_time_limit
 
-TOPIC = "journal"
-PARTITIONS = 4
-BATCHES_PER_PARTITION = 90
-HOSTS = [f"consumer-{index}" for index in range(3)]
+_TOPIC = "journal"
+_PARTITIONS = 4
+_BATCHES_PER_PARTITION = 90
+_HOSTS = [f"consumer-{index}" for index in range(3)]
 # The coordinator removes a dead member after the session timeout; then follow one or two rebalances.
-CONVERGED_AFTER_S_MAX = 90.0
-AUDIT_INTERVAL_S = 0.5
+_CONVERGED_AFTER_S_MAX = 90.0
+_AUDIT_INTERVAL_S = 0.5
 # Short, so that the auditor reads the offsets after a crash before a new commit hides a lost one.
-AUDIT_RETRY_S = 0.05
-AUDITOR_TIMEOUT_S = 1.0
+_AUDIT_RETRY_S = 0.05
+_AUDITOR_TIMEOUT_S = 1.0
 GROUP_CONFIG = {
     "offsets.topic.num.partitions": "2",
     "log.roll.ms": "4000",
@@ -46,7 +46,7 @@ GROUP_CONFIG = {
     "group.consumer.heartbeat.interval.ms": "2000",
 }
 FLUSHED = {"log.flush.interval.messages": "1"}
-KINDS: dict[str, tuple[type[GroupMember], ...]] = {
+_KINDS: dict[str, tuple[type[GroupMember], ...]] = {
     "classic": (ClassicMember,),
     "consumer": (ConsumerMember,),
     "both": (ClassicMember, ConsumerMember),
@@ -55,13 +55,13 @@ KINDS: dict[str, tuple[type[GroupMember], ...]] = {
 }
 
 
-class Auditor:
+class _Auditor:
     """Reads the committed offsets of a group without being a member, and validates the coordinator's state."""
 
     def __init__(self, world: World, node: BrokerNode, group: SimGroup, topic: Topic) -> None:
         self._node = node
         self.group = group
-        client = SimClient(world.network.host("auditor"), (HOST, PORT), "auditor", AUDITOR_TIMEOUT_S)
+        client = SimClient(world.network.host("auditor"), (HOST, PORT), "auditor", _AUDITOR_TIMEOUT_S)
         self.client = GroupClient(client, group.history.group_id, topic)
         self._partitions = list(range(topic.partitions))
         self._now_s = asyncio.get_running_loop().time
@@ -69,7 +69,7 @@ class Auditor:
     async def watch(self) -> None:
         while True:
             committed = await self.committed()
-            await asyncio.sleep(AUDIT_RETRY_S if committed is None else AUDIT_INTERVAL_S)
+            await asyncio.sleep(_AUDIT_RETRY_S if committed is None else _AUDIT_INTERVAL_S)
 
     async def committed(self) -> list[int] | None:
         """Returns None if the coordinator could not answer."""
@@ -108,16 +108,18 @@ async def _run(world: World) -> None:
     node = BrokerNode(world, GROUP_CONFIG | (FLUSHED if flushes else {}))
     await node.start()
     client = SimClient(world.network.host("producer"), (HOST, PORT), "producer")
-    topic = Topic(TOPIC, await create_topic_with_retries(client, TOPIC, PARTITIONS, TOPIC_CONFIG), PARTITIONS)
+    topic = Topic(
+        _TOPIC, await create_topic_with_retries(client, _TOPIC, _PARTITIONS, TOPIC_CONFIG), _PARTITIONS
+    )
     history = History()
     producers = [
         IdempotentProducer(client, world.derive(), world.clock.now_ms, history, "p", topic.topic_id, index)
-        for index in range(PARTITIONS)
+        for index in range(_PARTITIONS)
     ]
-    auditors = [Auditor(world, node, _group(world, kind, topic), topic) for kind in KINDS]
+    auditors = [_Auditor(world, node, _group(world, kind, topic), topic) for kind in _KINDS]
     async with asyncio.TaskGroup() as tasks:
-        await _produce_all(Chaos(world, node, HOSTS, flushes=flushes), producers, auditors, tasks)
-        readers = [Reader(client, history, topic.topic_id, index) for index in range(PARTITIONS)]
+        await _produce_all(Chaos(world, node, _HOSTS, flushes=flushes), producers, auditors, tasks)
+        readers = [Reader(client, history, topic.topic_id, index) for index in range(_PARTITIONS)]
         ends = [len(await reader.read_all()) for reader in readers]
         await _converge(node, auditors, ends)
         for stop in (node.stop, node.lose_power if flushes else node.kill):
@@ -136,28 +138,28 @@ def _group(world: World, kind: str, topic: Topic) -> SimGroup:
     random = world.derive()
 
     def new_member(instance_id: str | None) -> GroupMember:
-        return random.choice(KINDS[kind])(
+        return random.choice(_KINDS[kind])(
             world,
             history,
             topic,
-            random.choice(HOSTS),
+            random.choice(_HOSTS),
             CommitWork(history, random),
             instance_id,
-            fences_generations=KINDS[kind] == (ClassicMember,),
+            fences_generations=_KINDS[kind] == (ClassicMember,),
         )
 
     return SimGroup(history, random, new_member)
 
 
 async def _produce_all(
-    chaos: Chaos, producers: list[IdempotentProducer], auditors: list[Auditor], tasks: asyncio.TaskGroup
+    chaos: Chaos, producers: list[IdempotentProducer], auditors: list[_Auditor], tasks: asyncio.TaskGroup
 ) -> None:
     breaking = tasks.create_task(chaos.run())
     around = [tasks.create_task(auditor.watch()) for auditor in auditors]
     around += [tasks.create_task(auditor.group.churn(tasks)) for auditor in auditors]
     async with asyncio.TaskGroup() as producing:
         for producer in producers:
-            producing.create_task(producer.run(BATCHES_PER_PARTITION))
+            producing.create_task(producer.run(_BATCHES_PER_PARTITION))
     chaos.is_over = True
     await breaking
     for task in around:
@@ -166,14 +168,14 @@ async def _produce_all(
         auditor.group.start_member(tasks)
 
 
-async def _converge(node: BrokerNode, auditors: list[Auditor], ends: list[int]) -> None:
+async def _converge(node: BrokerNode, auditors: list[_Auditor], ends: list[int]) -> None:
     for auditor in auditors:
         group = auditor.group
         if not await _becomes_true(partial(auditor.has_converged, ends)):
             raise Violation(
                 f"group {group.history.group_id} is {await auditor.client.describe()} with committed offsets "
                 f"{await auditor.committed()} of {ends} and {len(group.members)} members after "
-                f"{CONVERGED_AFTER_S_MAX:.0f} s without a fault"
+                f"{_CONVERGED_AFTER_S_MAX:.0f} s without a fault"
             )
         for partition, end_offset in enumerate(ends):
             group.history.check_processed(partition, end_offset)
@@ -183,7 +185,7 @@ async def _converge(node: BrokerNode, auditors: list[Auditor], ends: list[int]) 
 
 async def _becomes_true(condition: Callable[[], Awaitable[bool]]) -> bool:
     """Waits for the condition; returns False if it is not true soon enough after the last fault."""
-    give_up_s = asyncio.get_running_loop().time() + CONVERGED_AFTER_S_MAX
+    give_up_s = asyncio.get_running_loop().time() + _CONVERGED_AFTER_S_MAX
     while not await condition():
         if asyncio.get_running_loop().time() > give_up_s:
             return False

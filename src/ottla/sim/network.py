@@ -16,7 +16,7 @@ from random import Random
 from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, ReceiverFactory, SocketOptions
 from ottla.model.region import FileRegion
 
-CONNECT_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 30.0
 _FIRST_EPHEMERAL_PORT = 49_152
 _WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -91,7 +91,7 @@ class SimNetwork:
         """Takes as long as one packet. Raises TimeoutError if the hosts stay partitioned."""
         await asyncio.sleep(self.latency_s())
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self.is_cut(source, target):
                     await self._healed.wait()
         except TimeoutError:

@@ -12,7 +12,7 @@ from ottla.sim.env import ProcessKilled, SimProcess, World
 from ottla.sim.network import NetworkProfile
 
 HOST, PORT = "broker", 9092
-BROKER_CONFIG = {
+_BROKER_CONFIG = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "log.dirs": "/data",
@@ -20,7 +20,7 @@ BROKER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
-ACKNOWLEDGED_WITHIN_S = 2.0
+_ACKNOWLEDGED_WITHIN_S = 2.0
 PROFILE = NetworkProfile(reset_probability=0.002, refuse_probability=0.02)
 
 
@@ -28,7 +28,7 @@ class BrokerNode:
     """A broker on one disk, which can be started, stopped and killed, and can lose its power."""
 
     def __init__(self, world: World, config: dict[str, str] | None = None) -> None:
-        self._config = BROKER_CONFIG | (config or {})
+        self._config = _BROKER_CONFIG | (config or {})
         self.disk: SimDisk = world.new_disk(*self._config["log.dirs"].split(","))
         self._world = world
         self.broker: Broker | None = None  # while it serves
@@ -126,7 +126,7 @@ class Chaos:
         """Waits for an acknowledgement, because a fault right after it is the most likely to show an error."""
         self._world.acknowledged.clear()
         try:
-            async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
+            async with asyncio.timeout(_ACKNOWLEDGED_WITHIN_S):
                 await self._world.acknowledged.wait()
         except TimeoutError:
             pass

@@ -15,11 +15,11 @@ from ottla.sim.client import SimClient
 from ottla.sim.history import History, Value, Violation
 
 # As in Kafka's producer, because the broker remembers the last five batches of a producer.
-IN_FLIGHT_MAX = 5
-RECORDS_PER_BATCH_MAX = 4
-VALUE_PADDING_MAX = 900
+_IN_FLIGHT_MAX = 5
+_RECORDS_PER_BATCH_MAX = 4
+_VALUE_PADDING_MAX = 900
 RETRY_PAUSE_S = 0.2
-PAUSE_S_MAX = 4.0
+_PAUSE_S_MAX = 4.0
 # Errors around a restart of the broker, after which Kafka's clients retry.
 RETRIABLE = frozenset(
     {
@@ -89,14 +89,14 @@ class IdempotentProducer:
         await self._init()
         left = batches
         while left or self._unacknowledged:
-            room = self._random.randint(1, IN_FLIGHT_MAX) - len(self._unacknowledged)
+            room = self._random.randint(1, _IN_FLIGHT_MAX) - len(self._unacknowledged)
             for _ in range(min(room, left)):
                 self._unacknowledged.append(self._new_batch())
                 left -= 1
             if not await self._send_all():
                 await asyncio.sleep(RETRY_PAUSE_S)
             elif self._random.random() < 0.8:
-                await asyncio.sleep(self._random.random() * PAUSE_S_MAX)
+                await asyncio.sleep(self._random.random() * _PAUSE_S_MAX)
 
     async def _init(self) -> None:
         while True:
@@ -113,11 +113,11 @@ class IdempotentProducer:
     def _new_batch(self) -> _Batch:
         now_ms = self._now_ms()
         base = self._next_number
-        count = self._random.randint(1, RECORDS_PER_BATCH_MAX)
+        count = self._random.randint(1, _RECORDS_PER_BATCH_MAX)
         values = [Value(self._name, base + index) for index in range(count)]
         self._next_number += count
         records = [
-            Record(index, now_ms, value.encode(), bytes(self._random.randrange(VALUE_PADDING_MAX)))
+            Record(index, now_ms, value.encode(), bytes(self._random.randrange(_VALUE_PADDING_MAX)))
             for index, value in enumerate(values)
         ]
         data = build_batch(

@@ -14,10 +14,10 @@ from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
 from ottla.sim.partition_clients import IdempotentProducer, Reader, create_topic_with_retries
 from ottla.sim.workload import TOPIC_CONFIG, run_within_time_limit
 
-TOPIC = "journal"
-PARTITIONS = 2
-PRODUCERS = 2
-BATCHES_PER_PRODUCER = 60
+_TOPIC = "journal"
+_PARTITIONS = 2
+_PRODUCERS = 2
+_BATCHES_PER_PRODUCER = 60
 
 
 async def run_produce_workload(world: World) -> History:
@@ -31,18 +31,18 @@ async def _run(world: World) -> History:
     node = BrokerNode(world)
     await node.start()
     history = History()
-    hosts = [f"client-{index}" for index in range(PRODUCERS)]
+    hosts = [f"client-{index}" for index in range(_PRODUCERS)]
     clients = [SimClient(world.network.host(host), (HOST, PORT), host) for host in hosts]
     configs = TOPIC_CONFIG | ({"flush.messages": "1"} if flushes else {})
-    topic_id = await create_topic_with_retries(clients[0], TOPIC, PARTITIONS, configs)
+    topic_id = await create_topic_with_retries(clients[0], _TOPIC, _PARTITIONS, configs)
     producers = [
         IdempotentProducer(
             client, world.derive(), world.clock.now_ms, history, f"p{index}", topic_id, partition
         )
         for index, client in enumerate(clients)
-        for partition in range(PARTITIONS)
+        for partition in range(_PARTITIONS)
     ]
-    readers = [Reader(clients[-1], history, topic_id, partition) for partition in range(PARTITIONS)]
+    readers = [Reader(clients[-1], history, topic_id, partition) for partition in range(_PARTITIONS)]
     await _produce_all(Chaos(world, node, hosts, flushes=flushes), producers, readers)
     for stop in (node.stop, node.lose_power if flushes else node.kill):
         await _check(history, readers)
@@ -59,7 +59,7 @@ async def _produce_all(chaos: Chaos, producers: list[IdempotentProducer], reader
         breaking = around.create_task(chaos.run())
         async with asyncio.TaskGroup() as producing:
             for producer in producers:
-                producing.create_task(producer.run(BATCHES_PER_PRODUCER))
+                producing.create_task(producer.run(_BATCHES_PER_PRODUCER))
         chaos.is_over = True
         await breaking
         for task in following:

@@ -37,20 +37,20 @@ from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, create_topic_w
 from ottla.sim.topic_history import TopicHistory, Written
 from ottla.sim.workload import run_within_time_limit
 
-POLICIES = {"events": "delete", "table": "compact", "mixed": "compact,delete"}
-TOPICS_PER_NAME = 5
-STEPS_PER_TOPIC_MAX = 25
-KEYS = 5
-RECORDS_PER_BATCH_MAX = 6
-PAUSE_S_MAX = 0.6
-TIMEOUT = datetime.timedelta(seconds=5)
+_POLICIES = {"events": "delete", "table": "compact", "mixed": "compact,delete"}
+_TOPICS_PER_NAME = 5
+_STEPS_PER_TOPIC_MAX = 25
+_KEYS = 5
+_RECORDS_PER_BATCH_MAX = 6
+_PAUSE_S_MAX = 0.6
+_TIMEOUT = datetime.timedelta(seconds=5)
 # Checkpoint entries of a deleted topic must stay long enough for a crash to happen.
-CONFIG = {
+_CONFIG = {
     "log.flush.start.offset.checkpoint.interval.ms": "10000",
     "log.cleaner.backoff.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
 }
-TOPIC_CONFIG = {"segment.ms": "1500", "min.cleanable.dirty.ratio": "0.01", "index.interval.bytes": "600"}
+_TOPIC_CONFIG = {"segment.ms": "1500", "min.cleanable.dirty.ratio": "0.01", "index.interval.bytes": "600"}
 _SET = 0
 
 
@@ -63,9 +63,9 @@ async def _run(world: World) -> None:
     flushes = world.seed % 2 == 1
     paths = ["/data"] if world.seed % 3 else ["/one", "/two"]
     world.trace.note(f"seed {world.seed}, flush.messages {'1' if flushes else 'default'}, in {paths}")
-    node = BrokerNode(world, CONFIG | {"log.dirs": ",".join(paths)})
+    node = BrokerNode(world, _CONFIG | {"log.dirs": ",".join(paths)})
     await node.start()
-    users = [TopicUser(world, name, flushes=flushes, paths=paths) for name in POLICIES]
+    users = [_TopicUser(world, name, flushes=flushes, paths=paths) for name in _POLICIES]
     chaos = Chaos(world, node, [user.name for user in users], flushes=flushes)
     async with asyncio.TaskGroup() as around:
         breaking = around.create_task(chaos.run())
@@ -77,7 +77,7 @@ async def _run(world: World) -> None:
     await node.stop()
 
 
-class TopicUser:
+class _TopicUser:
     """Creates a topic, uses it, checks it and deletes it, several times with the same name."""
 
     def __init__(self, world: World, name: str, *, flushes: bool, paths: list[str]) -> None:
@@ -85,23 +85,23 @@ class TopicUser:
         self._world = world
         self._random: Random = world.derive()
         self._client = SimClient(world.network.host(name), (HOST, PORT), name, timeout_s=5.0)
-        self._configs = TOPIC_CONFIG | ({"flush.messages": "1"} if flushes else {})
+        self._configs = _TOPIC_CONFIG | ({"flush.messages": "1"} if flushes else {})
         self._paths = paths
         self._number = 0
         self._topic_id: UUID
         self._history: TopicHistory
 
     async def run(self) -> None:
-        for incarnation in range(TOPICS_PER_NAME):
-            policy = POLICIES[self.name]
+        for incarnation in range(_TOPICS_PER_NAME):
+            policy = _POLICIES[self.name]
             self._history = TopicHistory(f"{self.name}-{incarnation}")
             self._history.was_compacted = "compact" in policy
             configs = self._configs | {"cleanup.policy": policy}
             self._topic_id = await create_topic_with_retries(self._client, self.name, 1, configs)
             self._world.acknowledged.set()
-            for _ in range(self._random.randrange(STEPS_PER_TOPIC_MAX)):
+            for _ in range(self._random.randrange(_STEPS_PER_TOPIC_MAX)):
                 await self._step()
-                await asyncio.sleep(self._random.random() * PAUSE_S_MAX)
+                await asyncio.sleep(self._random.random() * _PAUSE_S_MAX)
             await self._check()
             await self._delete_topic()
 
@@ -117,10 +117,10 @@ class TopicUser:
 
     async def _produce(self) -> None:
         records = []
-        for index in range(self._random.randint(1, RECORDS_PER_BATCH_MAX)):
+        for index in range(self._random.randint(1, _RECORDS_PER_BATCH_MAX)):
             self._number += 1
             value = f"{self._history.incarnation}/{self._number}".encode()
-            key = b"k%d" % self._random.randrange(KEYS)
+            key = b"k%d" % self._random.randrange(_KEYS)
             records.append(Record(index, self._world.clock.now_ms(), key, value))
         response = await self._client.produce(self._topic_id, 0, build_batch(records))
         self._expect_retriable("Produce", response.error_code)
@@ -138,7 +138,7 @@ class TopicUser:
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         response = await self._client.request(
             DeleteRecordsRequest(
-                topics=(DeleteRecordsTopic(name=self.name, partitions=(partition,)),), timeout=TIMEOUT
+                topics=(DeleteRecordsTopic(name=self.name, partitions=(partition,)),), timeout=_TIMEOUT
             )
         )
         error = response.topics[0].partitions[0].error_code
@@ -148,7 +148,7 @@ class TopicUser:
             self._expect_retriable("DeleteRecords", error)
 
     async def _change_policy(self) -> None:
-        policy = self._random.choice(sorted(POLICIES.values()))
+        policy = self._random.choice(sorted(_POLICIES.values()))
         self._history.was_compacted |= "compact" in policy
         config = AlterableConfig(name="cleanup.policy", config_operation=_SET, value=policy)
         resource = AlterConfigsResource(
@@ -169,7 +169,7 @@ class TopicUser:
         topic = DeleteTopicState(name=None, topic_id=self._topic_id)
         while True:
             try:
-                response = await self._client.request(DeleteTopicsRequest(topics=(topic,), timeout=TIMEOUT))
+                response = await self._client.request(DeleteTopicsRequest(topics=(topic,), timeout=_TIMEOUT))
                 error = response.responses[0].error_code
                 if error in (ErrorCode.none, ErrorCode.unknown_topic_id):
                     break

@@ -4,11 +4,11 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 
-TAIL_LINES = 2_000
+_TAIL_LINES = 2_000
 
 
 class Trace:
-    def __init__(self, time_s: Callable[[], float], tail_lines: int = TAIL_LINES) -> None:
+    def __init__(self, time_s: Callable[[], float], tail_lines: int = _TAIL_LINES) -> None:
         self._time_s = time_s
         self._tail: deque[str] = deque(maxlen=tail_lines)
         self._digest = hashlib.blake2b(digest_size=16)

@@ -28,7 +28,7 @@ from ottla.sim.transactional_producer import TXN_RETRIABLE, Abortable, Fenced, T
 HOSTS = [f"program-{index}" for index in range(3)]
 COPIERS = "copies"  # the group id of copiers with a fixed partition each
 COPYING_GROUP = "sharing"  # the group whose members share the partitions
-CLIENT_TIMEOUT_S = 5.0
+_CLIENT_TIMEOUT_S = 5.0
 
 
 class ProgramContext:
@@ -57,7 +57,7 @@ class ProgramContext:
     def _client(self, *, resets_on_timeout: bool) -> SimClient:
         host = self.random.choice(HOSTS)
         network = self.world.network.host(host)
-        return SimClient(network, (HOST, PORT), host, CLIENT_TIMEOUT_S, resets_on_timeout=resets_on_timeout)
+        return SimClient(network, (HOST, PORT), host, _CLIENT_TIMEOUT_S, resets_on_timeout=resets_on_timeout)
 
 
 async def run_writer(context: ProgramContext, transactional_id: str) -> None:

@@ -32,20 +32,20 @@ from ottla.sim.transaction_programs import (
 )
 from ottla.sim.workload import TOPIC_CONFIG, run_within_time_limit
 
-PARTITIONS = 2
-WRITERS = 2  # transactional ids of programs that only write
-BATCHES_PER_PARTITION = 80
+_PARTITIONS = 2
+_WRITERS = 2  # transactional ids of programs that only write
+_BATCHES_PER_PARTITION = 80
 # A transaction that was left open times out; then those that waited for it continue.
-CONVERGED_AFTER_S_MAX = 60.0
-AUDIT_INTERVAL_S = 0.5
-CONFIG = GROUP_CONFIG | {
+_CONVERGED_AFTER_S_MAX = 60.0
+_AUDIT_INTERVAL_S = 0.5
+_CONFIG = GROUP_CONFIG | {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.min.isr": "1",
 }
-OUTPUTS = {COPIERS: "output", COPYING_GROUP: "shared"}  # by the group that writes them
+_OUTPUTS = {COPIERS: "output", COPYING_GROUP: "shared"}  # by the group that writes them
 
 
-class TransactionRun:
+class _TransactionRun:
     """The broker, the programs and the topics of a run."""
 
     def __init__(self, world: World, node: BrokerNode, client: SimClient, topics: dict[str, Topic]) -> None:
@@ -57,17 +57,17 @@ class TransactionRun:
         self._source = History()
         self._readers = [
             CommittedReader(_undisturbed_client(world), self.context.history, topics[name], index)
-            for name in (*OUTPUTS.values(), "ledger")
-            for index in range(PARTITIONS)
+            for name in (*_OUTPUTS.values(), "ledger")
+            for index in range(_PARTITIONS)
         ]
         self._group = copying_group(self.context)
         self._writers = [
             ProgramSupervisor(self.context, partial(run_writer, self.context, f"writer-{index}"))
-            for index in range(WRITERS)
+            for index in range(_WRITERS)
         ]
         self._copiers = [
             ProgramSupervisor(self.context, partial(run_copier, self.context, f"copy-{index}", index))
-            for index in range(PARTITIONS)
+            for index in range(_PARTITIONS)
         ]
 
     async def run(self, chaos: Chaos) -> None:
@@ -98,7 +98,7 @@ class TransactionRun:
 
     async def _produce_input(self) -> None:
         async with asyncio.TaskGroup() as producing:
-            for index in range(PARTITIONS):
+            for index in range(_PARTITIONS):
                 producer = IdempotentProducer(
                     self.context.client(),
                     self.world.derive(),
@@ -108,13 +108,13 @@ class TransactionRun:
                     self._topics["input"].topic_id,
                     index,
                 )
-                producing.create_task(producer.run(BATCHES_PER_PARTITION))
+                producing.create_task(producer.run(_BATCHES_PER_PARTITION))
 
     async def _audit(self) -> None:
         while True:
             if self._node.broker is not None:
                 validate_shards(self._node.broker)
-            await asyncio.sleep(AUDIT_INTERVAL_S)
+            await asyncio.sleep(_AUDIT_INTERVAL_S)
 
     # After the last fault
 
@@ -124,18 +124,18 @@ class TransactionRun:
         await self._wait_until("no transaction is open", self._has_no_open_transaction)
 
     async def _wait_until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
-        give_up_s = asyncio.get_running_loop().time() + CONVERGED_AFTER_S_MAX
+        give_up_s = asyncio.get_running_loop().time() + _CONVERGED_AFTER_S_MAX
         while not await condition():
             if asyncio.get_running_loop().time() > give_up_s:
                 raise Violation(
-                    f"{CONVERGED_AFTER_S_MAX:.0f} s after the last fault it is not true that {what}"
+                    f"{_CONVERGED_AFTER_S_MAX:.0f} s after the last fault it is not true that {what}"
                 )
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _are_copied(self, ends: list[int]) -> bool:
-        for group_id in OUTPUTS:
+        for group_id in _OUTPUTS:
             group = GroupClient(self._client, group_id, self._topics["input"])
-            _, found = await group.committed(list(range(PARTITIONS)))
+            _, found = await group.committed(list(range(_PARTITIONS)))
             if [committed.offset for committed in found] != ends:
                 return False
         return True
@@ -147,7 +147,7 @@ class TransactionRun:
 
     async def _read_input(self) -> list[list[Value]]:
         topic_id = self._topics["input"].topic_id
-        readers = [Reader(self._client, self._source, topic_id, index) for index in range(PARTITIONS)]
+        readers = [Reader(self._client, self._source, topic_id, index) for index in range(_PARTITIONS)]
         return [[value for _, value in await reader.read_all()] for reader in readers]
 
     async def check(self) -> None:
@@ -156,14 +156,14 @@ class TransactionRun:
         logs = {reader.topic_partition: await reader.read_all() for reader in self._readers}
         self.context.history.check_logs(logs)
         for source in await self._read_input():
-            for topic in OUTPUTS.values():
-                for index in range(PARTITIONS):
+            for topic in _OUTPUTS.values():
+                for index in range(_PARTITIONS):
                     self._check_copy(source, index, logs[TopicPartition(topic, index)])
         assert self._node.broker is not None
         check_shards_against_logs(self._node.broker)
 
     def _check_copy(self, source: list[Value], index: int, log: list[tuple[int, Value]]) -> None:
-        expected = [value for value in source if value.number % PARTITIONS == index]
+        expected = [value for value in source if value.number % _PARTITIONS == index]
         copied = [self.context.history.source(value) for _, value in log]
         found = [value for value in copied if value.producer == source[0].producer]
         if found != expected:
@@ -185,14 +185,16 @@ async def run_transaction_workload(world: World) -> None:
 async def _run(world: World) -> None:
     flushes = world.seed % 2 == 1
     world.trace.note(f"seed {world.seed}, flushed {flushes}")
-    node = BrokerNode(world, CONFIG | (FLUSHED if flushes else {}))
+    node = BrokerNode(world, _CONFIG | (FLUSHED if flushes else {}))
     await node.start()
     client = _undisturbed_client(world)
     topics = {
-        name: Topic(name, await create_topic_with_retries(client, name, PARTITIONS, TOPIC_CONFIG), PARTITIONS)
-        for name in ("input", "ledger", *OUTPUTS.values())
+        name: Topic(
+            name, await create_topic_with_retries(client, name, _PARTITIONS, TOPIC_CONFIG), _PARTITIONS
+        )
+        for name in ("input", "ledger", *_OUTPUTS.values())
     }
-    run = TransactionRun(world, node, client, topics)
+    run = _TransactionRun(world, node, client, topics)
     await run.run(Chaos(world, node, HOSTS, flushes=flushes))
     for stop in (node.stop, node.lose_power if flushes else node.kill):
         await run.check()

@@ -13,9 +13,9 @@ from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S
 from ottla.sim.transaction_client import ProducerIdentity, TransactionClient
 from ottla.sim.transaction_history import Outcome, Transaction, TransactionHistory
 
-TRANSACTION_TIMEOUT_S = 8.0
+_TRANSACTION_TIMEOUT_S = 8.0
 TXN_RETRIABLE = RETRIABLE | {ErrorCode.not_coordinator, ErrorCode.concurrent_transactions}
-FENCED_ERRORS = frozenset(
+_FENCED_ERRORS = frozenset(
     {
         ErrorCode.producer_fenced,
         ErrorCode.invalid_producer_epoch,
@@ -24,7 +24,7 @@ FENCED_ERRORS = frozenset(
     }
 )
 # Errors of TxnOffsetCommit after the group has rebalanced (KIP-447).
-STALE_MEMBER_ERRORS = frozenset(
+_STALE_MEMBER_ERRORS = frozenset(
     {
         ErrorCode.illegal_generation,
         ErrorCode.unknown_member_id,
@@ -58,7 +58,7 @@ class TransactionalProducer:
         await self._retry(self._client.find_coordinator)
         while True:
             self._history.fence_sent(self._client.transactional_id)
-            error, self._identity = await self._client.init(TRANSACTION_TIMEOUT_S)
+            error, self._identity = await self._client.init(_TRANSACTION_TIMEOUT_S)
             if error != ErrorCode.request_timed_out:
                 self._history.fence_acknowledged(self._client.transactional_id)
             if error == ErrorCode.none:
@@ -69,7 +69,7 @@ class TransactionalProducer:
 
     def begin(self) -> Transaction:
         self._transaction = self._history.begin(self._client.transactional_id)
-        self._transaction.expires_s = self._now_s() + TRANSACTION_TIMEOUT_S - 0.01
+        self._transaction.expires_s = self._now_s() + _TRANSACTION_TIMEOUT_S - 0.01
         self._added.clear()
         return self._transaction
 
@@ -142,9 +142,9 @@ class TransactionalProducer:
 
     def _check_error(self, error: ErrorCode) -> None:
         """Returns if the request is to be retried; raises otherwise."""
-        if error in FENCED_ERRORS:
+        if error in _FENCED_ERRORS:
             raise Fenced(f"{self._client.transactional_id} as {self._identity}: {error.name}")
-        if error == ErrorCode.transaction_abortable or error in STALE_MEMBER_ERRORS:
+        if error == ErrorCode.transaction_abortable or error in _STALE_MEMBER_ERRORS:
             raise Abortable
         if error not in TXN_RETRIABLE:
             raise Violation(f"{self._client.transactional_id} as {self._identity} got {error.name}")

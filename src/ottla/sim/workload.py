@@ -8,7 +8,7 @@ from ottla.sim.history import Violation
 
 T = TypeVar("T")
 
-TIME_LIMIT_S = 3600.0
+_TIME_LIMIT_S = 3600.0
 # Small enough that segments roll and indexes fill in a run of a minute.
 TOPIC_CONFIG = {"segment.ms": "4000", "segment.index.bytes": "240", "index.interval.bytes": "600"}
 
@@ -16,10 +16,10 @@ TOPIC_CONFIG = {"segment.ms": "4000", "segment.index.bytes": "240", "index.inter
 async def run_within_time_limit(run: Awaitable[T]) -> T:
     """Raises Violation if the run makes no progress, and the first error if it fails."""
     try:
-        async with asyncio.timeout(TIME_LIMIT_S):
+        async with asyncio.timeout(_TIME_LIMIT_S):
             return await run
     except TimeoutError:
-        raise Violation(f"not done after {TIME_LIMIT_S:.0f} s of virtual time: no progress") from None
+        raise Violation(f"not done after {_TIME_LIMIT_S:.0f} s of virtual time: no progress") from None
     except BaseExceptionGroup as error:
         raise _first_error(error) from None
 

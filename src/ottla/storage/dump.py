@@ -45,7 +45,7 @@ _RECORD_CODECS = {
 }
 
 Entry = dict[str, Any]
-DecodeRecord = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
+_DecodeRecord = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
 
 
 class UnknownFileError(Exception):
@@ -148,16 +148,16 @@ def _describe_batch(position: int, header: BatchHeader, is_valid: bool) -> Entry
     }
 
 
-def _record_decoder(path: str) -> DecodeRecord | None:
+def _record_decoder(path: str) -> _DecodeRecord | None:
     topic = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
     module = _RECORD_CODECS.get(topic)
     if module is None:
         return None
-    decode: DecodeRecord = import_module(module).decode_record
+    decode: _DecodeRecord = import_module(module).decode_record
     return decode
 
 
-def _describe_record(record: Record, header: BatchHeader, decode: DecodeRecord | None) -> Entry:
+def _describe_record(record: Record, header: BatchHeader, decode: _DecodeRecord | None) -> Entry:
     entry: Entry = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
     if header.is_control:
         number = control_type(record)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.storage")
 
-LOCK_FILE = ".lock"
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+_LOCK_FILE = ".lock"
+_CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -74,7 +74,7 @@ class LogDir:
 
     def _take_lock(self) -> DirectoryLock:
         try:
-            return self._disk.lock(f"{self.path}/{LOCK_FILE}")
+            return self._disk.lock(f"{self.path}/{_LOCK_FILE}")
         except BlockingIOError:
             raise UnusableDirectoryError(
                 f"the data directory {self.path} is in use by another broker: stop that one or choose another directory"
@@ -109,7 +109,7 @@ class LogDir:
 
     def _read_clean_shutdown(self) -> tuple[int, bool]:
         """Returns the broker epoch of the last run, or -1, and whether the shutdown was clean."""
-        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        path = f"{self.path}/{_CLEAN_SHUTDOWN_FILE}"
         try:
             data = self._disk.read_bytes(path)
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class LogDir:
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """The last step of a clean shutdown: everything else must be on disk."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+        self._disk.write_atomically(f"{self.path}/{_CLEAN_SHUTDOWN_FILE}", content.encode())
 
     def release(self) -> None:
         with contextlib.suppress(OSError):

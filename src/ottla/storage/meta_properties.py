@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ottla.env.disk import Disk
 from ottla.model.ids import uuid_from_string, uuid_to_string
 
-META_PROPERTIES = "meta.properties"
+_META_PROPERTIES = "meta.properties"
 _VERSION = "1"
 _LINE = re.compile(r"\s*(?P<key>[^=:\s]+)\s*[=:\s]\s*(?P<value>.*?)\s*")
 
@@ -38,7 +38,7 @@ class MetaProperties:
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     """Returns None for a new directory."""
-    path = f"{directory}/{META_PROPERTIES}"
+    path = f"{directory}/{_META_PROPERTIES}"
     try:
         properties = _parse(disk.read_bytes(path).decode())
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> None:
-    disk.write_atomically(f"{directory}/{META_PROPERTIES}", meta.encode())
+    disk.write_atomically(f"{directory}/{_META_PROPERTIES}", meta.encode())
 
 
 def check_identity(
@@ -89,7 +89,7 @@ def check_identity(
 
 def missing_identity_error(path: str) -> UnusableDirectoryError:
     return UnusableDirectoryError(
-        f"{path}/{META_PROPERTIES} is missing, but the directory has data, whose cluster is therefore unknown. "
+        f"{path}/{_META_PROPERTIES} is missing, but the directory has data, whose cluster is therefore unknown. "
         "Restore the file from a backup or choose another directory"
     )
 

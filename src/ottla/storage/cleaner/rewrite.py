@@ -74,7 +74,7 @@ class _LogRewriter:
             job.last_records,
         )
         cleaner = BatchCleaner(self._map, transactions, rules)
-        for group in group_segments(job, self._disk, segments):
+        for group in _group_segments(job, self._disk, segments):
             yield self._rewrite_group(group, cleaner, transactions)
         yield CleaningResult(
             clean_up_to=end_offset,
@@ -176,7 +176,7 @@ def _aborted_from(job: CleaningJob, from_offset: int) -> Iterator[AbortedTxn]:
     return (txn for txn in job.aborted if txn.last_offset >= from_offset)
 
 
-def group_segments(
+def _group_segments(
     job: CleaningJob, disk: Disk, segments: Sequence[SegmentToClean]
 ) -> list[list[SegmentToClean]]:
     """Groups adjacent segments that fit into one segment by their size, their indexes and their offsets."""
