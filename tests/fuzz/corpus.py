@@ -1,4 +1,4 @@
-"""Requests that real clients have sent (see `record_corpus.py`)."""
+"""Recorded requests of real clients (see `record_corpus.py`)."""
 
 import base64
 import json
@@ -9,5 +9,5 @@ TOPIC = "corpus"
 
 
 def recorded_requests() -> list[bytes]:
-    """Frames without their length."""
+    """Returns frames without their length field."""
     return [base64.b64decode(json.loads(line)["frame"]) for line in RECORDED.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""A bounded fuzzer: valid inputs, broken in the ways that break parsers, for a given time, from a seed."""
+"""A fuzzer: breaks valid inputs in ways that typically break parsers, for a given time, from a seed."""
 
 import os
 import time
@@ -9,8 +9,8 @@ from typing import Any
 
 from ottla.protocol.schema import default_of, entity_in, is_array, is_optional, kafka_type
 
-# Lengths and counts at the edges of what their types hold.
-AWKWARD = (
+# Lengths and counts at the limits of their types.
+EDGE_VALUES = (
     b"\x00",
     b"\xff",
     b"\x7f\xff\xff\xff",
@@ -37,7 +37,7 @@ def fuzz(case: Callable[[Random], None]) -> None:
 
 
 def mutate(random: Random, data: bytes) -> bytes:
-    """`data` with a few things wrong, or, now and then, nothing."""
+    """Returns `data` with up to three changes."""
     broken = bytearray(data)
     for _ in range(random.randrange(4)):
         position = random.randrange(len(broken) + 1)
@@ -45,7 +45,7 @@ def mutate(random: Random, data: bytes) -> bytes:
             case 0 if broken:
                 broken[position % len(broken)] ^= 1 << random.randrange(8)
             case 1:
-                value = random.choice(AWKWARD)
+                value = random.choice(EDGE_VALUES)
                 broken[position : position + len(value)] = value
             case 2:
                 del broken[position:]
@@ -60,7 +60,7 @@ def mutate(random: Random, data: bytes) -> bytes:
 
 
 def instance(random: Random, schema: Any) -> Any:
-    """A valid message of one of kio's classes, with some of its arrays filled."""
+    """A valid message of a kio class, with random elements in its arrays."""
     return schema(**{field.name: _value(random, field) for field in fields(schema)})
 
 

@@ -1,7 +1,7 @@
-"""`python -m tests.fuzz.record_corpus`: records what real clients send, as the corpus of the fuzzer.
+"""`python -m tests.fuzz.record_corpus` records requests of real clients as the corpus of the fuzzer.
 
-A proxy stands between the clients and a broker that advertises the proxy's address. Of each API, version and client a
-few different requests are kept, in `recorded_requests.jsonl`.
+A proxy stands between the clients and a broker that advertises the proxy's address. It keeps a few different requests
+for each API, version and client in `recorded_requests.jsonl`.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SIZE_MAX = 8_000
 
 
 class Recorder:
-    """A proxy that keeps the frames that clients send. `client` names who is sending now."""
+    """A proxy that keeps frames from clients. `client` is the name of the current client."""
 
     def __init__(self, port: int, bootstrap: str) -> None:
         self.client = ""
@@ -61,10 +61,10 @@ class Recorder:
         while True:
             client, _ = self._listener.accept()
             broker = socket.create_connection(self._target)
-            threading.Thread(target=self._pass_on, args=(client, broker, self._keep), daemon=True).start()
-            threading.Thread(target=self._pass_on, args=(broker, client, None), daemon=True).start()
+            threading.Thread(target=self._forward, args=(client, broker, self._keep), daemon=True).start()
+            threading.Thread(target=self._forward, args=(broker, client, None), daemon=True).start()
 
-    def _pass_on(
+    def _forward(
         self, source: socket.socket, target: socket.socket, keep: Callable[[bytes], None] | None
     ) -> None:
         received = b""
@@ -93,8 +93,8 @@ class Recorder:
 
 def librdkafka(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    done(admin.create_topics([NewTopic(TOPIC, 3, 1), NewTopic("gone", 1, 1)]))
-    done(admin.delete_topics(["gone"]))
+    wait_for(admin.create_topics([NewTopic(TOPIC, 3, 1), NewTopic("gone", 1, 1)]))
+    wait_for(admin.delete_topics(["gone"]))
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
         for number in range(50):
@@ -118,27 +118,27 @@ def librdkafka(bootstrap: str) -> None:
             _ = producer.commit_transaction(30) if is_committed else producer.abort_transaction(30)
         consumer.offsets_for_times([TopicPartition(TOPIC, 0, 1)], 30)
         consumer.close()
-    ask_as_admin(admin)
+    send_admin_requests(admin)
 
 
-def ask_as_admin(admin: AdminClient) -> None:
+def send_admin_requests(admin: AdminClient) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
-    done(admin.describe_configs([resource]))
+    wait_for(admin.describe_configs([resource]))
     entry = ConfigEntry("retention.ms", "1000000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[entry])
-    done(admin.incremental_alter_configs([change]))
-    done(admin.list_offsets({TopicPartition(TOPIC, 0): OffsetSpec.latest()}))
-    done(admin.delete_records([TopicPartition(TOPIC, 0, 1)]))
+    wait_for(admin.incremental_alter_configs([change]))
+    wait_for(admin.list_offsets({TopicPartition(TOPIC, 0): OffsetSpec.latest()}))
+    wait_for(admin.delete_records([TopicPartition(TOPIC, 0, 1)]))
     admin.list_consumer_groups().result(30)
-    done(admin.describe_consumer_groups(["classic", "consumer"]))
-    done(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("classic")]))
+    wait_for(admin.describe_consumer_groups(["classic", "consumer"]))
+    wait_for(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("classic")]))
     offsets = [TopicPartition(TOPIC, 0, 2)]
-    done(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("classic", offsets)]))
-    done(admin.delete_consumer_groups(["consumer"]))
+    wait_for(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("classic", offsets)]))
+    wait_for(admin.delete_consumer_groups(["consumer"]))
     admin.describe_cluster().result(30)
 
 
-def done(futures: dict[object, object]) -> None:
+def wait_for(futures: dict[object, object]) -> None:
     for future in futures.values():
         future.result(30)  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends as records, they are read or refused with one of Kafka's error codes."""
+"""Record batches from a client are read or rejected with one of Kafka's error codes, whatever their bytes."""
 
 from random import Random
 
@@ -39,7 +39,7 @@ def some_batch(random: Random) -> bytes:
 
 
 def sealed(batch: bytes) -> bytes:
-    """`batch` with the checksum that its bytes ask for, and often the length too: so that it is looked into."""
+    """`batch` with a valid checksum and length, so that its records are read."""
     if len(batch) < HEADER_SIZE:
         return batch
     crc = crc32c(batch[CRC_START:]).to_bytes(4, "big")
@@ -47,7 +47,7 @@ def sealed(batch: bytes) -> bytes:
     return batch[:8] + length + batch[12:CRC_POSITION] + crc + batch[CRC_START:]
 
 
-def test_a_broken_batch_is_read_or_refused_by_everything_that_reads_batches() -> None:
+def test_every_reader_of_batches_reads_or_rejects_a_broken_batch() -> None:
     def case(random: Random) -> None:
         batch = mutate(random, some_batch(random))
         if random.random() < 0.8:
@@ -69,7 +69,7 @@ def test_a_broken_batch_is_read_or_refused_by_everything_that_reads_batches() ->
     fuzz(case)
 
 
-def test_a_batch_that_is_accepted_in_full_is_read_by_the_reader_of_records() -> None:
+def test_a_fully_validated_batch_can_be_read() -> None:
     def case(random: Random) -> None:
         batch = sealed(mutate(random, some_batch(random)))
         try:
@@ -78,7 +78,7 @@ def test_a_batch_that_is_accepted_in_full_is_read_by_the_reader_of_records() -> 
             stored, sealed_header = examine(
                 batch, header, random.choice(SETTINGS), NOW_MS, UNPACKED_BYTES_MAX
             )
-        except (KafkaError, ValueError):  # refused, or not one batch
+        except (KafkaError, ValueError):  # rejected, or not one batch
             return
         offsets = [record.offset - header.base_offset for record in iter_records(stored)]
         assert offsets == list(range(header.records_count))

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the protocol layer makes a request of it or says MalformedRequest, in bounded memory."""
+"""The protocol layer decodes any bytes from a client to a request, or raises MalformedRequest, in bounded memory."""
 
 from io import BytesIO
 from random import Random
@@ -20,7 +20,7 @@ FIRST_FLEXIBLE = {int(key): spec.first_flexible for key, spec in APIS.items()}
 
 
 def feed(assembler: FrameAssembler, data: bytes, random: Random) -> list[bytes]:
-    """Passes `data` on in pieces of any size."""
+    """Passes `data` to the assembler in chunks of random size."""
     frames: list[bytes] = []
     position = 0
     while position < len(data):
@@ -32,7 +32,7 @@ def feed(assembler: FrameAssembler, data: bytes, random: Random) -> list[bytes]:
     return frames
 
 
-def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+def test_frames_are_assembled_from_chunks_of_any_size() -> None:
     def case(random: Random) -> None:
         sizes = [random.choice((0, 1, 10, 3_000, 90_000)) for _ in range(random.randrange(6))]
         frames = [random.randbytes(size) for size in sizes]
@@ -43,7 +43,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
     fuzz(case)
 
 
-def test_a_broken_stream_is_refused_or_waits_for_more() -> None:
+def test_a_broken_stream_is_rejected_or_waits_for_more_bytes() -> None:
     def case(random: Random) -> None:
         frames = [random.randbytes(random.randrange(200)) for _ in range(random.randrange(4))]
         stream = mutate(random, b"".join(pack(">i", len(frame)) + frame for frame in frames))
@@ -56,7 +56,7 @@ def test_a_broken_stream_is_refused_or_waits_for_more() -> None:
     fuzz(case)
 
 
-def test_a_broken_request_of_any_api_and_version_is_read_or_refused() -> None:
+def test_a_broken_request_of_any_api_and_version_is_read_or_rejected() -> None:
     def case(random: Random) -> None:
         key = random.choice(list(APIS))
         spec = APIS[key]

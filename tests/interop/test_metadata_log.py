@@ -35,7 +35,7 @@ from ottla.env.clock import SystemClock
 from ottla.env.processes import ChildProcesses
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
-from ottla.env.workers import ThreadWorkers
+from ottla.env.threads import RealThreads
 from ottla.model.config import ResourceType as OttlaResourceType
 from ottla.model.ids import uuid_to_string
 from ottla.protocol.metadata_records.records import Endpoint, FeatureRange
@@ -50,7 +50,7 @@ TIMEOUT_S = 60
 def run_quorum(log_dir: Path, use: Callable[[Quorum], Any], settings: QuorumSettings | None = None) -> None:
     async def main() -> None:
         env = Env(
-            SystemClock(), RealDisk(), RealNetwork(), ThreadWorkers(1), random.Random(1), ChildProcesses()
+            SystemClock(), RealDisk(), RealNetwork(), RealThreads(1), random.Random(1), ChildProcesses()
         )
         quorum = Quorum(
             env,
@@ -63,7 +63,7 @@ def run_quorum(log_dir: Path, use: Callable[[Quorum], Any], settings: QuorumSett
         await quorum.start()
         await use(quorum)
         await quorum.close()
-        env.workers.close()
+        env.threads.close()
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""A log on a disk that forgets, beside a plain list that does not; after every restart the two are compared."""
+"""A log on a simulated disk, and a list of the same records; after every restart the two are compared."""
 
 import errno
 from random import Random
@@ -33,10 +33,10 @@ class LogModel:
         self.random = Random(seed)
         self.now_ms = 1_700_000_000_000
         self.disk = SimDisk(Random(seed + 1), lambda: self.now_ms)
-        self.records: list[Record] = []  # of every record appended, by its offset
+        self.records: list[Record] = []  # all appended records, by offset
         self.headers: list[BatchHeader] = []
-        self.compacted: set[int] = set()  # offsets of records that may be gone
-        self.flushed = 0  # what must survive a power loss
+        self.compacted: set[int] = set()  # offsets of records that compaction may have removed
+        self.flushed = 0  # records below it must survive a power loss
         self.start = 0
         self.checkpoint = 0  # the recovery point that the checkpoint file would hold
         self.epoch = 0
@@ -74,7 +74,7 @@ class LogModel:
             try:
                 step()
             except OSError as error:
-                # As in the broker: what meets an error of its disk is not used again before a restart.
+                # As in the broker: after a disk error the log is not used again before a restart.
                 self.story.append(f"  {error}")
                 if self.disk.is_alive:
                     self.restart_after_kill()
@@ -82,7 +82,7 @@ class LogModel:
                 self.restart_after_power_loss()
         self.restart_after_power_loss()
 
-    # What happens to the log
+    # Operations on the log
 
     def append(self) -> None:
         if self.random.random() < 0.05:
@@ -99,7 +99,7 @@ class LogModel:
                 [(header, planned_parts(batch, 0, header)) for header, batch in batches], self.now_ms
             )
         except OSError:
-            if self.disk.is_alive:  # refused, and so as if it had never been asked for
+            if self.disk.is_alive:  # the append had no effect
                 del self.records[before[0] :], self.headers[before[1] :]
                 assert self.log.log_end_offset == before[0]
             raise
@@ -129,7 +129,7 @@ class LogModel:
         work = self.log.prepare_flush()
         if work is not None:
             work.sync()
-            self.log.completed(work)
+            self.log.complete_flush(work)
         self.flushed = self.log.log_end_offset
         if self.random.random() < 0.5:
             self.checkpoint = self.log.recovery_checkpoint
@@ -138,7 +138,7 @@ class LogModel:
         self.log.roll(self.now_ms)
 
     def advance_start(self) -> None:
-        """DeleteRecords: the new start is checkpointed before anything is removed."""
+        """Deletes records; the new log start offset is checkpointed before any segment is removed."""
         if self.flushed > self.start:
             self.start = self.random.randint(self.start, self.flushed)
             self.log.delete_records_before(self.start)
@@ -147,7 +147,7 @@ class LogModel:
                 deletion.perform(self.disk)
 
     def compact(self) -> None:
-        """Neighbours of what is flushed and sealed become one segment, which has some of their batches."""
+        """Replaces adjacent flushed segments with one that has some of their batches."""
         bases = self.log.segments.base_offsets
         sealed = [
             segment
@@ -158,7 +158,7 @@ class LogModel:
             return
         first = self.random.randrange(len(sealed))
         replaced = sealed[first : first + self.random.choice((1, 1, 2))]
-        # The last batch of a producer stays, also where a later one may be lost.
+        # The last flushed batch of each producer is kept, because later ones may be lost.
         flushed = (header for header in self.headers if header.last_offset < self.log.recovery_point)
         last = {header.producer_id: header.base_offset for header in flushed}.values()
         cleaned = CleanedSegment(self.disk, DIRECTORY, replaced[0].base_offset, CONFIG)
@@ -172,16 +172,16 @@ class LogModel:
                     self.compacted.update(range(header.base_offset, header.next_offset))
         cleaned.finish()
         swap = SegmentSwap(self.disk, self.log, replaced[0].base_offset, replaced, cleaned.size)
-        swap.announce()
+        swap.prepare()
         swap.replace(self.now_ms)
-        swap.settle()
+        swap.finish()
 
     def fault(self) -> None:
         self.disk.heal()
         error = self.random.choice((errno.ENOSPC, errno.EIO))
         self.disk.fail("/data", error, operations=frozenset({self.random.choice(sorted(WRITES))}), times=1)
 
-    # What happens to the process
+    # Restarts
 
     def restart(self) -> None:
         self.disk.heal()
@@ -222,10 +222,10 @@ class LogModel:
         self.compacted = {offset for offset in self.compacted if offset < end}
         self.headers = [header for header in self.headers if header.last_offset < end]
         self.compare()
-        # As after any start of a broker: what recovery kept is made durable before it is relied upon.
+        # A broker also flushes after recovery, before it relies on the recovered records.
         self.flush()
 
-    # What must be true
+    # Checks
 
     def compare(self) -> None:
         log = self.log
@@ -242,12 +242,12 @@ class LogModel:
             data = slice_.region.read()
             # Compaction may have left nothing before the end of the segment.
             offset = read_batches(data)[-1].header.next_offset if data else slice_.end_offset
-        there = {record.offset for record in found}
+        present = {record.offset for record in found}
         expected = self.records[log.log_start_offset :]
-        assert found == [record for record in expected if record.offset not in self.compacted - there]
+        assert found == [record for record in expected if record.offset not in self.compacted - present]
         self.compare_producers()
-        self.compare_epochs(there)
-        self.compare_times(found)
+        self.compare_epochs(present)
+        self.compare_timestamps(found)
 
     def compare_producers(self) -> None:
         last = {header.producer_id: header for header in self.headers if header.producer_id >= 0}
@@ -258,13 +258,13 @@ class LogModel:
                 assert known[producer_id].last_offset == header.last_offset
         assert known.keys() <= last.keys()
 
-    def compare_epochs(self, there: set[int]) -> None:
+    def compare_epochs(self, present: set[int]) -> None:
         for header in self.headers:
-            if header.last_offset >= self.log.log_start_offset and header.last_offset in there:
+            if header.last_offset >= self.log.log_start_offset and header.last_offset in present:
                 offset = max(header.base_offset, self.log.log_start_offset)
                 assert self.log.epochs.epoch_at(offset) == header.partition_leader_epoch
 
-    def compare_times(self, records: list[Record]) -> None:
+    def compare_timestamps(self, records: list[Record]) -> None:
         for record in self.random.sample(records, min(3, len(records))):
             wanted = next(other for other in records if other.timestamp >= record.timestamp)
             found = self.log.offset_for_timestamp(record.timestamp)

@@ -1,4 +1,4 @@
-"""One broker and one thing that goes wrong: a disk, a full disk, a client that does not read or talks nonsense."""
+"""One broker and one fault: a failed or full disk, a client that does not read or sends invalid requests."""
 
 import asyncio
 import errno
@@ -42,7 +42,7 @@ def partitions_on(node: BrokerNode, path: str) -> set[int]:
     return {int(name[-1]) for name in node.disk.list_dir(path) if name.startswith("journal-")}
 
 
-def on_a_failing_disk(error: int, operations: frozenset[str] | None) -> None:
+def check_failing_disk(error: int, operations: frozenset[str] | None) -> None:
     async def main(world: World) -> None:
         node = BrokerNode(world, TWO_DISKS)
         await node.start()
@@ -57,9 +57,9 @@ def on_a_failing_disk(error: int, operations: frozenset[str] | None) -> None:
             assert {index for index, code in errors.items() if code == ErrorCode.kafka_storage_error} == lost
             assert {code for index, code in errors.items() if index not in lost} == {ErrorCode.none}
         for index in range(PARTITIONS):
-            answer = await client.fetch(topic_id, index, 0, max_wait_ms=0)
+            response = await client.fetch(topic_id, index, 0, max_wait_ms=0)
             expected = ErrorCode.kafka_storage_error if index in lost else ErrorCode.none
-            assert answer.error_code == expected
+            assert response.error_code == expected
         await node.stop()
         await node.start()
         assert set((await errors_of_produce(world, client, topic_id)).values()) == {ErrorCode.none}
@@ -68,15 +68,15 @@ def on_a_failing_disk(error: int, operations: frozenset[str] | None) -> None:
     simulate(main, 1)
 
 
-def test_a_disk_that_fails_takes_its_partitions_and_no_others_until_it_is_mended() -> None:
-    on_a_failing_disk(errno.EIO, None)
+def test_a_failed_disk_takes_only_its_own_partitions_offline_until_a_restart() -> None:
+    check_failing_disk(errno.EIO, None)
 
 
-def test_a_disk_that_is_full_takes_its_partitions_and_no_others_until_there_is_room() -> None:
-    on_a_failing_disk(errno.ENOSPC, WRITES)
+def test_a_full_disk_takes_only_its_own_partitions_offline_until_a_restart() -> None:
+    check_failing_disk(errno.ENOSPC, WRITES)
 
 
-def test_a_client_that_does_not_read_holds_one_response_in_memory_and_no_more() -> None:
+def test_a_client_that_does_not_read_keeps_only_one_response_in_memory() -> None:
     async def main(world: World) -> None:
         node = BrokerNode(world)
         await node.start()
@@ -92,8 +92,8 @@ def test_a_client_that_does_not_read_holds_one_response_in_memory_and_no_more() 
         other = new_client(world, "other")
         assert (await other.fetch(topic_id, 0, 0)).error_code == ErrorCode.none
         stream.resume_reading()
-        for answer in await asyncio.gather(*fetches):
-            assert len(read_batches(answer.records or b"")) == 4
+        for response in await asyncio.gather(*fetches):
+            assert len(read_batches(response.records or b"")) == 4
         await node.stop()
 
     simulate(main, 1)
@@ -103,7 +103,7 @@ def unsent_bytes(stream: SimStream) -> int:
     return sum(len(part) for part in stream._backlog)
 
 
-def test_a_client_that_talks_nonsense_is_cut_off_and_others_are_served() -> None:
+def test_other_clients_are_served_while_clients_send_invalid_requests() -> None:
     async def main(world: World) -> None:
         node = BrokerNode(world)
         await node.start()
@@ -111,15 +111,15 @@ def test_a_client_that_talks_nonsense_is_cut_off_and_others_are_served() -> None
         topic_id = await new_topic(client, 1)
         random = world.derive()
         for number in range(100):
-            nonsense = new_client(world, f"nonsense-{number}")
-            await nonsense.metadata("journal")
-            (stream,) = (s for s in world.network.streams.values() if s.host == f"nonsense-{number}")
+            invalid = new_client(world, f"invalid-{number}")
+            await invalid.metadata("journal")
+            (stream,) = (s for s in world.network.streams.values() if s.host == f"invalid-{number}")
             size = random.randrange(2, 100)
             stream.send([random.choice((size, -1, 2**31 - 1)).to_bytes(4, "big", signed=True)])
             stream.send([random.randbytes(size)])
         await asyncio.sleep(1)
-        answer = await client.produce(topic_id, 0, one_record(world))
-        assert answer.error_code == ErrorCode.none
+        response = await client.produce(topic_id, 0, one_record(world))
+        assert response.error_code == ErrorCode.none
         assert (await client.fetch(topic_id, 0, 0)).high_watermark == 1
         await node.stop()
 

@@ -1,4 +1,4 @@
-"""The power goes at each single operation of the disk in turn, and the broker starts again on what is left."""
+"""A power loss at every single disk operation, and a start of the broker after each."""
 
 import asyncio
 from itertools import count
@@ -13,7 +13,7 @@ TOPIC_CONFIG = {"flush.messages": "1"}
 
 
 class Progress:
-    """How far the clients of a run had come, by what they were told."""
+    """What the client of a run has been acknowledged so far."""
 
     def __init__(self) -> None:
         self.topic_created = False
@@ -31,10 +31,10 @@ async def use(world: World, progress: Progress) -> None:
     for _ in range(3):
         progress.attempts += 1
         value = str(progress.attempts).encode()
-        answer = await client.produce(
+        response = await client.produce(
             topic_id, 0, build_batch([Record(0, world.clock.now_ms(), None, value)])
         )
-        assert answer.error_code == ErrorCode.none
+        assert response.error_code == ErrorCode.none
         progress.acknowledged.append(value)
 
 
@@ -44,15 +44,15 @@ async def check(world: World, progress: Progress) -> None:
     if progress.topic_created:
         assert topic.error_code == ErrorCode.none
         assert topic.topic_id is not None
-        answer = await client.fetch(topic.topic_id, 0, 0)
-        batches = read_batches(answer.records or b"")
+        response = await client.fetch(topic.topic_id, 0, 0)
+        batches = read_batches(response.records or b"")
         values = [record.value for batch in batches for record in batch.records]
-        # One that was under way when the power went may be there too.
+        # A record in flight at the power loss may be there too.
         assert [value for value in values if value in progress.acknowledged] == progress.acknowledged
 
 
 def crash_at(operation: int) -> bool:
-    """Whether the power went at all: the run may be done before it has `operation` operations."""
+    """Returns False if the run ended before disk operation `operation`."""
 
     async def main(world: World) -> bool:
         node, progress = BrokerNode(world), Progress()
@@ -61,7 +61,7 @@ def crash_at(operation: int) -> bool:
             await node.start()
             await use(world, progress)
         except (OSError, ProcessKilled):
-            assert not node.disk.is_alive, "an operation failed although the power had not gone"
+            assert not node.disk.is_alive, "an operation failed before the power loss"
         crashed = not node.disk.is_alive
         await node.lose_power()
         await node.start()
@@ -80,14 +80,14 @@ def crash_at(operation: int) -> bool:
     return simulate(bounded, operation)
 
 
-def test_a_broker_starts_again_after_a_power_loss_at_any_operation_of_its_first_minute() -> None:
+def test_a_broker_starts_after_a_power_loss_at_any_disk_operation() -> None:
     crashes = 0
     for operation in count():
         try:
             if not crash_at(operation):
                 break
         except Exception as error:
-            error.add_note(f"the power went at operation {operation} of the disk")
+            error.add_note(f"the power loss was at disk operation {operation}")
             raise
         crashes += 1
     assert crashes > 50

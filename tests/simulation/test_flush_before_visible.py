@@ -1,4 +1,4 @@
-"""What `flush.messages` promises holds for consumers too."""
+"""With `flush.messages=1`, consumers see flushed records only."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from ottla.sim.env import World, simulate
 from ottla.sim.node import HOST, PORT, BrokerNode
 
 
-def test_with_flush_messages_1_a_consumer_sees_nothing_that_a_power_loss_can_take() -> None:
+def test_with_flush_messages_1_a_power_loss_takes_no_record_that_a_consumer_saw() -> None:
     async def main(world: World) -> None:
         node = BrokerNode(world)
         await node.start()
-        consumer, producer, witness = (
+        consumer, producer, observer = (
             SimClient(world.network.host(name), (HOST, PORT), name) for name in ("one", "two", "three")
         )
         await consumer.create_topic("journal", 1, {"flush.messages": "1"})
@@ -25,7 +25,7 @@ def test_with_flush_messages_1_a_consumer_sees_nothing_that_a_power_loss_can_tak
         seen = (await waiting).records
         await node.lose_power()
         await node.start()
-        assert (await witness.fetch(topic_id, 0, 0)).records == seen
+        assert (await observer.fetch(topic_id, 0, 0)).records == seen
         await asyncio.gather(producing, return_exceptions=True)
         await node.stop()
 

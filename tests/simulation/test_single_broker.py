@@ -1,4 +1,4 @@
-"""The whole real broker on a virtual-time event loop, with a simulated network and a disk that forgets."""
+"""The whole real broker on a virtual-time event loop, with a simulated network and disk."""
 
 import os
 import subprocess
@@ -12,22 +12,22 @@ from ottla.sim.__main__ import WORKLOADS
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_acknowledged_record_is_there_once_and_in_order_whatever_fails(seed: int) -> None:
+def test_every_acknowledged_record_is_in_the_log_once_and_in_order(seed: int) -> None:
     run_workload("produce", seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_groups_share_their_partitions_and_keep_their_commits_whatever_fails(seed: int) -> None:
+def test_groups_share_their_partitions_and_keep_their_commits(seed: int) -> None:
     run_workload("groups", seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_transactions_are_whole_or_not_at_all_and_copies_exact_whatever_fails(seed: int) -> None:
+def test_transactions_are_atomic_and_copies_exactly_once(seed: int) -> None:
     run_workload("transactions", seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_topic_keeps_its_records_whatever_was_deleted_under_its_name_before(seed: int) -> None:
+def test_a_topic_is_not_affected_by_a_deleted_topic_with_its_name(seed: int) -> None:
     run_workload("topics", seed)
 
 

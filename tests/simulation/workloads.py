@@ -1,4 +1,4 @@
-"""Runs a workload of the simulation from a seed; a failure tells how to replay it and what happened last."""
+"""Runs a workload of the simulation from a seed; a failure shows how to replay it, and its last events."""
 
 from ottla.sim.__main__ import WORKLOADS
 from ottla.sim.env import World, simulate

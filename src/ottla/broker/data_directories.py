@@ -10,11 +10,11 @@ from ottla.model.config import BrokerConfig
 from ottla.model.ids import uuid_to_string
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.meta_properties import (
-    LostDirectoryError,
     MetaProperties,
-    RefusedDirectoryError,
+    OfflineDirectoryError,
+    UnusableDirectoryError,
     check_identity,
-    missing_identity,
+    missing_identity_error,
     read_meta_properties,
     write_meta_properties,
 )
@@ -23,12 +23,12 @@ from ottla.storage.meta_properties import (
 def identify_directories(env: Env, config: BrokerConfig, log_dirs: LogDirs) -> str:
     """Checks that all directories belong to this node of one cluster, and marks new ones. Returns the cluster id.
 
-    Raises RefusedDirectoryError.
+    Raises UnusableDirectoryError.
     """
     metadata_dir = config.metadata_log_dir.rstrip("/")
     if metadata_dir in log_dirs.offline:
         # Nothing may be written to it, not even the metadata log.
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"the metadata log lies in {metadata_dir}, which is offline ({log_dirs.offline[metadata_dir]}): fix the "
             "disk, or restore the metadata log to another directory and set metadata.log.dir"
         )
@@ -49,7 +49,7 @@ def _identify_metadata_dir(env: Env, config: BrokerConfig, log_dirs: LogDirs, cl
     if meta is not None:
         check_identity(path, meta, node_id, cluster_id, log_dirs.paths[0])
     elif disk.exists(f"{path}/{METADATA_PARTITION}"):
-        raise missing_identity(path)
+        raise missing_identity_error(path)
     else:
         disk.make_dirs(path)
         write_meta_properties(disk, path, MetaProperties(cluster_id, node_id, random_uuid(env)))
@@ -69,10 +69,10 @@ def directory_went_offline(
     partitions.fail_offline()
     if not log_dirs.paths:
         reasons = "; ".join(f"{offline}: {reason}" for offline, reason in log_dirs.offline.items())
-        fail(LostDirectoryError(f"every data directory is offline ({reasons})"))
+        fail(OfflineDirectoryError(f"every data directory is offline ({reasons})"))
     elif path == config.metadata_log_dir.rstrip("/"):
         fail(
-            LostDirectoryError(
+            OfflineDirectoryError(
                 f"the data directory of the metadata log is offline ({path}: {log_dirs.offline[path]})"
             )
         )

@@ -137,7 +137,7 @@ class Dispatcher:
             self._handlers[(key.value, header.api_version)] = handler
             return handler(self._services, context, body)
 
-        loaded = self._services.env.workers.run(lambda: self._load(key, header.api_version))
+        loaded = self._services.env.threads.run(lambda: self._load(key, header.api_version))
         return self._services.tasks.run(loaded).then(handle)
 
     def _load(self, key: ApiKey, version: int) -> BodyHandler:

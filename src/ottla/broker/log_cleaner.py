@@ -19,7 +19,7 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.cleaner.cleanable import CleanableLog, cleanable_log
+from ottla.storage.cleaner.cleanable_log import CleanableLog, measure_log
 from ottla.storage.cleaner.job import (
     CleanedGroup,
     CleaningJob,
@@ -29,7 +29,7 @@ from ottla.storage.cleaner.job import (
     run_job,
 )
 from ottla.storage.cleaner.swap import SegmentSwap
-from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
 from ottla.storage.file_names import CLEANED_SUFFIX
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
@@ -117,7 +117,7 @@ class LogCleaner:
             self._wake.clear()
             try:
                 if not self.start_due_cleanings(self._env.clock.now_ms()):
-                    self._env.processes.release()
+                    self._env.processes.end_idle()
                 await self._write_checkpoints()
             except Exception:
                 logger.exception("the log cleaner failed; it continues with its next round")
@@ -136,11 +136,11 @@ class LogCleaner:
             try:
                 # Only flushed segments, see Log.replace_segments.
                 limit = min(hosted.leader.last_stable_offset, log.recovery_point)
-                cleanable = cleanable_log(log, limit, now_ms)
+                cleanable = measure_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 if isinstance(error, OSError) and not is_disk_failure(error):
                     logger.warning(
-                        "%s", run_out_message(f"reading the log of {hosted.topic_partition}", error)
+                        "%s", out_of_resources_message(f"reading the log of {hosted.topic_partition}", error)
                     )
                 else:
                     self._mark_uncleanable(hosted, str(error))
@@ -279,14 +279,14 @@ class LogCleaner:
         swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
         try:
             try:
-                await env.workers.run(swap.announce)
+                await env.threads.run(swap.prepare)
                 self._check_unchanged(cleaning, group)
             except (_CleaningAbortedError, OSError) as error:
                 if isinstance(error, _CleaningAbortedError) or not is_disk_failure(error):
-                    await self._retry_until_done(swap.withdraw)
+                    await self._retry_until_done(swap.abort)
                 raise
             swap.replace(env.clock.now_ms())
-            await self._retry_until_done(swap.settle)
+            await self._retry_until_done(swap.finish)
         except OSError as error:
             if hosted.is_closed:
                 raise _CleaningAbortedError("the topic was deleted") from error
@@ -356,9 +356,9 @@ class LogCleaner:
         for checkpoint in self._log_dirs.cleaner_offset_checkpoints():
             try:
                 await self._env.workers.run(checkpoint.write)
-                checkpoint.written()
+                checkpoint.complete()
             except OSError as error:
-                self._log_dirs.checkpoint_failed(checkpoint, error)
+                self._log_dirs.handle_checkpoint_error(checkpoint, error)
                 self._partitions.fail_offline()
 
     # Metrics

@@ -93,7 +93,7 @@ class Broker:
 
     @classmethod
     async def start(cls, config: BrokerConfig, env: Env | None = None) -> Self:
-        """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, KafkaError, OSError."""
+        """Loads everything, and listens last. Raises ConfigError, UnusableDirectoryError, KafkaError, OSError."""
         if unsupported := not_built(config):
             raise ConfigError(unsupported)
         failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -102,7 +102,7 @@ class Broker:
         env = env or real_env()
         async with AsyncExitStack() as undo:
             if owns_env:
-                undo.callback(env.workers.close)
+                undo.callback(env.threads.close)
             log_dirs = LogDirs(env.disk, config.log_dirs)
             undo.callback(log_dirs.release)
             cluster_id = identify_directories(env, config, log_dirs)
@@ -158,9 +158,9 @@ class Broker:
         # Side by side: one after the other, thousands of logs would take long.
         await asyncio.gather(*(_flush(env, log) for log in list(log_dirs.logs.values())))
         high_watermarks = {hosted.topic_partition: hosted.leader.high_watermark for hosted in partitions}
-        await env.workers.run(lambda: log_dirs.close(self._broker_epoch, high_watermarks))
+        await env.threads.run(lambda: log_dirs.close(self._broker_epoch, high_watermarks))
         if self._owns_env:
-            env.workers.close()
+            env.threads.close()
         logger.info("broker %d has stopped", services.config.node_id)
 
 
@@ -201,11 +201,11 @@ def _new_services(
         quorum=quorum,
         tasks=tasks,
         scheduler=FairScheduler(env.clock),
-        message_thread=SerialThread(env.workers, tasks),
+        message_thread=SerialThread(env.threads, tasks),
         log_dirs=log_dirs,
         partitions=PartitionHost(env, config, log_dirs, delayed_operations),
         delayed_operations=delayed_operations,
-        record_thread=SerialThread(env.workers, tasks),
+        record_thread=SerialThread(env.threads, tasks),
         producer_ids=ProducerIds(lambda: quorum.submit(AllocateProducerIds(config.node_id, broker_epoch))),
         telemetry=ClientTelemetry(config.get_int("telemetry.max.bytes")),
         fetch_sessions=Lazy(lambda: _new_fetch_sessions(config)),
@@ -265,7 +265,7 @@ async def _flush(env: Env, log: Log) -> None:
     try:
         work = log.prepare_close()
         if work is not None:
-            await env.workers.run(work.sync)
-            log.completed(work)
+            await env.threads.run(work.sync)
+            log.complete_flush(work)
     except OSError as error:  # closing the log fails likewise, and takes the directory offline
         logger.error("%s cannot be flushed: %s", log.topic_partition, error)

@@ -20,8 +20,8 @@ async def flush_partition(env: Env, hosted: HostedPartition, up_to: int | None =
         try:
             work = log.prepare_flush(up_to)
             if work is not None:
-                await env.workers.run(work.sync)
-                log.completed(work)
+                await env.threads.run(work.sync)
+                log.complete_flush(work)
             break
         except OSError as error:
             logger.error("%s", hosted.storage_failed(error).message)

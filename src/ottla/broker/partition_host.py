@@ -20,9 +20,9 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.damaged_log import InconsistentTopicIdError
+from ottla.storage.deletion import DeletionSync
 from ottla.storage.disk_errors import RETRY_S, is_disk_failure
-from ottla.storage.log_dir import DeletionSync
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class PartitionHost:
     async def _create_logs(self, partitions: list[tuple[TopicImage, int]]) -> None:
         now_ms = self._env.clock.now_ms()
         works = [
-            self._log_dirs.creation(
+            self._log_dirs.prepare_creation(
                 TopicPartition(topic.name, index), self._settings(topic.name).log, now_ms, topic.topic_id
             )
             for topic, index in partitions
@@ -171,7 +171,7 @@ class PartitionHost:
             logger.error(
                 "%d folders have partitions that are not in the metadata of this broker", len(strays)
             )
-            self._log_dirs.set_aside(strays, partial(random_uuid, self._env))
+            self._log_dirs.mark_strays(strays, partial(random_uuid, self._env))
 
     async def sync_deletions(self) -> None:
         """Makes deletions durable, in threads, for all of a data directory at once. Until then none is acknowledged."""
@@ -181,10 +181,10 @@ class PartitionHost:
         while True:
             try:
                 await self._env.workers.run(sync.sync)
-                sync.completed()
+                sync.complete()
                 return
             except OSError as error:
-                self._log_dirs.checkpoint_failed(sync, error)
+                self._log_dirs.handle_checkpoint_error(sync, error)
                 if is_disk_failure(error):
                     self.fail_offline()
                     return
@@ -199,7 +199,7 @@ class PartitionHost:
             settings = self._settings(topic.name)
             for index, partition in topic.partitions.items():
                 if partition.leader == self._config.node_id:
-                    found = self._log_dirs.recovery(
+                    found = self._log_dirs.prepare_recovery(
                         TopicPartition(topic.name, index), settings.log, now_ms, topic.topic_id
                     )
                     if found is not None:
@@ -279,10 +279,10 @@ class PartitionHost:
             return self._log_dirs.open(
                 topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=is_new
             )
-        except OtherTopicError as error:
+        except InconsistentTopicIdError as error:
             # The topic was deleted and created again while its log was offline, or a file is damaged.
             logger.error("%s", error.message)
-            self._log_dirs.set_aside([topic_partition], partial(random_uuid, self._env))
+            self._log_dirs.mark_strays([topic_partition], partial(random_uuid, self._env))
             return self._log_dirs.open(topic_partition, settings.log, now_ms, topic_id=topic_id, is_new=True)
 
     def _new_leader(
@@ -322,7 +322,7 @@ class PartitionHost:
 
     def _storage_failed(self, hosted: HostedPartition, error: OSError) -> KafkaError:
         """As in Kafka, takes the whole directory offline: an error of one file will hit the others of the disk too."""
-        failure = self._log_dirs.failed(hosted.topic_partition, error)
+        failure = self._log_dirs.handle_error(hosted.topic_partition, error)
         self.fail_offline()
         return failure
 

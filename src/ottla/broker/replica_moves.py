@@ -9,7 +9,7 @@ from ottla.broker.random_uuid import random_uuid
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.storage.file_names import has_future_dir_name
+from ottla.storage.file_names import future_dir_name_fits
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.replica_move import MoveAbandonedError, ReplicaMove
 from ottla.storage.segment import Segment
@@ -49,7 +49,7 @@ class ReplicaMoves:
         if log_dirs.directory_of(partition) == path:
             log_dirs.abandon_move(partition)
             return
-        if not has_future_dir_name(partition):
+        if not future_dir_name_fits(partition):
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
                 f"the name of {partition} is too long for the folder of a replica that is moved",
@@ -89,7 +89,7 @@ class ReplicaMoves:
             self._log_dirs.abandon_move(hosted.topic_partition)
             return
         if hosted.log is move.log:
-            self._log_dirs.remove_future(move)
+            self._log_dirs.remove_future_folder(move)
 
     async def _catch_up(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         is_first_round = True
@@ -112,8 +112,8 @@ class ReplicaMoves:
                 break
             size += segment.size
             some.append(segment)
-        await self._env.workers.run(partial(move.copy, some))
-        move.copied(some)
+        await self._env.threads.run(partial(move.copy, some))
+        move.mark_copied(some)
         await asyncio.sleep(size / max(bytes_per_second, 1))
         return len(some)
 

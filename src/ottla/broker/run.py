@@ -11,7 +11,7 @@ from ottla.broker.node import Broker
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
 from ottla.model.errors import KafkaError
-from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryError
+from ottla.storage.meta_properties import OfflineDirectoryError, UnusableDirectoryError
 
 logger = logging.getLogger("ottla.broker")
 
@@ -40,7 +40,7 @@ async def _serve(config: BrokerConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     try:
         broker = await Broker.start(config)
-    except (ConfigError, RefusedDirectoryError, LostDirectoryError, KafkaError, OSError) as error:
+    except (ConfigError, UnusableDirectoryError, OfflineDirectoryError, KafkaError, OSError) as error:
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         reason = error.message if isinstance(error, KafkaError) else error
         print(f"ottla serve: the broker cannot start (listeners {where}): {reason}", file=sys.stderr)

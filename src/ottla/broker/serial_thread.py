@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.promise import Promise
-from ottla.env.workers import Workers
+from ottla.env.threads import Threads
 from ottla.model.errors import KafkaError
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class SerialThread:
     threads share one processor anyway.
     """
 
-    def __init__(self, threads: Workers, tasks: BackgroundTasks) -> None:
+    def __init__(self, threads: Threads, tasks: BackgroundTasks) -> None:
         self._threads = threads
         self._tasks = tasks
         self._lock = asyncio.Lock()

@@ -1,20 +1,20 @@
-"""The one door through which everything non-deterministic enters: clock, disk, network, workers, randomness.
+"""Everything non-deterministic that the broker uses: clock, disk, network, threads, randomness, processes.
 
-`ottla.env.real` has the machine; `ottla.sim` makes one from a seed.
+`ottla.env.real` is the real machine; `ottla.sim` simulates one from a seed.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Not to be imported by a worker process on its way to the disk: it is waited for.
+    # A child process imports this package for the disk only. Without these imports it starts sooner.
     from random import Random
 
     from ottla.env.clock import Clock
     from ottla.env.disk import Disk
     from ottla.env.network import Network
     from ottla.env.processes import Processes
-    from ottla.env.workers import Workers
+    from ottla.env.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,6 @@ class Env:
     clock: "Clock"
     disk: "Disk"
     network: "Network"
-    workers: "Workers"
+    threads: "Threads"
     random: "Random"
     processes: "Processes"

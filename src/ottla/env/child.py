@@ -1,4 +1,7 @@
-"""The other end of `ottla.env.processes`: takes work from standard input and puts what it yields on standard output."""
+"""The main program of a child process: reads work from standard input and writes its results to standard output.
+
+`ottla.env.processes` starts it.
+"""
 
 import gc
 import os
@@ -10,38 +13,38 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-# Traffic comes first: the broker's event loop gets the processor when both want it. With Linux's SCHED_IDLE instead,
-# half of all records took a second and more on a busy machine: probably because a worker that stands still in the midst
-# of a write holds what the broker's own writes need.
+# Clients come first: the broker's event loop gets the processor when both want it. With Linux's SCHED_IDLE instead,
+# half of all records took a second or more on a busy machine, probably because a child that is suspended during a
+# write holds locks of the file system that the broker's writes need.
 _NICENESS = 5
-# Work of numpy makes few objects and no cycles: looking for those more often than this is wasted.
+# Work with numpy creates few objects and no reference cycles, so frequent garbage collections are a waste.
 _GC_THRESHOLD = 50_000
 
 Work = Callable[[], Iterator[Any]]
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a key press is for the broker, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends its children
     os.nice(_NICENESS)
     gc.set_threshold(_GC_THRESHOLD)
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not get between the answers
-    waiting: SimpleQueue[Work] = SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, waiting), daemon=True).start()
+    os.dup2(2, 1)  # printed text must not get between the results
+    queue: SimpleQueue[Work] = SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, queue), daemon=True).start()
     while True:
-        _answer(waiting.get(), output)
+        _run(queue.get(), output)
 
 
-def _read(source: BinaryIO, waiting: "SimpleQueue[Work]") -> None:
-    """Ends the process with the broker, also in the midst of work: two cleaners must never write the same files."""
+def _read(source: BinaryIO, queue: "SimpleQueue[Work]") -> None:
+    """Ends the process when the broker ends, even during work: two cleaners must never write the same files."""
     while True:
         try:
-            waiting.put(pickle.load(source))
+            queue.put(pickle.load(source))
         except (EOFError, OSError):
             os._exit(0)
 
 
-def _answer(work: Work, output: BinaryIO) -> None:
+def _run(work: Work, output: BinaryIO) -> None:
     try:
         for item in work():
             _send(output, "item", item)

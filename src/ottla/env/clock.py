@@ -1,4 +1,4 @@
-"""Wall-clock time. Timers come from the event loop, whose own time is virtual in simulation."""
+"""Wall-clock time. Timers belong to the event loop, whose time is virtual in a simulation."""
 
 import time
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as they stand in records and log files."""
+        """Milliseconds since the Unix epoch, as in record timestamps."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Files, as storage sees them. Positions are explicit, so that one open file serves the writer and every reader.
+"""The file operations that storage uses. Every call names a position, so the writer and all readers share one file.
 
-The real disk is in `real_disk.py`. The simulated one (`ottla.sim.disk`) forgets on a crash what was not synced:
-bytes of a file since its `sync`, and names (created, renamed, removed) since `sync_dir` of their folder.
+The real disk is in `real_disk.py`. A crash of the simulated disk (`ottla.sim.disk`) loses what was not synced: bytes
+written after the last `sync` of a file, and names created, renamed or removed after the last `sync_dir` of the folder.
 Every failure is an OSError.
 """
 
@@ -15,25 +15,25 @@ class File(Protocol):
     path: str
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 where there is none (simulation)."""
+        """The descriptor for sendfile; -1 if there is none (in a simulation)."""
         ...
 
     def size(self) -> int: ...
 
     def read_at(self, position: int, length: int) -> bytes:
-        """At most `length` bytes; fewer only at the end of the file."""
+        """Returns `length` bytes; fewer only at the end of the file."""
         ...
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fills `buffer`, as far as the file reaches; returns how much of it."""
+        """Fills `buffer` and returns the number of bytes read; fewer than its length only at the end of the file."""
         ...
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        """Writes all the buffers one after the other, whole, or raises OSError."""
+        """Writes all buffers one after the other, or raises OSError."""
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Whether a read there would be served from memory, as far as a cheap probe can tell."""
+        """Whether a read there would be served from the page cache, as far as a cheap probe can tell."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -44,21 +44,21 @@ class File(Protocol):
 
 
 class MappedFile(Protocol):
-    """A file of fixed size mapped into memory, for indexes. `buffer` works with `struct` and slices."""
+    """A memory-mapped file of fixed size, for indexes."""
 
     buffer: memoryview
 
     def reserve(self, end: int) -> None:
-        """Makes sure that there is room on the disk for the bytes below `end`: OSError where it is full.
+        """Allocates disk space for the bytes below `end`. Raises OSError if the disk is full.
 
-        Without it, storing into a hole of a full disk would end the process (SIGBUS) instead of raising.
+        Without it, a store into a hole of a sparse file on a full disk would kill the process (SIGBUS).
         """
         ...
 
     def sync(self) -> None: ...
 
     def close(self, size: int | None = None) -> None:
-        """Unmaps; with `size`, cuts the file to it."""
+        """Unmaps the file and, if `size` is given, truncates it to `size`."""
         ...
 
 
@@ -68,17 +68,17 @@ class DirectoryLock(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing. FileNotFoundError where it is missing and `create` is not set."""
+        """Opens for reading and writing. Raises FileNotFoundError if the file is missing and `create` is not set."""
         ...
 
     def map(self, path: str, size: int | None = None) -> MappedFile:
-        """Maps a file for reading and writing: as it is, or extended (or created) to `size` with zeros."""
+        """Maps a file for reading and writing. With `size`, creates it or extends it with zeros first."""
         ...
 
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """After this, and after any crash in it, `path` holds the old content or the new, never a mixture."""
+        """Replaces the content of `path`. A crash at any time leaves the old content or the new, never a mixture."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -88,15 +88,15 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def list_dir(self, path: str) -> list[str]:
-        """Names, sorted: a decision must not depend on the order of a directory."""
+        """Sorted names, because no decision may depend on the order that the file system returns."""
         ...
 
     def make_dirs(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None: ...
 
-    def link(self, path: str, second: str) -> None:
-        """The file at `path` has the name `second` as well from now on."""
+    def link(self, source: str, target: str) -> None:
+        """Gives the file `source` a second name (a hard link)."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -106,9 +106,9 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """An exclusive lock on the file `path`. BlockingIOError where another process (or broker) has it."""
+        """Takes an exclusive lock on the file `path`. Raises BlockingIOError if another process or broker has it."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total bytes, usable bytes) of the volume."""
+        """Returns (total bytes, usable bytes) of the volume."""
         ...

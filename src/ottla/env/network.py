@@ -1,4 +1,4 @@
-"""Streams of bytes between nodes. `real_network.py` has the real ones, `ottla.sim.network` the simulated."""
+"""Byte streams between nodes. `real_network.py` is the real network, `ottla.sim.network` the simulated one."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -9,31 +9,31 @@ Part = bytes | bytearray | memoryview | FileRegion
 
 
 class Receiver(Protocol):
-    """What a connection's owner implements. All calls come from the event loop, never from inside `send`."""
+    """The owner of a connection. The event loop makes all these calls, never `Stream.send`."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be put; never empty."""
+        """The buffer for the next bytes; never empty."""
         ...
 
     def received(self, count: int) -> None:
-        """`count` bytes were put into the last `buffer()`."""
+        """`count` bytes were received into the last `buffer()`."""
         ...
 
     def drained(self) -> None:
-        """Everything passed to `send` has left; called only after a `send` that returned False."""
+        """Everything passed to `send` was sent; called only after a `send` that returned False."""
         ...
 
     def closed(self, error: OSError | None) -> None:
-        """The stream is gone; called exactly once."""
+        """The stream is closed; called exactly once."""
         ...
 
 
 class Stream(Protocol):
-    """One connection. Bytes go out in the order of `send`."""
+    """One connection. Bytes are sent in the order of the `send` calls."""
 
     @property
     def peer(self) -> str:
-        """host:port of the other side, for log lines."""
+        """host:port of the other side, for log messages."""
         ...
 
     @property
@@ -43,11 +43,11 @@ class Stream(Protocol):
 
     @property
     def sent_bytes(self) -> int:
-        """How many have left so far: a peer that reads slowly is not idle."""
+        """Bytes sent so far. A connection on which this grows is not idle, however slowly the peer reads."""
         ...
 
     def send(self, parts: Sequence[Part]) -> bool:
-        """Takes over all of `parts`; True when they have left already, False when `drained` will follow."""
+        """Sends `parts`. Returns True if all are sent; otherwise False, and `drained` follows."""
         ...
 
     def pause_reading(self) -> None: ...
@@ -55,12 +55,12 @@ class Stream(Protocol):
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """Closes at once; what has not left is dropped. `closed` follows."""
+        """Closes at once and drops unsent bytes. `closed` follows."""
         ...
 
 
 class SocketOptions(NamedTuple):
-    """Of a listener and the connections that it accepts. None: as the system has it."""
+    """Options of a listener and of the connections that it accepts. None: the default of the system."""
 
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
@@ -69,13 +69,15 @@ class SocketOptions(NamedTuple):
 
 DEFAULT_OPTIONS = SocketOptions()
 
+ReceiverFactory = Callable[[Stream], Receiver]
+
 
 class Listener(Protocol):
     @property
     def address(self) -> tuple[str, int]: ...
 
     def pause(self) -> None:
-        """Accepts nothing until `resume`: who connects meanwhile waits."""
+        """Accepts no connections until `resume`; new ones wait in the backlog."""
         ...
 
     def resume(self) -> None: ...
@@ -85,13 +87,12 @@ class Listener(Protocol):
 
 class Network(Protocol):
     async def listen(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Stream], Receiver],
-        options: SocketOptions = DEFAULT_OPTIONS,
+        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> Listener:
-        """Port 0 picks a free one. OSError where the address cannot be had."""
+        """Calls `new_receiver` for each accepted connection. Port 0 picks a free port.
+
+        Raises OSError if the address is not available.
+        """
         ...
 
-    async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> Stream: ...
+    async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> Stream: ...

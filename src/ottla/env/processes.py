@@ -1,8 +1,8 @@
-"""Work that would take the processor from the event loop for seconds: compaction. It runs in processes of its own.
+"""Child processes for work that needs the processor for seconds: compaction.
 
-A child is started when there is work and none is free, serves one piece of work after the other, and is kept for
-some time in case that there is more: a start takes a quarter of a second. It is a plain `python -m`, not a fork or a
-spawn of `multiprocessing`: a program that embeds a broker is not run again in it.
+A child starts when there is work and no child is idle. It runs one work after the other, and stays for some time after
+the last, because a start takes a quarter of a second. It is a plain `python -m`, not a process of `multiprocessing`,
+which would run the main module of a program that embeds a broker again.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How long a child with nothing to do is kept.
+# How long an idle child is kept.
 _IDLE_S = 60.0
-# What one step of the work has given back is there for the next: otherwise the system takes it and clears it anew.
+# The child keeps freed memory for its next step. Otherwise the system would take it back and clear it again.
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 
 
@@ -29,24 +29,24 @@ class ProcessThrottle(Protocol):
     def set_limit(self, bytes_per_second: float) -> None: ...
 
     def __call__(self, size: int) -> None:
-        """In the work: counts `size` bytes, and waits until they are allowed."""
+        """Called by the work: counts `size` bytes and waits until they are allowed."""
         ...
 
 
 class Processes(Protocol):
     def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
-        """What `work` yields, as it comes; `work` must survive pickling. Its errors are raised here.
+        """Runs `work`, which must be picklable, in a child process; yields its items and raises its errors.
 
-        Closing the generator before its end ends the work, wherever it is.
+        Closing the generator before its end kills the child.
         """
         ...
 
     def throttle(self) -> ProcessThrottle:
-        """One for all work: pieces of work may take it along."""
+        """The throttle that all work shares; it can be pickled with the work."""
         ...
 
-    def release(self) -> None:
-        """Lets go of what has had nothing to do for some time, without waiting for its end."""
+    def end_idle(self) -> None:
+        """Ends the children that have been idle for some time, without waiting for their exit."""
         ...
 
     def close(self) -> None: ...
@@ -98,11 +98,11 @@ class ChildProcesses:
             child.end()
         return _Child(self.throttle().descriptor)
 
-    def release(self) -> None:
+    def end_idle(self) -> None:
         limit_s = time.monotonic() - self._idle_s
         for child in [child for child in self._idle if child.idle_since_s <= limit_s]:
             self._idle.remove(child)
-            # The system takes tens of milliseconds to clear the memory of a process: not of the event loop's time.
+            # In a thread, because the system needs tens of milliseconds to free the memory of a process.
             asyncio.get_running_loop().run_in_executor(None, child.end)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class _Child:
             **os.environ,
             **_KEEP_MEMORY,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            # numpy's linear algebra is not used, and need not bring a thread for every core.
+            # Without this, numpy starts a thread per core for linear algebra, which nobody uses here.
             "OPENBLAS_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
@@ -148,8 +148,8 @@ class _Child:
         except (EOFError, pickle.UnpicklingError):
             status = self._process.wait()
             raise ChildProcessError(
-                f"a worker process ended with status {status}: see what it wrote to standard error, or whether the "
-                "system ended it for its memory"
+                f"a child process ended with status {status}. Check its output on standard error, and whether the "
+                "system killed it because memory ran out"
             ) from None
         return kind, item
 
@@ -160,5 +160,5 @@ class _Child:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was to be written has no reader any more
+                except OSError:  # unwritten bytes have no reader any more
                     pass

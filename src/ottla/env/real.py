@@ -1,4 +1,4 @@
-"""The machine as an `Env`."""
+"""The `Env` of the real machine."""
 
 from random import SystemRandom
 
@@ -7,9 +7,9 @@ from ottla.env.clock import SystemClock
 from ottla.env.processes import ChildProcesses
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
-from ottla.env.workers import ThreadWorkers
+from ottla.env.threads import RealThreads
 
-_WORKER_THREADS = 4
+_IO_THREADS = 4
 
 
 def real_env() -> Env:
@@ -17,7 +17,7 @@ def real_env() -> Env:
         SystemClock(),
         RealDisk(),
         RealNetwork(),
-        ThreadWorkers(_WORKER_THREADS),
+        RealThreads(_IO_THREADS),
         SystemRandom(),
         ChildProcesses(),
     )

@@ -1,4 +1,4 @@
-"""The machine's own disk: positioned vectored writes, memory maps, file locks."""
+"""The real disk: positioned vectored writes, memory maps, file locks."""
 
 import contextlib
 import fcntl
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from ottla.env.disk import Bytes
 
-PAGE_BYTES = mmap.PAGESIZE
+_PAGE_BYTES = mmap.PAGESIZE
 IOV_MAX = os.sysconf("SC_IOV_MAX")
-# Reserving an index in steps keeps small partitions small and makes the system call rare in large ones.
-RESERVE_STEP = 64 * 1024
-FIRST_RESERVE = 4 * 1024
+# Space for an index is allocated in steps: small partitions stay small, large ones need few system calls.
+_RESERVE_STEP = 64 * 1024
+_FIRST_RESERVE = 4 * 1024
 _RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class RealFile:
-    """A descriptor that closes with the last reference: a region on its way to a socket outlives its segment."""
+    """Closes its descriptor with the last reference, because a region that is being sent outlives its segment."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -37,7 +37,7 @@ class RealFile:
         data = os.pread(self._descriptor, length, position)
         if len(data) == length or not data:
             return data
-        # A signal or a limit of the system call (2 GiB) may cut a read short before the end of the file.
+        # A signal or the limit of the system call (2 GiB) may end a read before the end of the file.
         parts, done = [data], len(data)
         while done < length and (data := os.pread(self._descriptor, length - done, position + done)):
             parts.append(data)
@@ -53,7 +53,7 @@ class RealFile:
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         remaining = sum(map(len, buffers))
         if len(buffers) <= IOV_MAX and os.pwritev(self._descriptor, buffers, position) == remaining:
-            return  # all but always
+            return  # nearly always
         while remaining:
             written = os.pwritev(self._descriptor, buffers[:IOV_MAX], position)
             position += written
@@ -62,11 +62,11 @@ class RealFile:
                 buffers = _without_first(buffers, written)
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Probes the first and the last page: those between were read with one of them, or ahead of it."""
+        """Probes the first and the last page. Readahead has normally loaded the pages between them."""
         if _RWF_NOWAIT is None or length <= 0:
             return True
         last = position + length - 1
-        return self._probe(position) and (position // PAGE_BYTES == last // PAGE_BYTES or self._probe(last))
+        return self._probe(position) and (position // _PAGE_BYTES == last // _PAGE_BYTES or self._probe(last))
 
     def _probe(self, position: int) -> bool:
         try:
@@ -74,7 +74,7 @@ class RealFile:
         except BlockingIOError:
             return False
         except OSError:
-            # A file system that cannot tell (EOPNOTSUPP) is taken for memory, as most that cannot are.
+            # Most file systems that do not support the probe (EOPNOTSUPP) keep their files in memory.
             return True
         return True
 
@@ -95,7 +95,7 @@ class RealFile:
 
 
 def _without_first(buffers: Sequence[Bytes], count: int) -> list[Bytes]:
-    """What is left of `buffers` after `count` bytes of them were written."""
+    """The rest of `buffers` after `count` bytes were written."""
     for index, buffer in enumerate(buffers):
         size = len(buffer)
         if count < size:
@@ -123,7 +123,7 @@ class RealMappedFile:
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
             return
-        step = RESERVE_STEP if end > FIRST_RESERVE else FIRST_RESERVE
+        step = _RESERVE_STEP if end > _FIRST_RESERVE else _FIRST_RESERVE
         wanted = min(-(-end // step) * step, len(self.buffer))
         if hasattr(os, "posix_fallocate"):  # not on macOS
             descriptor = os.open(self.path, os.O_RDWR)
@@ -134,11 +134,11 @@ class RealMappedFile:
         self._reserved = wanted
 
     def sync(self) -> None:
-        """By fsync of the file, which writes its mapped pages too, and lets other threads run meanwhile."""
+        """Calls fsync, which also writes mapped pages, and lets other threads run meanwhile."""
         try:
             descriptor = os.open(self.path, os.O_RDWR)
         except FileNotFoundError:
-            return  # renamed for deletion since: nobody will read it again
+            return  # renamed for deletion: nobody will read it again
         try:
             os.fsync(descriptor)
         finally:
@@ -160,7 +160,7 @@ class RealDirectoryLock:
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)  # which gives the lock back
+            os.close(descriptor)  # releases the lock
 
 
 class RealDisk:
@@ -204,8 +204,8 @@ class RealDisk:
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
-    def link(self, path: str, second: str) -> None:
-        os.link(path, second)
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
 
     def remove(self, path: str) -> None:
         os.remove(path)
@@ -223,7 +223,7 @@ class RealDisk:
     def lock(self, path: str) -> RealDirectoryLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # flock keeps out a second broker of this process; the other kind, which is Apache Kafka's, would not.
+            # lockf excludes Apache Kafka, but not a second broker in this process; flock does that.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

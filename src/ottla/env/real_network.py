@@ -1,7 +1,7 @@
 """TCP on the event loop's readiness callbacks, with sendfile for file regions.
 
-Own socket handling instead of the loop's transports, because a transport cannot interleave its writes with
-`os.sendfile`, and because `recv_into` the receiver's own buffer saves a copy of every byte that is produced.
+It does not use asyncio's transports: a transport cannot mix its writes with `os.sendfile`, and `recv_into` a buffer
+of the receiver saves one copy of every produced byte.
 """
 
 import asyncio
@@ -10,19 +10,27 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ottla.env.network import DEFAULT_OPTIONS, Listener, Part, Receiver, SocketOptions, Stream
+from ottla.env.network import (
+    DEFAULT_OPTIONS,
+    Listener,
+    Part,
+    Receiver,
+    ReceiverFactory,
+    SocketOptions,
+    Stream,
+)
 from ottla.model.region import FileRegion
 
 logger = logging.getLogger("ottla.network")
 
 _ACCEPT_BATCH = 64
-# What a system call answers that has run out of descriptors or memory: later it may work.
+# Errors of a system call that ran out of descriptors or memory. A later call may succeed.
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_ACCEPT_AGAIN_S = 0.5
+_ACCEPT_RETRY_S = 0.5
 _MAX_BUFFERS = 512  # below the kernel's IOV_MAX
-# Below this a read and a copy cost less than a system call of its own (measured with 200 small partitions).
+# For fewer bytes, a read and a copy cost less than a separate system call (measured with 200 small partitions).
 _SENDFILE_MIN_BYTES = 32 * 1024
 
 
@@ -97,7 +105,7 @@ class SocketStream:
     def close(self) -> None:
         if not self._closed:
             self._shut()
-            self._loop.call_soon(self._tell_closed, None)
+            self._loop.call_soon(self._notify_closed, None)
 
     def _on_readable(self) -> None:
         try:
@@ -124,7 +132,7 @@ class SocketStream:
         self._receiver.drained()
 
     def _flush(self) -> bool:
-        """Sends what the socket takes; True when nothing is left."""
+        """Sends as much as the socket accepts. Returns True if nothing is left."""
         backlog = self._backlog
         while backlog:
             try:
@@ -144,10 +152,8 @@ class SocketStream:
     def _send_region(self, region: FileRegion) -> None:
         sent = os.sendfile(self._fd, region.file.fileno(), region.position, region.length)
         if sent == 0:
-            # The length was promised in the frame: the stream cannot be mended.
-            raise OSError(
-                f"the file ended {region.length} bytes before the end of a region that was being sent"
-            )
+            # The frame has announced the length, so the stream cannot continue.
+            raise OSError(f"the file ended {region.length} bytes before the end of the region to send")
         self.sent_bytes += sent
         if sent == region.length:
             self._backlog.popleft()
@@ -155,20 +161,19 @@ class SocketStream:
             self._backlog[0] = FileRegion(region.file, region.position + sent, region.length - sent)
 
     def _send_buffers(self) -> None:
-        """Sends the run of buffers (and small regions, read now) at the head of the backlog."""
+        """Sends the buffers at the head of the backlog, and reads small regions into buffers, up to a large region."""
         backlog = self._backlog
         buffers: list[bytes | bytearray | memoryview] = []
         more = 0
         for index, part in enumerate(backlog):
             if isinstance(part, FileRegion):
                 if part.length >= _SENDFILE_MIN_BYTES and part.file.fileno() >= 0:
-                    more = getattr(
-                        socket, "MSG_MORE", 0
-                    )  # the region follows: let the kernel fill its segments
+                    # The region follows: the kernel may fill a TCP segment with both.
+                    more = getattr(socket, "MSG_MORE", 0)
                     break
                 data = part.read()
                 if len(data) != part.length:
-                    raise OSError("a file ended before the end of a region that was being sent")
+                    raise OSError("the file ended before the end of the region to send")
                 backlog[index] = part = data
             buffers.append(part)
             if len(buffers) == _MAX_BUFFERS:
@@ -185,11 +190,11 @@ class SocketStream:
     def _fail(self, error: OSError) -> None:
         if not self._closed:
             self._shut()
-            self._loop.call_soon(self._tell_closed, error)
+            self._loop.call_soon(self._notify_closed, error)
 
-    def _tell_closed(self, error: OSError | None) -> None:
-        # The receiver knows this stream: were it known here any longer, both, and the buffers of a request that was
-        # being received, would stay until the garbage collector comes by.
+    def _notify_closed(self, error: OSError | None) -> None:
+        # The receiver refers to this stream. Without the `del`, this cycle would keep both, and the buffers of a
+        # half-received request, in memory until the next garbage collection.
         receiver = self._receiver
         del self._receiver
         receiver.closed(error)
@@ -208,15 +213,15 @@ class SocketListener:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        accept: Callable[[Stream], Receiver],
+        new_receiver: ReceiverFactory,
         options: SocketOptions,
     ) -> None:
         self._loop = loop
         self._sock = sock
-        self._accept = accept
+        self._new_receiver = new_receiver
         self._send_buffer_bytes = options.send_buffer_bytes
         self._paused = True
-        self._again: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
         self.resume()
 
     @property
@@ -230,13 +235,13 @@ class SocketListener:
             self._loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        if self._paused and self._again is None:
+        if self._paused and self._retry_timer is None:
             self._paused = False
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
 
     def close(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
         self.pause()
         self._sock.close()
 
@@ -249,37 +254,33 @@ class SocketListener:
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._wait_for_resources(error)
-                return  # none waiting, or the client is gone again
+                return  # no connection waits, or the client has closed it already
             try:
                 if self._send_buffer_bytes is not None:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
                 stream = SocketStream(self._loop, sock)
-            except OSError:  # reset before we looked at it
+            except OSError:  # the client has reset the connection already
                 sock.close()
                 continue
-            stream.attach(self._accept(stream))
+            stream.attach(self._new_receiver(stream))
 
     def _wait_for_resources(self, error: OSError) -> None:
-        """Serves those who are connected. The socket stays readable: asking again at once would never end."""
+        """Pauses, because the listening socket stays readable and an immediate retry would loop for ever."""
         logger.error(
-            "no connection can be accepted: %s. Close some connections, or raise the limit of open files (ulimit -n)",
+            "cannot accept connections: %s. Close some connections, or raise the limit of open files (ulimit -n)",
             error.strerror,
         )
         self.pause()
-        self._again = self._loop.call_later(_ACCEPT_AGAIN_S, self._try_again)
+        self._retry_timer = self._loop.call_later(_ACCEPT_RETRY_S, self._retry)
 
-    def _try_again(self) -> None:
-        self._again = None
+    def _retry(self) -> None:
+        self._retry_timer = None
         self.resume()
 
 
 class RealNetwork:
     async def listen(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Stream], Receiver],
-        options: SocketOptions = DEFAULT_OPTIONS,
+        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> Listener:
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -289,17 +290,17 @@ class RealNetwork:
             if family is socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if options.receive_buffer_bytes is not None:
-                # Accepted sockets have it from here: the window is agreed upon before they can be asked.
+                # Accepted sockets inherit it. Setting it on them is too late: the TCP window is agreed by then.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
             sock.bind((host, port))
             sock.listen(options.backlog)
             sock.setblocking(False)
-            return SocketListener(loop, sock, accept, options)
+            return SocketListener(loop, sock, new_receiver, options)
         except BaseException:
             sock.close()
             raise
 
-    async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> Stream:
+    async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> Stream:
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -310,7 +311,7 @@ class RealNetwork:
         except BaseException:
             sock.close()
             raise
-        stream.attach(make(stream))
+        stream.attach(new_receiver(stream))
         return stream
 
 

@@ -1,6 +1,7 @@
-"""`log.cleaner.io.max.bytes.per.second`: what is read and written counts, and more than that waits.
+"""The throttle for `log.cleaner.io.max.bytes.per.second`, which counts the bytes that compaction reads and writes.
 
-One limit for all worker processes: a file that they share has the limit, and the time until which it is used up.
+All cleaner processes share one limit. A file that they all have open holds the limit and the time until which it is
+used up.
 """
 
 import fcntl
@@ -11,17 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 
-# Waits shorter than this are saved up: many of them would cost more than they throttle.
+# Shorter waits are added up: many short sleeps would cost more than they throttle.
 _SHORTEST_WAIT_S = 0.01
-# How long a change of the limit may go unnoticed.
-_LOOK_S = 0.2
-_STATE = Struct(
-    "=dd"
-)  # bytes a second; when all that was counted so far is allowed, by the system's monotonic clock
+# A waiting process notices a changed limit within this time.
+_POLL_S = 0.2
+# Bytes per second; the time, by the system's monotonic clock, from which all bytes counted so far are allowed.
+_STATE = Struct("=dd")
 
 
 class SharedThrottle:
-    """Survives pickling into a child process that inherits `descriptor`."""
+    """Can be pickled to a child process that inherits `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -29,30 +29,30 @@ class SharedThrottle:
     @classmethod
     def create(cls) -> "SharedThrottle":
         descriptor, path = tempfile.mkstemp(prefix="ottla-throttle-")
-        os.unlink(path)  # it lives as long as a process has it open
+        os.unlink(path)  # the file exists as long as a process has it open
         throttle = cls(descriptor)
         throttle.set_limit(float("inf"))
         return throttle
 
     def set_limit(self, bytes_per_second: float) -> None:
-        """Holds at once, for who waits as well. 0 or less: nothing goes on."""
+        """Takes effect at once, also for processes that wait. 0 or less stops all of them."""
         with self._locked():
             if self._read()[0] != bytes_per_second:
                 self._write(bytes_per_second, time.monotonic())
 
     def __call__(self, size: int) -> None:
-        """Counts `size` bytes, and waits until they are allowed."""
-        limit, allowed_s = self._take(size)
+        """Counts `size` bytes and waits until they are allowed."""
+        limit, allowed_s = self._count(size)
         while (wait_s := allowed_s - time.monotonic()) >= _SHORTEST_WAIT_S:
-            time.sleep(min(wait_s, _LOOK_S))
+            time.sleep(min(wait_s, _POLL_S))
             if self._read()[0] != limit:
                 return
 
     def close(self) -> None:
         os.close(self.descriptor)
 
-    def _take(self, size: int) -> tuple[float, float]:
-        """(the limit, when the bytes are allowed)"""
+    def _count(self, size: int) -> tuple[float, float]:
+        """Returns the limit and the time from which the bytes are allowed."""
         with self._locked():
             limit, allowed_s = self._read()
             if limit <= 0:
@@ -63,7 +63,7 @@ class SharedThrottle:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # A lock of the process, not of the descriptor: that one is inherited.
+        # lockf locks for the process. A flock would belong to the descriptor, which the children share.
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
         try:
             yield

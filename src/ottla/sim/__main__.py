@@ -1,4 +1,4 @@
-"""`python -m ottla.sim --seed N --workload NAME`: runs one seed of a simulation; on failure, its last events."""
+"""`python -m ottla.sim --seed N --workload NAME` runs a simulation, and prints its last events if it fails."""
 
 import argparse
 import logging
@@ -6,17 +6,22 @@ import sys
 import traceback
 
 from ottla.sim.env import World, simulate
-from ottla.sim.group_workload import groups
+from ottla.sim.group_workload import run_group_workload
 from ottla.sim.node import PROFILE
-from ottla.sim.single_broker import single_broker
-from ottla.sim.topic_workload import topics
-from ottla.sim.transaction_workload import transactions
+from ottla.sim.produce_workload import run_produce_workload
+from ottla.sim.topic_workload import run_topic_workload
+from ottla.sim.transaction_workload import run_transaction_workload
 
-WORKLOADS = {"produce": single_broker, "groups": groups, "transactions": transactions, "topics": topics}
+WORKLOADS = {
+    "produce": run_produce_workload,
+    "groups": run_group_workload,
+    "transactions": run_transaction_workload,
+    "topics": run_topic_workload,
+}
 
 
-class _ToTrace(logging.Handler):
-    """The broker's own log lines stand between the events of the trace."""
+class _TraceHandler(logging.Handler):
+    """Adds the broker's log messages to the trace."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -26,14 +31,14 @@ class _ToTrace(logging.Handler):
         self._world.trace.remark(f"{record.levelname} {record.name}: {record.getMessage()}")
 
 
-def replay(workload: str, seed: int, lines: int) -> int:
-    """The exit code: 0 where the run keeps every promise."""
+def _replay(workload: str, seed: int, lines: int) -> int:
+    """Returns the exit code: 0 if the broker breaks no guarantee."""
     worlds: list[World] = []
 
     async def main(world: World) -> None:
         worlds.append(world)
         logger = logging.getLogger("ottla")
-        logger.addHandler(_ToTrace(world))
+        logger.addHandler(_TraceHandler(world))
         logger.setLevel(logging.INFO)
         logger.propagate = False
         await WORKLOADS[workload](world)
@@ -44,24 +49,27 @@ def replay(workload: str, seed: int, lines: int) -> int:
         for line in worlds[0].trace.tail(lines):
             print(line)
         traceback.print_exc(file=sys.stdout)
-        print(f"seed {seed} failed: replay with `python -m ottla.sim --workload {workload} --seed {seed}`")
+        print(f"seed {seed} failed: _replay with `python -m ottla.sim --workload {workload} --seed {seed}`")
         return 1
     trace = worlds[0].trace
-    print(f"seed {seed}: every promise kept, {trace.lines} events, trace {trace.digest()}")
+    print(f"seed {seed}: all checks passed, {trace.lines} events, trace {trace.digest()}")
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m ottla.sim", description="Replay a simulation.")
-    parser.add_argument("--seed", type=int, required=True, metavar="N", help="the seed to run")
+    parser = argparse.ArgumentParser(prog="python -m ottla.sim", description="Runs a simulation from a seed.")
+    parser.add_argument("--seed", type=int, required=True, metavar="N", help="the seed")
     parser.add_argument(
-        "--workload", choices=WORKLOADS, default="produce", help="what runs (default: produce)"
+        "--workload", choices=WORKLOADS, default="produce", help="the workload to run (default: produce)"
     )
     parser.add_argument(
-        "--lines", type=int, default=100, help="events to show of a run that fails (default: 100)"
+        "--lines",
+        type=int,
+        default=100,
+        help="how many of the last events to print if the run fails (default: 100)",
     )
     options = parser.parse_args(arguments)
-    return replay(options.workload, options.seed, options.lines)
+    return _replay(options.workload, options.seed, options.lines)
 
 
 if __name__ == "__main__":

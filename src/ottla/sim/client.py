@@ -1,7 +1,7 @@
 """A small Kafka client for simulation: kio's messages over an `ottla.env.network.Network`, in virtual time.
 
-It shares nothing with the broker but the batch builder: requests are encoded and responses decoded by kio.
-Every failure of the way there and back (refused, reset, no answer in time) is an OSError.
+It shares no code with the broker but the batch builder: kio encodes the requests and decodes the responses.
+Every network failure (connection refused, reset, no response in time) is an OSError.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 20
 
 
 class _Connection:
-    """A Receiver that cuts responses out of the stream and hands them to whoever waits for them."""
+    """Splits the stream into responses and completes the futures that wait for them."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -57,7 +57,7 @@ class _Connection:
                 future.set_result(frame)
 
     def drained(self) -> None:
-        """Nothing waits for it: the client sends little."""
+        """Not needed: the client sends little."""
 
     def closed(self, error: OSError | None) -> None:
         self.is_open = False
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class SimClient:
-    """`loses_late`: what it gave up waiting for does not arrive later, as the connection is reset and not closed."""
+    """`resets_on_timeout`: a request that timed out cannot arrive later, because the connection is reset."""
 
     def __init__(
         self,
@@ -77,19 +77,19 @@ class SimClient:
         client_id: str,
         timeout_s: float = 10.0,
         *,
-        loses_late: bool = False,
+        resets_on_timeout: bool = False,
     ) -> None:
         self._network = network
         self._address = address
         self._client_id = client_id
         self._timeout_s = timeout_s
-        self._loses_late = loses_late
+        self._resets_on_timeout = resets_on_timeout
         self._correlation_ids = count(1)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
     async def request(self, message: Any, timeout_s: float | None = None) -> Any:
-        """Sends one request of kio's and returns kio's response; several may be under way at once."""
+        """Sends a request and returns its response, both kio messages. Several requests may be in flight."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         connection = await self._connected()
         correlation_id = next(self._correlation_ids)
@@ -101,7 +101,7 @@ class SimClient:
                 frame = await future
         except TimeoutError:
             connection.is_open = False
-            if self._loses_late and isinstance(connection.stream, SimStream):
+            if self._resets_on_timeout and isinstance(connection.stream, SimStream):
                 connection.stream.reset("the client gave up")
             connection.stream.close()
             raise TimeoutError(f"no response to {type(message).__name__} in {timeout_s} s") from None
@@ -111,6 +111,13 @@ class SimClient:
         if position + size != len(frame):
             raise AssertionError(f"{len(frame) - position - size} bytes follow a {schema.__name__}")
         return response
+
+    async def try_request(self, message: Any, timeout_s: float | None = None) -> Any:
+        """Returns None instead of raising OSError: whether the broker has processed the request is not known."""
+        try:
+            return await self.request(message, timeout_s)
+        except OSError:
+            return None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -154,8 +161,8 @@ class SimClient:
             topic_data=(TopicProduceData(topic_id=topic_id, partition_data=(data,)),),
         )
         response = await self.request(request)
-        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
-        return answer
+        partition_response: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        return partition_response
 
     async def fetch(
         self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 500, isolation_level: int = 0
@@ -170,18 +177,18 @@ class SimClient:
             forgotten_topics_data=(),
         )
         response = await self.request(request)
-        answer: PartitionData = response.responses[0].partitions[0]
-        return answer
+        data: PartitionData = response.responses[0].partitions[0]
+        return data
 
     async def _connected(self) -> _Connection:
         async with self._connecting:
             if self._connection is None or not self._connection.is_open:
                 self._connection = None
-                await self._network.connect(*self._address, self._make)
+                await self._network.connect(*self._address, self._new_connection)
             assert self._connection is not None
             return self._connection
 
-    def _make(self, stream: Stream) -> _Connection:
+    def _new_connection(self, stream: Stream) -> _Connection:
         self._connection = _Connection(stream)
         return self._connection
 
@@ -198,3 +205,9 @@ class SimClient:
         entity_writer(type(message))(buffer, message)
         frame = buffer.getvalue()
         return _INT32.pack(len(frame)) + frame
+
+
+def error_of(response: Any) -> ErrorCode:
+    """The error code of a response, or REQUEST_TIMED_OUT if there is no response."""
+    code: ErrorCode = ErrorCode.request_timed_out if response is None else response.error_code
+    return code

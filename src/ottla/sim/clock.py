@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-START_MS = 1_700_000_000_000
+_START_MS = 1_700_000_000_000
 
 
 class SimClock:
-    def __init__(self, time_s: Callable[[], float], start_ms: int = START_MS) -> None:
+    def __init__(self, time_s: Callable[[], float], start_ms: int = _START_MS) -> None:
         self._time_s = time_s
         self._start_ms = start_ms
 

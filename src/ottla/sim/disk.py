@@ -1,8 +1,8 @@
-"""A disk in memory that forgets on a power loss what was not synced, and fails where a test wants it to.
+"""A disk in memory that loses unsynced bytes in a power loss, and injects the faults that a test asks for.
 
-A `SimDisk` is one process's view of a `Volume`. `kill()` ends the process: the page cache stays. `crash()` is
-a power loss. After either, every handle of the view is dead and its locks are free; `reopen()` gives the next
-process's view.
+A `SimDisk` is one process's view of a `Volume`. `kill()` ends the process; the page cache survives. `crash()` is a
+power loss. After either, every handle raises OSError and the locks are released; `reopen()` returns the view of the
+next process.
 """
 
 import errno
@@ -15,13 +15,13 @@ from random import Random
 from ottla.env.disk import Bytes
 from ottla.sim.volume import Inode, Volume
 
-CAPACITY_BYTES = 1 << 40
+_CAPACITY_BYTES = 1 << 40
 WRITES = frozenset({"open", "write", "truncate", "map", "reserve", "rename", "link", "remove", "make_dirs"})
 
 
 @dataclass(slots=True)
 class DiskStats:
-    """How often each operation was asked for, and how many bytes went each way."""
+    """The number of calls of each operation, and the bytes read and written."""
 
     operations: dict[str, int] = field(default_factory=dict)
     bytes_read: int = 0
@@ -35,7 +35,7 @@ class Fault:
     operations: frozenset[str] | None
     times: int | None
 
-    def strikes(self, operation: str, path: str) -> bool:
+    def matches(self, operation: str, path: str) -> bool:
         if self.times == 0 or (self.operations is not None and operation not in self.operations):
             return False
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
@@ -63,7 +63,7 @@ class SimDisk:
         self._operations_left: int | None = None
         self._faults: list[Fault] = []
 
-    # What a test does to the disk.
+    # For tests
 
     def fail(
         self,
@@ -73,18 +73,18 @@ class SimDisk:
         operations: frozenset[str] | None = None,
         times: int | None = None,
     ) -> None:
-        """Operations on `path` and below raise OSError: all, or `operations` only, or the next `times`."""
+        """Makes operations on `path` and below raise OSError: all, or only `operations`, or only the next `times`."""
         self._faults.append(Fault(path, error, operations, times))
 
     def heal(self) -> None:
         self._faults.clear()
 
     def crash_after(self, operations: int) -> None:
-        """The power goes in the midst of the program: at the operation after the next `operations`."""
+        """Loses power after the next `operations` operations."""
         self._operations_left = operations
 
     def crash(self) -> None:
-        """A power loss: what was not synced is lost, kept or torn, as the seed has it."""
+        """A power loss: unsynced bytes are lost, kept or torn, as the seed decides."""
         if self._alive:
             self.kill()
             self.on_power_loss()
@@ -92,7 +92,7 @@ class SimDisk:
                 self._note(f"disk after power loss: {fate}")
 
     def kill(self) -> None:
-        """The end of the process: its handles and locks go, the page cache stays."""
+        """Ends the process: its handles and locks are invalid, the page cache survives."""
         self._alive = False
         self._volume.detach()
         self._volume.locks = {path: owner for path, owner in self._volume.locks.items() if owner is not self}
@@ -110,17 +110,17 @@ class SimDisk:
     def is_alive(self) -> bool:
         return self._alive
 
-    # ottla.env.disk.Disk
+    # The interface ottla.env.disk.Disk
 
     def open(self, path: str, *, create: bool = False) -> "SimFile":
-        self.enter("open", path)
+        self.begin("open", path)
         if create and self._volume.find(path) is None:
             self._note(f"disk create {path}")
             return SimFile(self, path, self._volume.create(path, self._now_ms()))
         return SimFile(self, path, self._volume.inode(path))
 
     def map(self, path: str, size: int | None = None) -> "SimMappedFile":
-        self.enter("map", path)
+        self.begin("map", path)
         if size is not None and self._volume.find(path) is None:
             self._volume.create(path, self._now_ms())
         inode = self._volume.inode(path)
@@ -129,7 +129,7 @@ class SimDisk:
         return SimMappedFile(self, path, inode)
 
     def read_bytes(self, path: str) -> bytes:
-        self.enter("read", path)
+        self.begin("read", path)
         data = bytes(self._volume.inode(path).data)
         self.stats.bytes_read += len(data)
         return data
@@ -145,53 +145,53 @@ class SimDisk:
         self.sync_dir(path.rpartition("/")[0] or "/")
 
     def exists(self, path: str) -> bool:
-        self.enter("stat", path)
+        self.begin("stat", path)
         return self._volume.find(path) is not None
 
     def file_size(self, path: str) -> int:
-        self.enter("stat", path)
+        self.begin("stat", path)
         return len(self._volume.inode(path).data)
 
     def modified_ms(self, path: str) -> int:
-        self.enter("stat", path)
+        self.begin("stat", path)
         return self._volume.node(path).modified_ms
 
     def list_dir(self, path: str) -> list[str]:
-        self.enter("list_dir", path)
+        self.begin("list_dir", path)
         return sorted(self._volume.directory(path).entries)
 
     def make_dirs(self, path: str) -> None:
-        self.enter("make_dirs", path)
+        self.begin("make_dirs", path)
         self._note(f"disk make_dirs {path}")
         self._volume.make_dirs(path, self._now_ms())
 
     def rename(self, source: str, target: str) -> None:
-        self.enter("rename", source)
+        self.begin("rename", source)
         self._note(f"disk rename {source} {target}")
         self._volume.rename(source, target)
 
-    def link(self, path: str, second: str) -> None:
-        self.enter("link", second)
-        self._note(f"disk link {path} {second}")
-        self._volume.link(path, second)
+    def link(self, source: str, target: str) -> None:
+        self.begin("link", target)
+        self._note(f"disk link {source} {target}")
+        self._volume.link(source, target)
 
     def remove(self, path: str) -> None:
-        self.enter("remove", path)
+        self.begin("remove", path)
         self._note(f"disk remove {path}")
         self._volume.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        self.enter("remove", path)
+        self.begin("remove", path)
         self._note(f"disk remove_tree {path}")
         self._volume.remove_tree(path)
 
     def sync_dir(self, path: str) -> None:
-        self.enter("sync_dir", path)
+        self.begin("sync_dir", path)
         self._note(f"disk sync_dir {path}")
         self._volume.sync_dir(path)
 
     def lock(self, path: str) -> "SimLock":
-        self.enter("lock", path)
+        self.begin("lock", path)
         if path in self._volume.locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         if self._volume.find(path) is None:
@@ -200,24 +200,24 @@ class SimDisk:
         return SimLock(self._volume, path, self)
 
     def space(self, path: str) -> tuple[int, int]:
-        self.enter("stat", path)
-        return CAPACITY_BYTES, CAPACITY_BYTES - self._volume.used_bytes()
+        self.begin("stat", path)
+        return _CAPACITY_BYTES, _CAPACITY_BYTES - self._volume.used_bytes()
 
-    # What files ask of their disk.
+    # For the file classes below
 
-    def enter(self, operation: str, path: str) -> None:
-        """Counts an operation, and raises where the process is dead or a fault strikes."""
+    def begin(self, operation: str, path: str) -> None:
+        """Counts an operation. Raises OSError if the process is dead or a fault matches."""
         if self._operations_left is not None and self._alive:
             self._operations_left -= 1
             if self._operations_left < 0:
                 self._note(f"disk power loss at {operation} {path}")
                 self.crash()
         if not self._alive:
-            raise OSError(errno.EIO, "the simulated process that opened this is dead", path)
+            raise OSError(errno.EIO, "the simulated process that opened this file is dead", path)
         counts = self.stats.operations
         counts[operation] = counts.get(operation, 0) + 1
         for fault in self._faults:
-            if fault.strikes(operation, path):
+            if fault.matches(operation, path):
                 if fault.times is not None:
                     fault.times -= 1
                 self._note(f"disk fault at {operation} {path}")
@@ -244,11 +244,11 @@ class SimFile:
         return -1
 
     def size(self) -> int:
-        self._enter("stat")
+        self._begin("stat")
         return len(self._inode.data)
 
     def read_at(self, position: int, length: int) -> bytes:
-        self._enter("read")
+        self._begin("read")
         data = bytes(self._inode.data[position : position + length])
         self._disk.stats.bytes_read += len(data)
         return data
@@ -259,7 +259,7 @@ class SimFile:
         return len(data)
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        self._enter("write")
+        self._begin("write")
         data = b"".join(buffers)
         self._disk.note(f"disk write {self.path} {position}+{len(data)} crc {zlib.crc32(data):08x}")
         self._inode.write(position, data)
@@ -267,27 +267,27 @@ class SimFile:
         self._disk.stats.bytes_written += len(data)
 
     def is_cached(self, position: int, length: int) -> bool:
-        self._enter("stat")
+        self._begin("stat")
         return not self._disk.is_cold()
 
     def truncate(self, size: int) -> None:
-        self._enter("truncate")
+        self._begin("truncate")
         self._disk.note(f"disk truncate {self.path} {size}")
         self._inode.resize(size)
         self._inode.modified_ms = self._disk.now_ms()
 
     def sync(self) -> None:
-        self._enter("sync")
+        self._begin("sync")
         self._disk.note(f"disk sync {self.path}")
         self._inode.sync()
 
     def close(self) -> None:
         self._open = False
 
-    def _enter(self, operation: str) -> None:
+    def _begin(self, operation: str) -> None:
         if not self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
-        self._disk.enter(operation, self.path)
+        self._disk.begin(operation, self.path)
 
 
 class SimMappedFile:
@@ -299,10 +299,10 @@ class SimMappedFile:
         self._inode = inode
 
     def reserve(self, end: int) -> None:
-        self._disk.enter("reserve", self.path)
+        self._disk.begin("reserve", self.path)
 
     def sync(self) -> None:
-        self._disk.enter("sync", self.path)
+        self._disk.begin("sync", self.path)
         self._disk.note(f"disk sync {self.path}")
         self._inode.sync()
 

@@ -1,4 +1,4 @@
-"""A world from one seed: one network, and for each process an `Env` of its own on its own disk."""
+"""A simulated world from one seed: a network, and an `Env` and a disk for each process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,14 +13,14 @@ from ottla.sim.disk import SimDisk
 from ottla.sim.loop import NODE, STEP_LIMIT, VirtualTimeLoop, run
 from ottla.sim.network import NetworkProfile, SimHost, SimNetwork
 from ottla.sim.processes import SimProcesses
+from ottla.sim.threads import SimThreads
 from ottla.sim.trace import Trace
-from ottla.sim.workers import SimWorkers
 
 T = TypeVar("T")
 
 
 class World:
-    """Made on the running event loop. Everything random in it derives from `Random(seed)`."""
+    """Created on the running event loop. All its randomness comes from `Random(seed)`."""
 
     def __init__(self, seed: int, profile: NetworkProfile | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -29,9 +29,8 @@ class World:
         self.clock = SimClock(loop.time)
         self.trace = Trace(loop.time)
         self.network = SimNetwork(self.derive(), profile, self.trace.note)
-        self.acknowledged = (
-            asyncio.Event()
-        )  # set by a client that was just told that something is done for good
+        # A client sets it when a request was acknowledged that must survive every failure.
+        self.acknowledged = asyncio.Event()
 
     def derive(self) -> Random:
         return Random(self.random.getrandbits(64))
@@ -40,11 +39,11 @@ class World:
         return SimDisk(self.derive(), self.clock.now_ms, mounts=mounts or ("/data",), note=self.trace.note)
 
     def process(self, host: str, disk: SimDisk) -> "SimProcess":
-        """A process that runs on `host`; the name of a host may be used again once its process is dead."""
+        """A process on `host`. The name can be used again once the process is dead."""
         random = self.derive()
-        door = self.network.host(host)
-        env = Env(self.clock, disk, door, SimWorkers(self.derive()), random, SimProcesses())
-        process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, door)
+        network = self.network.host(host)
+        env = Env(self.clock, disk, network, SimThreads(self.derive()), random, SimProcesses())
+        process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, network)
         disk.on_power_loss = process.on_power_loss
         return process
 
@@ -55,15 +54,15 @@ class ProcessKilled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SimProcess:
-    """What runs inside one `Env`, as a thing that can be killed."""
+    """A process with its own `Env`, which can be killed."""
 
     name: str
     env: Env
     disk: SimDisk
-    door: SimHost
+    network: SimHost
 
     async def run(self, main: Callable[[Env], Coroutine[Any, Any, T]]) -> T:
-        """Runs `main` as this process's code: the tasks, timers and connections it starts die with it."""
+        """Runs `main` in this process. Its tasks, timers and connections end with the process."""
         context = copy_context()
         context.run(NODE.set, self.name)
         task = asyncio.get_running_loop().create_task(main(self.env), context=context)
@@ -75,19 +74,19 @@ class SimProcess:
             raise
 
     async def kill(self) -> None:
-        """kill -9: the page cache stays, peers see their connections reset."""
+        """kill -9: the page cache survives, and peers see their connections reset."""
         self.disk.kill()
-        self.door.kill(silent=False)
+        self.network.kill(silent=False)
         await self._end()
 
     async def lose_power(self) -> None:
-        """The machine stops: unsynced bytes are at risk, peers hear nothing."""
+        """The machine stops: unsynced bytes may be lost, and peers notice nothing."""
         self.disk.crash()
         await self._end()
 
     def on_power_loss(self) -> None:
-        """Also where the disk loses it by itself, in the midst of an operation: nothing more is said or done."""
-        self.door.kill(silent=True)
+        """The disk calls this, also for a power loss during one of its operations."""
+        self.network.kill(silent=True)
         self._cancel()
 
     async def _end(self) -> None:
@@ -101,7 +100,7 @@ class SimProcess:
 
 
 def sim_env(seed: int, profile: NetworkProfile | None = None) -> Env:
-    """The environment of a single process called `sim`; to be called on a running `VirtualTimeLoop`."""
+    """The environment of a single process `sim`. Must be called on a running `VirtualTimeLoop`."""
     world = World(seed, profile)
     return world.process("sim", world.new_disk()).env
 
@@ -113,7 +112,7 @@ def simulate(
     profile: NetworkProfile | None = None,
     step_limit: int = STEP_LIMIT,
 ) -> T:
-    """Runs `main` in a world made from `seed`, on a virtual-time event loop."""
+    """Runs `main` in a world from `seed`, on a virtual-time event loop."""
 
     async def inside() -> T:
         return await main(World(seed, profile))

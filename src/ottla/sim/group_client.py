@@ -1,6 +1,6 @@
-"""What members of groups say to their coordinator: kio's messages over a `SimClient`.
+"""The requests of group members to their coordinator: kio messages over a `SimClient`.
 
-An answer that does not come counts as REQUEST_TIMED_OUT: whether the coordinator did it, nobody knows.
+A missing response counts as REQUEST_TIMED_OUT: whether the coordinator has processed the request is not known.
 """
 
 from datetime import timedelta
@@ -36,9 +36,9 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.serial import entity_reader, entity_writer
 
 from ottla.model.errors import ErrorCode
-from ottla.sim.client import SimClient
+from ottla.sim.client import SimClient, error_of
 
-PROTOCOL_TYPE = "consumer"
+_PROTOCOL_TYPE = "consumer"
 _INT16 = Struct(">h")
 _VERSION = 3
 
@@ -50,7 +50,9 @@ class Topic(NamedTuple):
 
 
 class Timeouts(NamedTuple):
-    """In seconds. With a rebalance timeout below the session's a member could lose what it still believes in."""
+    """In seconds. The rebalance timeout must be greater than the session timeout; otherwise a member could lose its
+    partitions before its lease ends.
+    """
 
     session: float
     rebalance: float
@@ -58,15 +60,15 @@ class Timeouts(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who speaks: with the generation of a classic member, or the epoch of the others. Static: with an instance id."""
+    """Identifies a member in its requests. `generation` is the member epoch in the consumer protocol."""
 
     member_id: str = ""
     generation: int = -1
-    instance_id: str | None = None
+    instance_id: str | None = None  # of a static member
 
 
 class Claim(NamedTuple):
-    """What a member of the classic protocol says that it owns, since which generation (KIP-429)."""
+    """The partitions that a classic member reports as its own, and since which generation (KIP-429)."""
 
     generation: int
     partitions: tuple[int, ...]
@@ -86,14 +88,16 @@ class GroupClient:
         self._topic = topic
 
     async def find_coordinator(self) -> ErrorCode:
-        """Makes the topic of the coordinator where it is not there; there is but one broker."""
-        response = await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group_id,)))
-        return _code_of(response.coordinators[0] if response is not None else None)
+        """Makes the broker create the offsets topic. The result is not needed: there is only one broker."""
+        response = await self._client.try_request(
+            FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group_id,))
+        )
+        return error_of(response.coordinators[0] if response is not None else None)
 
-    # -- the classic protocol
+    # The classic protocol
 
     async def join(
-        self, who: Identity, timeouts: Timeouts, protocol: str, claim: Claim
+        self, identity: Identity, timeouts: Timeouts, protocol: str, claim: Claim
     ) -> tuple[ErrorCode, JoinGroupResponse | None]:
         subscription = ConsumerProtocolSubscription(
             topics=(self._topic.name,),
@@ -106,16 +110,16 @@ class GroupClient:
             group_id=self.group_id,
             session_timeout=timedelta(seconds=timeouts.session),
             rebalance_timeout=timedelta(seconds=timeouts.rebalance),
-            member_id=who.member_id,
-            group_instance_id=who.instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=_embed(subscription)),),
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=_encode_versioned(subscription)),),
         )
-        response = await self._ask(request, timeouts.rebalance + 5)
-        return _code_of(response), response
+        response = await self._client.try_request(request, timeouts.rebalance + 5)
+        return error_of(response), response
 
     def claims(self, joined: JoinGroupResponse) -> dict[str, Claim]:
-        """What all members say, to the leader."""
+        """The claims of all members, which the leader gets."""
         claims = {}
         for member in joined.members:
             subscription = entity_reader(ConsumerProtocolSubscription)(member.metadata, _INT16.size)[0]
@@ -124,58 +128,60 @@ class GroupClient:
         return claims
 
     async def sync(
-        self, who: Identity, protocol: str, assignments: dict[str, list[int]]
+        self, identity: Identity, protocol: str, assignments: dict[str, list[int]]
     ) -> tuple[ErrorCode, tuple[int, ...]]:
-        """Returns the partitions that the leader has assigned."""
+        """Returns the partitions that the leader has assigned to this member."""
         request = SyncGroupRequest(
             group_id=self.group_id,
-            generation_id=who.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
+            protocol_type=_PROTOCOL_TYPE,
             protocol_name=protocol,
             assignments=tuple(
                 SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))
                 for member_id, partitions in assignments.items()
             ),
         )
-        response = await self._ask(request)
+        response = await self._client.try_request(request)
         if response is None or response.error_code != ErrorCode.none or not response.assignment:
-            return _code_of(response), ()
+            return error_of(response), ()
         assignment = entity_reader(ConsumerProtocolAssignment)(response.assignment, _INT16.size)[0]
         return ErrorCode.none, tuple(
             index for topic in assignment.assigned_partitions for index in topic.partitions
         )
 
-    async def heartbeat(self, who: Identity) -> ErrorCode:
+    async def heartbeat(self, identity: Identity) -> ErrorCode:
         request = HeartbeatRequest(
             group_id=self.group_id,
-            generation_id=who.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
         )
-        return _code_of(await self._ask(request))
+        return error_of(await self._client.try_request(request))
 
     async def leave(self, member_id: str) -> None:
-        await self._ask(
+        await self._client.try_request(
             LeaveGroupRequest(group_id=self.group_id, members=(MemberIdentity(member_id=member_id),))
         )
 
     def _assignment(self, partitions: list[int]) -> bytes:
         assigned = AssignedPartitions(topic=self._topic.name, partitions=tuple(partitions))
-        return _embed(ConsumerProtocolAssignment(assigned_partitions=(assigned,) if partitions else ()))
+        return _encode_versioned(
+            ConsumerProtocolAssignment(assigned_partitions=(assigned,) if partitions else ())
+        )
 
-    # -- the consumer protocol
+    # The consumer protocol
 
     async def consumer_heartbeat(
-        self, who: Identity, timeouts: Timeouts | None, owned: list[int] | None
+        self, identity: Identity, timeouts: Timeouts | None, owned: list[int] | None
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """None without an answer. With `timeouts` it tells everything, as the first one does and one after an error."""
+        """None if there is no response. With `timeouts` it is a full heartbeat, as the first and after an error."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
-            member_id=who.member_id,
-            member_epoch=who.generation,
-            instance_id=who.instance_id,
+            member_id=identity.member_id,
+            member_epoch=identity.generation,
+            instance_id=identity.instance_id,
             rebalance_timeout=timedelta(milliseconds=-1 if timeouts is None else timeouts.rebalance * 1000),
             subscribed_topic_names=None if timeouts is None else (self._topic.name,),
             topic_partitions=None
@@ -184,68 +190,57 @@ class GroupClient:
             if owned
             else (),
         )
-        response: ConsumerGroupHeartbeatResponse | None = await self._ask(request)
+        response: ConsumerGroupHeartbeatResponse | None = await self._client.try_request(request)
         return response
 
-    # -- offsets
+    # Offsets
 
-    async def commit(self, who: Identity, partition: int, offset: int, metadata: str) -> ErrorCode:
+    async def commit(self, identity: Identity, partition: int, offset: int, metadata: str) -> ErrorCode:
         committed = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
         )
         request = OffsetCommitRequest(
             group_id=self.group_id,
-            generation_id_or_member_epoch=who.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance_id,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
             topics=(OffsetCommitRequestTopic(name=self._topic.name, partitions=(committed,)),),
         )
-        response = await self._ask(request)
-        return _code_of(response.topics[0].partitions[0] if response is not None else None)
+        response = await self._client.try_request(request)
+        return error_of(response.topics[0].partitions[0] if response is not None else None)
 
     async def committed(
-        self, partitions: list[int], who: Identity | None = None
+        self, partitions: list[int], identity: Identity | None = None
     ) -> tuple[ErrorCode, list[Committed]]:
         group = OffsetFetchRequestGroup(
             group_id=self.group_id,
-            member_id=None if who is None else who.member_id,
-            member_epoch=-1 if who is None else who.generation,
+            member_id=None if identity is None else identity.member_id,
+            member_epoch=-1 if identity is None else identity.generation,
             topics=(OffsetFetchRequestTopics(name=self._topic.name, partition_indexes=tuple(partitions)),),
         )
-        response = await self._ask(OffsetFetchRequest(groups=(group,), require_stable=True))
+        response = await self._client.try_request(OffsetFetchRequest(groups=(group,), require_stable=True))
         if response is None or response.groups[0].error_code != ErrorCode.none:
-            return _code_of(response.groups[0] if response is not None else None), []
+            return error_of(response.groups[0] if response is not None else None), []
         return ErrorCode.none, [
             Committed(found.partition_index, found.committed_offset, found.metadata or "", found.error_code)
             for found in response.groups[0].topics[0].partitions
         ]
 
-    # -- what is told of groups
+    # Describing the group
 
     async def describe(self) -> tuple[str, int]:
-        """The state and the number of members, whichever protocol the group is of; "" where it is not there."""
+        """Returns the state ("" if the group does not exist) and the number of members, for either protocol."""
         for request in (
             ConsumerGroupDescribeRequest(group_ids=(self.group_id,), include_authorized_operations=False),
             DescribeGroupsRequest(groups=(self.group_id,), include_authorized_operations=False),
         ):
-            response = await self._ask(request)
+            response = await self._client.try_request(request)
             if response is not None and response.groups[0].error_code == ErrorCode.none:
                 return response.groups[0].group_state, len(response.groups[0].members)
         return "", 0
 
-    async def _ask(self, request: Any, timeout_s: float | None = None) -> Any:
-        try:
-            return await self._client.request(request, timeout_s)
-        except OSError:
-            return None
 
-
-def _code_of(answer: Any) -> ErrorCode:
-    code: ErrorCode = ErrorCode.request_timed_out if answer is None else answer.error_code
-    return code
-
-
-def _embed(message: Any) -> bytes:
+def _encode_versioned(message: Any) -> bytes:
     buffer = BytesIO(_INT16.pack(_VERSION))
     buffer.seek(0, 2)
     entity_writer(type(message))(buffer, message)

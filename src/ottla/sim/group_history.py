@@ -1,9 +1,9 @@
-"""What the members of a group believed, processed and committed in a run, and whether a coordinator could allow it.
+"""Records which partitions the members of a group owned, processed and committed, and checks them.
 
-A member believes that a partition is its own from the answer that assigns it until it gives it up, or until its lease
-ends: the session timeout after it sent the last request that was answered. No coordinator may give the partition to
-another before that, so that all beliefs about one partition follow each other, and with them the commits: one that was
-made in an earlier belief takes effect before those of a later one, or never.
+From a member's point of view it owns a partition from the response that assigns it until it gives the partition up, or
+until its lease ends: one session timeout after it sent the last request that got a response. The coordinator must not
+assign the partition to another member before that. So the ownerships of a partition follow each other, and their
+commits too: a commit of an earlier ownership takes effect before those of a later one, or never.
 """
 
 import math
@@ -16,14 +16,14 @@ NOTHING_COMMITTED = -1
 
 @dataclass(eq=False)
 class Lease:
-    """Until when a member may believe that it is in the group."""
+    """The time until which a member can be sure that it is in the group."""
 
     until_s: float = -math.inf
 
 
 @dataclass(eq=False)
-class Tenure:
-    """One member's belief that a partition is its own. `number` counts the changes of owner."""
+class Ownership:
+    """One member owns a partition, from its own point of view. `number` counts the changes of owner."""
 
     owner: str
     number: int
@@ -36,67 +36,69 @@ class Tenure:
 
 @dataclass(eq=False)
 class Commit:
-    """An attempt to commit. Its name is the committed metadata, so that whoever reads it knows which one it was.
+    """An attempt to commit. Its name is the committed metadata, so that a read shows which commit it found.
 
-    It has taken effect by `settled_s`: it was acknowledged then, or somebody had read it.
+    `settled_s` is the time when it was acknowledged or first read: it has taken effect by then.
     """
 
     name: str
     offset: int
-    tenure_number: int
+    ownership_number: int
     start_s: float
     settled_s: float = math.inf
-    was_refused: bool = False
+    was_rejected: bool = False
 
     def precedes(self, other: "Commit") -> bool:
-        return self.settled_s < other.start_s or self.tenure_number < other.tenure_number
+        return self.settled_s < other.start_s or self.ownership_number < other.ownership_number
 
 
 @dataclass
-class CommittedPartition:
-    """One partition, as one group sees it."""
+class GroupPartitionHistory:
+    """The history of one partition in one group."""
 
     name: str
-    tenure: Tenure | None = None
+    ownership: Ownership | None = None
     processed: set[int] = field(default_factory=set)
     commits: dict[str, Commit] = field(default_factory=dict)
 
-    # -- who owns it
+    # Ownership
 
-    def assign(self, owner: str, lease: Lease, now_s: float) -> Tenure:
-        """`owner` is the member, with the generation where commits of an older one are refused."""
-        last = self.tenure
+    def assign(self, owner: str, lease: Lease, now_s: float) -> Ownership:
+        """`owner` is the member, with its generation if the coordinator rejects commits of older generations."""
+        last = self.ownership
         if last is None:
             number = 0
         elif not last.is_over(now_s):
             raise Violation(f"{self.name} is assigned to {owner} while {last.owner} owns it")
         else:
             number = last.number if last.owner == owner else last.number + 1
-        self.tenure = Tenure(owner, number, lease)
-        return self.tenure
+        self.ownership = Ownership(owner, number, lease)
+        return self.ownership
 
-    def process(self, tenure: Tenure, offset: int) -> None:
-        if self.tenure is not tenure:
-            raise Violation(f"{tenure.owner} processes offset {offset} of {self.name} after it lost it")
+    def process(self, ownership: Ownership, offset: int) -> None:
+        if self.ownership is not ownership:
+            raise Violation(
+                f"{ownership.owner} processes offset {offset} of {self.name} after it lost the partition"
+            )
         self.processed.add(offset)
 
-    # -- what is committed
+    # Commits
 
-    def commit(self, tenure: Tenure, offset: int, now_s: float) -> Commit:
-        name = f"{len(self.commits)} of {tenure.owner}"
-        commit = self.commits[name] = Commit(name, offset, tenure.number, now_s)
+    def commit(self, ownership: Ownership, offset: int, now_s: float) -> Commit:
+        name = f"{len(self.commits)} of {ownership.owner}"
+        commit = self.commits[name] = Commit(name, offset, ownership.number, now_s)
         return commit
 
     def acknowledge(self, commit: Commit, now_s: float) -> None:
         commit.settled_s = min(commit.settled_s, now_s)
 
-    def refuse(self, commit: Commit) -> None:
+    def reject(self, commit: Commit) -> None:
         if commit.settled_s < math.inf:
-            raise Violation(f"commit {commit.name} for {self.name} was refused, but had been read before")
-        commit.was_refused = True
+            raise Violation(f"commit {commit.name} for {self.name} was rejected, but had been read before")
+        commit.was_rejected = True
 
     def read(self, offset: int, metadata: str, start_s: float, now_s: float) -> None:
-        """Somebody asked at `start_s`, and is told now what is committed."""
+        """A request for the committed offset was sent at `start_s`; this is its response."""
         if offset == NOTHING_COMMITTED:
             found = Commit("nothing", offset, -1, -math.inf, -math.inf)
         else:
@@ -105,8 +107,10 @@ class CommittedPartition:
                 raise Violation(
                     f"offset {offset} ({metadata!r}) of {self.name} was read; nobody committed it"
                 )
-            if known.was_refused:
-                raise Violation(f"commit {metadata} of offset {offset} for {self.name} was refused, but read")
+            if known.was_rejected:
+                raise Violation(
+                    f"commit {metadata} of offset {offset} for {self.name} was rejected, but read"
+                )
             found = known
         for later in self.commits.values():
             if later.settled_s < start_s and found is not later and found.precedes(later):
@@ -121,16 +125,16 @@ class GroupHistory:
     def __init__(self, group_id: str, partitions: int) -> None:
         self.group_id = group_id
         self.partitions = [
-            CommittedPartition(f"partition {index} of {group_id}") for index in range(partitions)
+            GroupPartitionHistory(f"partition {index} of {group_id}") for index in range(partitions)
         ]
 
-    def __getitem__(self, partition: int) -> CommittedPartition:
+    def __getitem__(self, partition: int) -> GroupPartitionHistory:
         return self.partitions[partition]
 
     def is_owned(self, now_s: float) -> bool:
-        """Whether each partition has an owner."""
+        """Whether every partition has an owner."""
         return all(
-            partition.tenure is not None and not partition.tenure.is_over(now_s)
+            partition.ownership is not None and not partition.ownership.is_over(now_s)
             for partition in self.partitions
         )
 

@@ -1,10 +1,11 @@
-"""What members of groups have in common, whichever protocol they speak: they read what they own, for some `Work`.
+"""What group members of both protocols have in common: they read the partitions that they own, for a `PartitionWork`.
 
-They keep their lease: a member that has not been answered for its session timeout gives up what it owns by itself, as
-the coordinator may do the same from then on. What it believes and does goes into a `GroupHistory`.
+A member whose requests got no response for the session timeout gives up its partitions by itself, because the
+coordinator may assign them to others from then on. Its ownerships and commits go into a `GroupHistory`.
 """
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -13,21 +14,23 @@ from ottla.records.records import Record
 from ottla.sim.client import SimClient
 from ottla.sim.env import World
 from ottla.sim.group_client import Committed, GroupClient, Identity, Timeouts, Topic
-from ottla.sim.group_history import GroupHistory, Lease, Tenure
+from ottla.sim.group_history import GroupHistory, Lease, Ownership
 from ottla.sim.history import Violation
 from ottla.sim.node import HOST, PORT
-from ottla.sim.workload import RETRIABLE, RETRY_PAUSE_S, records_of
+from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, records_of
 
 TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
-# Time runs in whole milliseconds for the broker: a lease ends a little earlier than its session.
-LEASE_S = TIMEOUTS.session - 0.01
-CLIENT_TIMEOUT_S = 5.0
-LATE_COMMIT_PROBABILITY = 0.5
-POLL_MS = 200
-IDLE_S = 0.1
+# The broker counts whole milliseconds, so a lease ends a little earlier than the session.
+_LEASE_S = TIMEOUTS.session - 0.01
+_CLIENT_TIMEOUT_S = 5.0
+_LATE_COMMIT_PROBABILITY = 0.5
+_POLL_MS = 200
+_IDLE_S = 0.1
+_MEMBERS_MAX = 3
+_INSTANCE_IDS = ("one", "two")
 
-AGAIN = RETRIABLE | {ErrorCode.not_coordinator}
-REFUSED_COMMITS = frozenset(
+GROUP_RETRIABLE = RETRIABLE | {ErrorCode.not_coordinator}
+REJECTED_COMMIT_ERRORS = frozenset(
     {
         ErrorCode.illegal_generation,
         ErrorCode.unknown_member_id,
@@ -38,21 +41,28 @@ REFUSED_COMMITS = frozenset(
 )
 
 
-class Work(Protocol):
-    """What a member does with the partitions that it owns."""
+class PartitionWork(Protocol):
+    """What a member does with its partitions."""
 
     async def start(self, member: "GroupMember", partition: int) -> int | None:
-        """Where to begin; None where that is not known yet."""
+        """Returns the position to start at; None if it is not known yet."""
         ...
 
     async def process(
-        self, member: "GroupMember", partition: int, tenure: Tenure, position: int, records: list[Record]
+        self,
+        member: "GroupMember",
+        partition: int,
+        ownership: Ownership,
+        position: int,
+        records: list[Record],
     ) -> int | None:
-        """Where to go on; None to start again."""
+        """Returns the next position; None to call `start` again."""
         ...
 
-    async def finish(self, member: "GroupMember", partition: int, tenure: Tenure, position: int) -> None:
-        """The last word on a partition: before it is given up, or too late."""
+    async def finish(
+        self, member: "GroupMember", partition: int, ownership: Ownership, position: int
+    ) -> None:
+        """The last call for a partition: before it is given up, or after it was lost."""
         ...
 
 
@@ -63,19 +73,19 @@ class GroupMember:
         history: GroupHistory,
         topic: Topic,
         host: str,
-        work: "Work",
+        work: PartitionWork,
         instance_id: str | None = None,
         *,
         fences_generations: bool = False,
     ) -> None:
-        """With an instance id it is a static member (KIP-345): it takes the place of the one that had it before.
+        """With an instance id it is a static member (KIP-345), which replaces the last member with that id.
 
-        `fences_generations`: all members are of the classic protocol, where an old generation cannot commit.
+        `fences_generations`: all members use the classic protocol, in which an old generation cannot commit.
         """
         self.host = host
-        door = world.network.host(host)
-        self._fetcher = SimClient(door, (HOST, PORT), f"{host}-fetcher", CLIENT_TIMEOUT_S)
-        self._connection = SimClient(door, (HOST, PORT), host, CLIENT_TIMEOUT_S)
+        network = world.network.host(host)
+        self._fetcher = SimClient(network, (HOST, PORT), f"{host}-fetcher", _CLIENT_TIMEOUT_S)
+        self._connection = SimClient(network, (HOST, PORT), host, _CLIENT_TIMEOUT_S)
         self.client = GroupClient(self._connection, history.group_id, topic)
         self._fences_generations = fences_generations
         self._history = history
@@ -85,20 +95,20 @@ class GroupMember:
         self.acknowledged = world.acknowledged
         self.random: Random = world.derive()
         self._now_s = asyncio.get_running_loop().time
-        self.who = Identity(instance_id=instance_id)
+        self.identity = Identity(instance_id=instance_id)
         self.lease = Lease()
-        self.tenures: dict[int, Tenure] = {}
+        self.ownerships: dict[int, Ownership] = {}
         self._positions: dict[int, int] = {}
         self._leaving = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is cancelled, or has left the group."""
+        """Runs until it is cancelled or has left the group."""
         async with asyncio.TaskGroup() as tasks:
             working = [tasks.create_task(self._coordinate()), tasks.create_task(self._poll())]
             await self._leaving.wait()
             for task in working:
                 task.cancel()
-        await self._revoke(list(self.tenures))
+        await self._revoke(list(self.ownerships))
         await self._leave()
         self.close()
 
@@ -106,7 +116,7 @@ class GroupMember:
         self._leaving.set()
 
     def die(self) -> None:
-        """Nothing more is said or done; the coordinator is not told."""
+        """Stops without a word to the coordinator."""
         self.abandon()
         self.close()
 
@@ -120,74 +130,78 @@ class GroupMember:
     async def _leave(self) -> None:
         raise NotImplementedError
 
-    # -- what it owns
+    # Ownership
 
     @property
     def has_lease(self) -> bool:
         return self._now_s() < self.lease.until_s
 
     def _extend_lease(self, sent_s: float) -> bool:
-        """The coordinator has answered what was sent at `sent_s`. False where that is too long ago to count."""
-        self.lease.until_s = max(self.lease.until_s, sent_s + LEASE_S)
+        """Called after the response to a request sent at `sent_s`. Returns False if that is too long ago."""
+        self.lease.until_s = max(self.lease.until_s, sent_s + _LEASE_S)
         return self.has_lease
 
     def _assign(self, partitions: list[int]) -> None:
-        owner = self.who.member_id
+        owner = self.identity.member_id
         if self._fences_generations:
-            owner += f" of generation {self.who.generation}"
+            owner += f" of generation {self.identity.generation}"
         for partition in partitions:
             self._note(
-                f"member {self.host} of {self.client.group_id} takes {partition} as {self.who.generation}"
+                f"member {self.host} of {self.client.group_id} takes {partition} in {self.identity.generation}"
             )
-            self.tenures[partition] = self._history[partition].assign(owner, self.lease, self._now_s())
+            self.ownerships[partition] = self._history[partition].assign(owner, self.lease, self._now_s())
 
     async def _revoke(self, partitions: list[int]) -> None:
-        """Gives partitions up, with a last commit."""
-        revoked = {index: (self.tenures.pop(index), self._positions.pop(index, None)) for index in partitions}
-        for index, (tenure, position) in revoked.items():
-            if position is not None and not tenure.is_over(self._now_s()):
-                await self._work.finish(self, index, tenure, position)
-            tenure.has_ended = True
+        """Gives partitions up, after a last commit."""
+        revoked = {
+            index: (self.ownerships.pop(index), self._positions.pop(index, None)) for index in partitions
+        }
+        for index, (ownership, position) in revoked.items():
+            if position is not None and not ownership.is_over(self._now_s()):
+                await self._work.finish(self, index, ownership, position)
+            ownership.has_ended = True
             self._note(f"member {self.host} of {self.client.group_id} gives up {index}")
 
     def abandon(self) -> None:
-        """It is out of the group, or has to assume so."""
-        for tenure in self.tenures.values():
-            tenure.has_ended = True
-        self.tenures.clear()
+        """Drops all partitions, because the member is out of the group or has to assume so."""
+        for ownership in self.ownerships.values():
+            ownership.has_ended = True
+        self.ownerships.clear()
         self._positions.clear()
         self.lease = Lease()
 
-    async def _lapse(self) -> None:
-        """Its lease has ended. As programs do that were held up, it may commit what it did all the same."""
-        late = [(index, tenure, self._positions.get(index)) for index, tenure in self.tenures.items()]
+    async def _handle_lease_end(self) -> None:
+        """After the end of the lease the member may still try to commit, as a program does that was suspended."""
+        expired = [
+            (index, ownership, self._positions.get(index)) for index, ownership in self.ownerships.items()
+        ]
         self.abandon()
-        for partition, tenure, position in late:
-            if position is not None and self.random.random() < LATE_COMMIT_PROBABILITY:
-                await self._work.finish(self, partition, tenure, position)
+        for partition, ownership, position in expired:
+            if position is not None and self.random.random() < _LATE_COMMIT_PROBABILITY:
+                await self._work.finish(self, partition, ownership, position)
 
-    def owns(self, partition: int, tenure: Tenure) -> bool:
-        return self.tenures.get(partition) is tenure and self.has_lease
+    def owns(self, partition: int, ownership: Ownership) -> bool:
+        return self.ownerships.get(partition) is ownership and self.has_lease
 
-    # -- what it does with it
+    # Fetching and processing
 
     async def _poll(self) -> None:
         while True:
-            for partition, tenure in list(self.tenures.items()):
-                if self.owns(partition, tenure):
-                    await self._poll_partition(partition, tenure)
-            await asyncio.sleep(IDLE_S)
+            for partition, ownership in list(self.ownerships.items()):
+                if self.owns(partition, ownership):
+                    await self._poll_partition(partition, ownership)
+            await asyncio.sleep(_IDLE_S)
 
-    async def _poll_partition(self, partition: int, tenure: Tenure) -> None:
+    async def _poll_partition(self, partition: int, ownership: Ownership) -> None:
         position = self._positions.get(partition)
         if position is None:
             position = await self._work.start(self, partition)
         else:
             records = await self._fetch(partition, position)
-            if records is None or not self.owns(partition, tenure):
+            if records is None or not self.owns(partition, ownership):
                 return
-            position = await self._work.process(self, partition, tenure, position, records)
-        if self.owns(partition, tenure):
+            position = await self._work.process(self, partition, ownership, position, records)
+        if self.owns(partition, ownership):
             if position is None:
                 self._positions.pop(partition, None)
             else:
@@ -195,29 +209,72 @@ class GroupMember:
 
     async def _fetch(self, partition: int, position: int) -> list[Record] | None:
         try:
-            answer = await self._fetcher.fetch(self._topic.topic_id, partition, position, POLL_MS)
+            response = await self._fetcher.fetch(self._topic.topic_id, partition, position, _POLL_MS)
         except OSError:
             return None
-        if answer.error_code in AGAIN:
+        if response.error_code in GROUP_RETRIABLE:
             return None
-        if answer.error_code != ErrorCode.none:
-            raise Violation(f"a fetch from offset {position} was answered with {answer.error_code.name}")
-        return [record for record in records_of(answer) if record.offset >= position]
+        if response.error_code != ErrorCode.none:
+            raise Violation(f"a fetch from offset {position} got {response.error_code.name}")
+        return [record for record in records_of(response) if record.offset >= position]
 
     async def committed(self, partition: int) -> Committed | None:
-        """None where the coordinator cannot say now."""
-        error, found = await self.client.committed([partition], self._as_reader())
-        if error in AGAIN or error in REFUSED_COMMITS:
+        """Returns None if the coordinator cannot answer now."""
+        error, found = await self.client.committed([partition], self._offset_fetch_identity())
+        if error in GROUP_RETRIABLE or error in REJECTED_COMMIT_ERRORS:
             return None
         if error != ErrorCode.none:
-            raise Violation(f"{self.who} was told {error.name} when it asked for its offsets")
+            raise Violation(f"{self.identity} got {error.name} for OffsetFetch")
         return found[0] if found[0].error_code == ErrorCode.none else None
 
-    def _as_reader(self) -> Identity | None:
+    def _offset_fetch_identity(self) -> Identity | None:
         return None
 
     async def _find_coordinator(self) -> None:
         while (error := await self.client.find_coordinator()) != ErrorCode.none:
-            if error not in AGAIN:
-                raise Violation(f"FindCoordinator was answered with {error.name}")
+            if error not in GROUP_RETRIABLE:
+                raise Violation(f"FindCoordinator got {error.name}")
             await asyncio.sleep(RETRY_PAUSE_S)
+
+
+class SimGroup:
+    """A group whose members join, leave and die. Some are static, and replace a dead member with the same id."""
+
+    def __init__(
+        self, history: GroupHistory, random: Random, new_member: Callable[[str | None], GroupMember]
+    ) -> None:
+        self._random = random
+        self._new_member = new_member
+        self.history = history
+        self.members: dict[GroupMember, asyncio.Task[None]] = {}
+        self._leaving: dict[GroupMember, asyncio.Task[None]] = {}
+
+    def start_member(self, tasks: asyncio.TaskGroup) -> None:
+        # A leaving member still owns its partitions, so no other member may take its instance id yet.
+        self._leaving = {member: task for member, task in self._leaving.items() if not task.done()}
+        used = [member.identity.instance_id for member in (*self.members, *self._leaving)]
+        free = [instance_id for instance_id in _INSTANCE_IDS if instance_id not in used]
+        member = self._new_member(self._random.choice((None, *free)))
+        self.members[member] = tasks.create_task(member.run())
+
+    async def churn(self, tasks: asyncio.TaskGroup) -> None:
+        """Starts members and ends them, until cancelled."""
+        while True:
+            if len(self.members) < self._random.randint(1, _MEMBERS_MAX):
+                self.start_member(tasks)
+            elif self._random.random() < 0.5:
+                member = self._random.choice(list(self.members))
+                task = self.members.pop(member)
+                if self._random.random() < 0.5:
+                    member.leave()
+                    self._leaving[member] = task
+                else:
+                    task.cancel()
+                    member.die()
+            await asyncio.sleep(self._random.uniform(1.0, 12.0))
+
+    async def leave(self) -> None:
+        for member in self.members:
+            member.leave()
+        await asyncio.wait(list(self.members.values()))
+        self.members.clear()

@@ -1,4 +1,4 @@
-"""What simulated members of groups do with their partitions: process and commit, or copy in transactions (KIP-447)."""
+"""What simulated group members do with their partitions: process and commit, or copy in transactions (KIP-447)."""
 
 import asyncio
 from random import Random
@@ -6,18 +6,18 @@ from random import Random
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record
 from ottla.sim.group_client import Topic
-from ottla.sim.group_history import GroupHistory, Tenure
-from ottla.sim.group_members import AGAIN, REFUSED_COMMITS, GroupMember
+from ottla.sim.group_history import GroupHistory, Ownership
+from ottla.sim.group_members import GROUP_RETRIABLE, REJECTED_COMMIT_ERRORS, GroupMember
 from ottla.sim.history import Value, Violation
 from ottla.sim.transactional_producer import Abortable, Fenced, TransactionalProducer
 
-COMMIT_PROBABILITY = 0.5
-REWIND_PROBABILITY = 0.02
+_COMMIT_PROBABILITY = 0.5
+_REWIND_PROBABILITY = 0.02
 COPIED_AT_ONCE_MAX = 6
 
 
-class Committing:
-    """Processes records and commits now and then, at last when there is nothing more to process."""
+class CommitWork:
+    """Processes records and commits now and then, and always when no records are left."""
 
     def __init__(self, history: GroupHistory, random: Random) -> None:
         self._history = history
@@ -35,38 +35,38 @@ class Committing:
         return self._committed[partition]
 
     async def process(
-        self, member: GroupMember, partition: int, tenure: Tenure, position: int, records: list[Record]
+        self, member: GroupMember, partition: int, ownership: Ownership, position: int, records: list[Record]
     ) -> int | None:
         for record in records:
-            self._history[partition].process(tenure, record.offset)
+            self._history[partition].process(ownership, record.offset)
             position = record.offset + 1
-        if self._random.random() < REWIND_PROBABILITY:
+        if self._random.random() < _REWIND_PROBABILITY:
             position = self._random.randint(0, position)
         if self._committed.get(partition) != position and (
-            not records or self._random.random() < COMMIT_PROBABILITY
+            not records or self._random.random() < _COMMIT_PROBABILITY
         ):
-            await self.finish(member, partition, tenure, position)
+            await self.finish(member, partition, ownership, position)
         return position
 
-    async def finish(self, member: GroupMember, partition: int, tenure: Tenure, position: int) -> None:
+    async def finish(self, member: GroupMember, partition: int, ownership: Ownership, position: int) -> None:
         history = self._history[partition]
-        commit = history.commit(tenure, position, self._now_s())
-        error = await member.client.commit(member.who, partition, position, commit.name)
+        commit = history.commit(ownership, position, self._now_s())
+        error = await member.client.commit(member.identity, partition, position, commit.name)
         if error == ErrorCode.none:
             history.acknowledge(commit, self._now_s())
             member.acknowledged.set()
             self._committed[partition] = position
-        elif error in REFUSED_COMMITS:
-            history.refuse(commit)
-        elif error not in AGAIN:
-            raise Violation(f"{member.who} was told {error.name} for its commit of {position}")
+        elif error in REJECTED_COMMIT_ERRORS:
+            history.reject(commit)
+        elif error not in GROUP_RETRIABLE:
+            raise Violation(f"{member.identity} got {error.name} for its commit of {position}")
 
 
-class Copying:
+class CopyWork:
     """Copies records to another topic and commits their offsets in the same transaction, as a member of the group.
 
-    A transaction goes on when the partition is given up meanwhile: then the coordinator refuses its offsets, or whoever
-    owns the partition next waits until it has ended.
+    A transaction continues when the member gives up the partition meanwhile: the coordinator then rejects its offsets,
+    or the next owner waits until the transaction has ended.
     """
 
     def __init__(self, producer: TransactionalProducer, source: Topic, target: Topic, random: Random) -> None:
@@ -84,11 +84,11 @@ class Copying:
         return None if found is None else max(found.offset, 0)
 
     async def process(
-        self, member: GroupMember, partition: int, tenure: Tenure, position: int, records: list[Record]
+        self, member: GroupMember, partition: int, ownership: Ownership, position: int, records: list[Record]
     ) -> int | None:
         if not records:
             return position
-        who = member.who
+        identity = member.identity
         copied = records[: self._random.randint(1, COPIED_AT_ONCE_MAX)]
         position = copied[-1].offset + 1
         transaction = self._producer.begin()
@@ -101,7 +101,7 @@ class Copying:
                         values = [transaction.next_value(source) for source in part]
                         await self._producer.send(self._target, target, values)
                 await self._producer.commit_offset(
-                    member.client.group_id, who, self._source, partition, position
+                    member.client.group_id, identity, self._source, partition, position
                 )
             except Abortable:
                 commit = False
@@ -111,8 +111,8 @@ class Copying:
             return None
         return position if commit else None
 
-    async def finish(self, member: GroupMember, partition: int, tenure: Tenure, position: int) -> None:
-        """All that was done is in its transaction."""
+    async def finish(self, member: GroupMember, partition: int, ownership: Ownership, position: int) -> None:
+        """Nothing is left to do: every offset was committed in a transaction."""
 
 
 def _values_of(records: list[Record], target: int, targets: int) -> list[Value]:

@@ -1,7 +1,7 @@
-"""What clients saw in a run, and whether a log could have given it: the checkers.
+"""Records what clients saw in a run, and checks it against the guarantees of a log.
 
-Written for idempotent producers: every record is there at most once, each producer's in its order, every
-acknowledged one where it was acknowledged, and whatever a consumer has seen stays seen.
+For idempotent producers: every record is in the log at most once, the records of each producer are in order, every
+acknowledged record is at its acknowledged offset, and a record that a consumer has seen does not change.
 """
 
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class Violation(AssertionError):
-    """The broker broke a promise; the message says which, and with which records."""
+    """The broker broke a guarantee; the message says which one, and with which records."""
 
 
 class Value(NamedTuple):
-    """What stands in a record: who wrote it, and as which of its records for that partition."""
+    """The key of a record: its producer, and its number among the producer's records for the partition."""
 
     producer: str
     number: int
@@ -29,7 +29,7 @@ class Value(NamedTuple):
 
 @dataclass
 class PartitionHistory:
-    """One partition. `acknowledged` maps a value to the offset that the producer was told."""
+    """The history of one partition. `acknowledged` maps a value to its acknowledged offset."""
 
     acknowledged: dict[Value, int] = field(default_factory=dict)
     attempted: set[Value] = field(default_factory=set)
@@ -47,7 +47,7 @@ class PartitionHistory:
     def see(self, offset: int, value: Value) -> None:
         """A consumer got this record."""
         if value not in self.attempted:
-            raise Violation(f"offset {offset} holds {value}, which nobody wrote")
+            raise Violation(f"offset {offset} holds {value}, which no producer sent")
         known = self.seen.setdefault(offset, value)
         if known != value:
             raise Violation(f"offset {offset} held {known} and now holds {value}")
@@ -58,18 +58,18 @@ class PartitionHistory:
         self.high_watermark = high_watermark
 
     def check_log(self, log: list[tuple[int, Value]]) -> None:
-        """`log` is all that the partition holds at the end, from its start to its high watermark."""
+        """`log` is the whole partition at the end of the run, up to the high watermark."""
         self._check_offsets(log)
         self._check_order(log)
-        there = dict(log)
+        found = dict(log)
         for value, offset in self.acknowledged.items():
-            if there.get(offset) != value:
+            if found.get(offset) != value:
                 raise Violation(
-                    f"{value} was acknowledged at offset {offset}, which holds {there.get(offset)}"
+                    f"{value} was acknowledged at offset {offset}, which holds {found.get(offset)}"
                 )
         for offset, value in self.seen.items():
-            if there.get(offset) != value:
-                raise Violation(f"a consumer saw {value} at offset {offset}, which holds {there.get(offset)}")
+            if found.get(offset) != value:
+                raise Violation(f"a consumer saw {value} at offset {offset}, which holds {found.get(offset)}")
 
     def _check_offsets(self, log: list[tuple[int, Value]]) -> None:
         offsets = [offset for offset, _ in log]
@@ -78,17 +78,17 @@ class PartitionHistory:
             raise Violation(f"offsets are not dense: after {first - 1} comes {offsets[first]}")
 
     def _check_order(self, log: list[tuple[int, Value]]) -> None:
-        """Each producer's numbers are 0, 1, 2...: nothing twice, nothing left out, nothing overtaken."""
-        following: dict[str, int] = {}
+        """The numbers of each producer must be 0, 1, 2...: no duplicates, no gaps, in order."""
+        next_numbers: dict[str, int] = {}
         for offset, value in log:
-            expected = following.get(value.producer, 0)
+            expected = next_numbers.get(value.producer, 0)
             if value.number != expected:
                 raise Violation(
-                    f"offset {offset} holds number {value.number} of {value.producer} where {expected} is due"
+                    f"offset {offset} holds number {value.number} of {value.producer}, expected {expected}"
                 )
-            following[value.producer] = expected + 1
+            next_numbers[value.producer] = expected + 1
             if value not in self.attempted:
-                raise Violation(f"offset {offset} holds {value}, which nobody wrote")
+                raise Violation(f"offset {offset} holds {value}, which no producer sent")
 
 
 class History:

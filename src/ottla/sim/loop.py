@@ -1,7 +1,7 @@
-"""An event loop whose time is a number: when nothing is ready it jumps to the next timer.
+"""An event loop with virtual time: when nothing is ready, it advances its clock to the next timer.
 
-It has no sockets and no threads, so what runs on it is a function of its inputs. Tasks and futures hash by
-their number, not by their address, so that asyncio's own sets keep one order from run to run.
+It has no sockets and no threads, so a run depends on nothing but its inputs. Tasks and futures hash by their number,
+not by their address, so that asyncio's sets have the same order in every run.
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 STEP_LIMIT = 20_000_000
-# Which simulated process a task or a callback belongs to; "" is the simulation itself.
+# The simulated process of a task or callback; "" for the simulation itself.
 NODE: ContextVar[str] = ContextVar("ottla_sim_node", default="")
 
 
 class SimulationError(Exception):
-    """The simulated program broke a rule of the simulation or of its own."""
+    """The simulated program broke a rule of the simulation, or failed in a callback or a task that nobody awaited."""
 
 
 class Deadlock(SimulationError):
-    """Nothing is ready, no timer is set, and yet the main task is not done."""
+    """Nothing is ready and no timer is set, but the main task is not done."""
 
 
 class StepLimitReached(SimulationError):
-    """The program went on for longer than any sane run does."""
+    """The program needs more turns of the event loop than any valid run."""
 
 
 class _NumberedFuture(asyncio.Future[T]):
@@ -43,8 +43,8 @@ class _NumberedTask(asyncio.Task[T]):
         return self.number
 
 
-class _TimeJump:
-    """Stands where a selector stands: asked to wait, it moves the loop's time instead."""
+class _VirtualSelector:
+    """Takes the place of the loop's selector: instead of waiting, it advances the virtual time."""
 
     def __init__(self, loop: "VirtualTimeLoop") -> None:
         self._loop = loop
@@ -59,7 +59,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def __init__(self, step_limit: int = STEP_LIMIT) -> None:
         super().__init__()
-        self._selector = _TimeJump(self)
+        self._selector = _VirtualSelector(self)
         self._clock_resolution = 1e-9
         self._now = 0.0
         self._steps_left = step_limit
@@ -75,7 +75,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self._now
 
     def step(self, timeout: float | None) -> None:
-        """One turn of the loop; `timeout` is how far away the next timer is, None where there is none."""
+        """One turn of the loop. `timeout` is the time until the next timer; None if there is no timer."""
         self._steps_left -= 1
         if self._steps_left < 0:
             raise StepLimitReached(
@@ -89,7 +89,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._now += timeout
 
     def kill(self, node: str) -> list[asyncio.Task[Any]]:
-        """Cancels what `node` has set in motion: its tasks (returned, to be awaited) and its timers."""
+        """Cancels the tasks and timers of `node`. Returns the tasks, so that the caller can await them."""
         self._dead.add(node)
         tasks: list[asyncio.Task[Any]] = [task for task in self._tasks.values() if task.node == node]
         for handle in list(self._scheduled):
@@ -103,14 +103,14 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._numbers += 1
         return self._numbers
 
-    def adopt(self, task: _NumberedTask[Any], node: str) -> None:
+    def register(self, task: _NumberedTask[Any], node: str) -> None:
         task.number = self.number()
         task.node = node
         self._tasks[task.number] = task
         task.add_done_callback(self._forget, context=Context())
 
     def note_failure(self, context: dict[str, Any]) -> None:
-        """An exception that nobody handled; a dead node's are of no interest."""
+        """Records an unhandled exception, unless its node was killed."""
         source = context.get("handle") or context.get("task") or context.get("future")
         if _node_of(source) not in self._dead:
             self.failures.append(f"at {self._now:.3f} s: {context['message']}: {context.get('exception')!r}")
@@ -124,21 +124,21 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return future
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise SimulationError(f"{func!r} asks for a thread; in simulation work goes through env.workers")
+        raise SimulationError(f"{func!r} asks for a thread. In a simulation, use env.threads")
 
     def _pending(self) -> str:
         waiting = [f"{task.get_name()} ({_where(task)})" for task in self._tasks.values() if not task.done()]
         return "; ".join(waiting[:20]) or "no task"
 
     def _process_events(self, events: list[object]) -> None:
-        """There are none: `_TimeJump` never reports one."""
+        """`_VirtualSelector` never reports an event."""
 
     def _write_to_self(self) -> None:
-        """Wakes a loop that waits in another thread; here there is only one."""
+        """Would wake the loop from another thread; there are no other threads."""
 
 
 def run(main: Coroutine[Any, Any, T], *, step_limit: int = STEP_LIMIT) -> T:
-    """Runs `main` to its end in virtual time; raises also where a callback or a forgotten task failed."""
+    """Runs `main` in virtual time. Raises SimulationError also if a callback or a task that nobody awaited failed."""
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(step_limit)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualTimeLoop)
@@ -155,7 +155,7 @@ def _make_task(
     context: Context | None = options.get("context")
     node = NODE.get() if context is None else context.get(NODE, "")
     task: _NumberedTask[T] = _NumberedTask(coro, loop=loop, **options)
-    loop.adopt(task, node)
+    loop.register(task, node)
     return task
 
 

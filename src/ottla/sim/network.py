@@ -1,7 +1,7 @@
-"""A network in memory: streams with latency, cut anywhere, in a bounded window; partitions, resets, refusals.
+"""A network in memory: streams with latency, random chunks and a bounded window; partitions, resets, rejected connects.
 
-`SimNetwork` is the fabric; `host(name)` is one machine's door to it, which is an `ottla.env.network.Network`.
-Bytes of a stream arrive in order, as with TCP; a partition delays them until it heals.
+`SimNetwork` connects the hosts; `host(name)` is the `ottla.env.network.Network` of one host. Bytes of a stream arrive
+in order, as with TCP; a network partition delays them until it heals.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
-from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, SocketOptions, Stream
+from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, ReceiverFactory, SocketOptions
 from ottla.model.region import FileRegion
 
-CONNECT_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 30.0
 _FIRST_EPHEMERAL_PORT = 49_152
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """How the network behaves; probabilities are per chunk and per connect."""
+    """Resets have a probability per chunk, rejected connections per connect."""
 
     latency_ms_min: float = 0.05
     latency_ms_max: float = 3.0
@@ -53,7 +53,7 @@ class SimNetwork:
         return SimHost(self, name)
 
     def partition(self, one: str, other: str) -> None:
-        """Nothing passes between the two hosts until `heal`; streams stay open, as TCP's do."""
+        """No bytes pass between the two hosts until `heal`; streams stay open, as with TCP."""
         self.note(f"network partition {one} {other}")
         self._cut |= {(one, other), (other, one)}
 
@@ -66,13 +66,13 @@ class SimNetwork:
             stream.wake()
 
     def reset_streams(self, host: str) -> None:
-        """Every connection of `host` is reset, as by a middlebox that forgot them."""
+        """Resets every connection of `host`."""
         for stream in list(self.streams.values()):
             if stream.host == host:
                 stream.reset("the simulated network reset the connection")
 
     def crash(self, host: str, *, silent: bool) -> None:
-        """The machine or process is gone. Its peers hear it (a reset), or not (`silent`: the power went)."""
+        """The host or process dies. Its peers see a reset, or nothing (`silent`, for a power loss)."""
         self.listeners = {key: listener for key, listener in self.listeners.items() if key[0] != host}
         for stream in [stream for stream in self.streams.values() if stream.host == host]:
             stream.vanish(silent=silent)
@@ -88,10 +88,10 @@ class SimNetwork:
         return self._last_port
 
     async def reach(self, source: str, target: str) -> None:
-        """One way through the network, or TimeoutError where the way stays cut."""
+        """Takes as long as one packet. Raises TimeoutError if the hosts stay partitioned."""
         await asyncio.sleep(self.latency_s())
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self.is_cut(source, target):
                     await self._healed.wait()
         except TimeoutError:
@@ -99,7 +99,7 @@ class SimNetwork:
 
 
 class SimHost:
-    """One process's door to the network. A process that was killed finds it shut."""
+    """The network of one process. It raises OSError after the process was killed."""
 
     def __init__(self, network: SimNetwork, name: str) -> None:
         self.network = network
@@ -111,11 +111,7 @@ class SimHost:
         self.network.crash(self.name, silent=silent)
 
     async def listen(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Stream], Receiver],
-        options: SocketOptions = DEFAULT_OPTIONS,
+        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> "SimListener":
         self._check_alive()
         if host not in (*_WILDCARDS, self.name):
@@ -123,11 +119,11 @@ class SimHost:
         port = port or self.network.free_port()
         if (self.name, port) in self.network.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} of {self.name} is in use")
-        listener = SimListener(self.network, self.name, port, accept)
+        listener = SimListener(self.network, self.name, port, new_receiver)
         self.network.listeners[self.name, port] = listener
         return listener
 
-    async def connect(self, host: str, port: int, make: Callable[[Stream], Receiver]) -> "SimStream":
+    async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> "SimStream":
         self._check_alive()
         network = self.network
         await network.reach(self.name, host)
@@ -140,8 +136,8 @@ class SimHost:
         server = SimStream(network, f"{host}:{port}/{here}", here, (host, port), listener.context)
         client.other, server.other = server, client
         network.note(f"network connect {here} -> {host}:{port}")
-        listener.admit(server)
-        client.attach(make(client))
+        listener.add(server)
+        client.attach(new_receiver(client))
         return client
 
     def _check_alive(self) -> None:
@@ -150,22 +146,20 @@ class SimHost:
 
 
 class SimListener:
-    def __init__(
-        self, network: SimNetwork, host: str, port: int, accept: Callable[[Stream], Receiver]
-    ) -> None:
-        self.accept = accept
+    def __init__(self, network: SimNetwork, host: str, port: int, new_receiver: ReceiverFactory) -> None:
+        self._new_receiver = new_receiver
         self.context = copy_context()
         self._network = network
         self._host = host
         self._port = port
         self._paused = False
-        self._backlog: deque[SimStream] = deque()  # connected, and not accepted yet
+        self._backlog: deque[SimStream] = deque()  # connected, but not accepted yet
 
     @property
     def address(self) -> tuple[str, int]:
         return self._host, self._port
 
-    def admit(self, stream: "SimStream") -> None:
+    def add(self, stream: "SimStream") -> None:
         self._backlog.append(stream)
         self.context.run(self._accept_waiting)
 
@@ -181,7 +175,7 @@ class SimListener:
         while self._backlog and not self._paused:
             stream = self._backlog.popleft()
             if stream.is_open:
-                stream.attach(self.accept(stream))
+                stream.attach(self._new_receiver(stream))
 
     def close(self) -> None:
         while self._backlog:
@@ -191,7 +185,7 @@ class SimListener:
 
 
 class SimStream:
-    """One side of a connection. What it sends waits in `_backlog`, travels, lies in the other's `_inbox`."""
+    """One side of a connection. Sent bytes go from its `_backlog` to the other side's `_in_flight` and `_inbox`."""
 
     other: "SimStream"
 
@@ -210,11 +204,12 @@ class SimStream:
         self._receiver: Receiver | None = None
         self._reading = True
         self._waits_for_drain = False
-        self._heard = True  # False: the other side is gone and will never answer
+        self._peer_is_alive = True  # False: the other side lost its power and gets nothing more
         self._backlog: deque[memoryview] = deque()
         self._window_left = network.profile.window_bytes
         self._last_arrival = 0.0
-        self._travelling: deque[memoryview | None] = deque()  # towards this side; None: the other has closed
+        # Towards this side. None: the other side has closed.
+        self._in_flight: deque[memoryview | None] = deque()
         self._inbox: deque[memoryview | None] = deque()
         network.streams[name] = self
 
@@ -242,7 +237,7 @@ class SimStream:
         self._network.note(f"network send {self.name} {len(data)} crc {zlib.crc32(data):08x}")
         self._backlog.append(memoryview(data))
         self._pump()
-        self._waits_for_drain = bool(self._backlog)  # a reset has emptied it
+        self._waits_for_drain = bool(self._backlog)  # a reset clears it
         return not self._waits_for_drain
 
     def pause_reading(self) -> None:
@@ -258,7 +253,7 @@ class SimStream:
             self._finish_soon(None)
 
     def wake(self) -> None:
-        """Something that held bytes back may have gone: look again."""
+        """Tries to deliver again, after a pause or a network partition."""
         if self.is_open:
             self._loop.call_soon(self._deliver, context=self._context)
 
@@ -269,17 +264,17 @@ class SimStream:
             side._finish_soon(ConnectionResetError(errno.ECONNRESET, reason))
 
     def vanish(self, *, silent: bool) -> None:
-        """The process that owned this side is gone: it hears nothing more."""
+        """The process of this side is dead and gets no more calls."""
         self._forget()
-        self.other._heard = not silent
+        self.other._peer_is_alive = not silent
         if not silent and self.other.is_open:
-            error = ConnectionResetError(errno.ECONNRESET, f"{self.host} is gone")
+            error = ConnectionResetError(errno.ECONNRESET, f"{self.host} is dead")
             self._loop.call_later(
                 self._network.latency_s(), self.other._finish_soon, error, context=self.other._context
             )
 
     def _pump(self) -> None:
-        """Lets as much of the backlog leave as the window has room for, in chunks cut anywhere."""
+        """Sends as much of the backlog as the window allows, in chunks of random size."""
         network, profile = self._network, self._network.profile
         while self._backlog and self._window_left > 0:
             if network.random.random() < profile.reset_probability:
@@ -299,25 +294,24 @@ class SimStream:
             self._loop.call_soon(self._drained, context=self._context)
 
     def _transmit(self, chunk: memoryview | None) -> None:
-        if self._heard:
+        if self._peer_is_alive:
             self._last_arrival = max(self._last_arrival, self._loop.time() + self._network.latency_s())
-            self.other._travelling.append(
-                chunk
-            )  # timers of one moment fire in any order, so the order is kept here
+            # Timers of the same moment fire in any order, so a queue keeps the order of the chunks.
+            self.other._in_flight.append(chunk)
             self._loop.call_at(self._last_arrival, self.other._arrive, context=self.other._context)
 
     def _arrive(self) -> None:
-        chunk = self._travelling.popleft()
+        chunk = self._in_flight.popleft()
         if self.is_open:
             self._inbox.append(chunk)
             self._deliver()
         elif chunk is not None and self.other.is_open:
-            # Bytes for a side that has closed: TCP answers them with a reset.
+            # TCP responds with a reset to bytes for a closed side.
             self.other._finish_soon(ConnectionResetError(errno.ECONNRESET, f"{self.host} has closed"))
 
     def _deliver(self) -> None:
         receiver = self._receiver
-        while receiver and self._inbox and self.is_open and self._reading and not self._is_held_back():
+        while receiver and self._inbox and self.is_open and self._reading and not self._is_partitioned():
             chunk = self._inbox[0]
             if chunk is None:
                 self._finish_soon(None)
@@ -332,7 +326,7 @@ class SimStream:
             self.other._window_left += count
             self.other._pump()
 
-    def _is_held_back(self) -> bool:
+    def _is_partitioned(self) -> bool:
         return self._network.is_cut(self.other.host, self.host)
 
     def _drained(self) -> None:
@@ -340,7 +334,7 @@ class SimStream:
             self._receiver.drained()
 
     def _finish_soon(self, error: OSError | None) -> None:
-        """Ends this side; its owner hears of it from the loop, the other side after what is under way."""
+        """Closes this side. The loop calls the receiver; the other side notices after the bytes in flight."""
         if self.is_open:
             self._network.note(f"network close {self.name} {error or ''}")
             self._forget()
@@ -360,5 +354,5 @@ def _read(part: Part) -> bytes | bytearray | memoryview:
         return part
     data = part.read()
     if len(data) != part.length:
-        raise OSError(errno.EIO, "a file ended before the end of a region that was being sent")
+        raise OSError(errno.EIO, "the file ended before the end of the region to send")
     return data

@@ -1,4 +1,4 @@
-"""The one broker of a simulation, and what breaks it: its process, its power, its connections, the network."""
+"""The broker of a simulation, and the faults that hit it: in its process, its power, its connections, the network."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ottla.sim.env import ProcessKilled, SimProcess, World
 from ottla.sim.network import NetworkProfile
 
 HOST, PORT = "broker", 9092
-BROKER_CONFIG = {
+_BROKER_CONFIG = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "log.dirs": "/data",
@@ -20,18 +20,18 @@ BROKER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
-ACKNOWLEDGED_WITHIN_S = 2.0
+_ACKNOWLEDGED_WITHIN_S = 2.0
 PROFILE = NetworkProfile(reset_probability=0.002, refuse_probability=0.02)
 
 
 class BrokerNode:
-    """A broker that can be started, stopped, killed and robbed of its power, on one disk."""
+    """A broker on one disk, which can be started, stopped and killed, and can lose its power."""
 
     def __init__(self, world: World, config: dict[str, str] | None = None) -> None:
-        self._config = BROKER_CONFIG | (config or {})
+        self._config = _BROKER_CONFIG | (config or {})
         self.disk: SimDisk = world.new_disk(*self._config["log.dirs"].split(","))
         self._world = world
-        self.broker: Broker | None = None  # the one that serves now
+        self.broker: Broker | None = None  # while it serves
         self._process: SimProcess
         self._running: asyncio.Task[None]
         self._ready = asyncio.Event()
@@ -49,7 +49,7 @@ class BrokerNode:
             self._running.result()
 
     async def stop(self) -> None:
-        """SIGTERM."""
+        """A clean shutdown, as after SIGTERM."""
         self._world.trace.note("broker stop")
         self._stop.set()
         await self._running
@@ -60,14 +60,14 @@ class BrokerNode:
     async def kill(self) -> None:
         self._world.trace.note("broker kill")
         await self._process.kill()
-        await self._buried()
+        await self._reopen_disk()
 
     async def lose_power(self) -> None:
         self._world.trace.note("broker power loss")
         await self._process.lose_power()
-        await self._buried()
+        await self._reopen_disk()
 
-    async def _buried(self) -> None:
+    async def _reopen_disk(self) -> None:
         try:
             await self._running
         except ProcessKilled:
@@ -83,7 +83,7 @@ class BrokerNode:
 
 
 class Chaos:
-    """Breaks something every few seconds, and mends it. `clients` are the hosts that the network cuts off."""
+    """Injects a fault every few seconds and repairs it. `clients` are the hosts that network partitions cut off."""
 
     def __init__(self, world: World, node: BrokerNode, clients: Sequence[str], *, flushes: bool) -> None:
         self._random: Random = world.derive()
@@ -94,22 +94,22 @@ class Chaos:
         self.is_over = False
 
     async def run(self) -> None:
-        """Until `is_over` is set; leaves everything mended."""
+        """Runs until `is_over` is set. All faults are repaired when it returns."""
         while not self.is_over:
             await asyncio.sleep(self._random.uniform(0.5, 5.0))
-            await self._act()
+            await self._inject_fault()
 
-    async def _act(self) -> None:
+    async def _inject_fault(self) -> None:
         match self._random.randrange(9):
             case 0:
                 await self._node.kill()
                 await self._restart()
             case 1 | 8:
-                await self._acknowledgement()
+                await self._wait_for_acknowledgement()
                 await (self._node.lose_power() if self._flushes else self._node.kill())
                 await self._restart()
             case 2:
-                await (self._die_in_an_operation() if self._flushes else self._node.kill())
+                await (self._lose_power_in_operation() if self._flushes else self._node.kill())
                 await self._restart()
             case 3:
                 await self._node.stop()
@@ -122,11 +122,11 @@ class Chaos:
                 await asyncio.sleep(self._random.uniform(0.1, 20.0))
                 self._world.network.heal()
 
-    async def _acknowledgement(self) -> None:
-        """Waits for the worst moment: somebody has just been told that something is done for good."""
+    async def _wait_for_acknowledgement(self) -> None:
+        """Waits for an acknowledgement, because a fault right after it is the most likely to show an error."""
         self._world.acknowledged.clear()
         try:
-            async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
+            async with asyncio.timeout(_ACKNOWLEDGED_WITHIN_S):
                 await self._world.acknowledged.wait()
         except TimeoutError:
             pass
@@ -135,8 +135,8 @@ class Chaos:
         await asyncio.sleep(self._random.uniform(0.0, 3.0))
         await self._node.start()
 
-    async def _die_in_an_operation(self) -> None:
-        """The power goes at some operation of the disk, in whatever the broker does then."""
+    async def _lose_power_in_operation(self) -> None:
+        """Loses power at a random disk operation."""
         self._node.disk.crash_after(self._random.randrange(60))
         await asyncio.sleep(5.0)
         await self._node.lose_power()

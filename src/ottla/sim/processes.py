@@ -1,4 +1,4 @@
-"""Worker processes, as the event loop sees them: items that come later, and a kill that may fall between two."""
+"""Simulated child processes: the work runs on the event loop, with a delay before each item that it yields."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -10,7 +10,7 @@ _DELAY_S = 0.003
 
 
 class NoThrottle:
-    """Virtual time does not pass while work runs."""
+    """Does not wait, because virtual time does not pass while work runs."""
 
     def set_limit(self, bytes_per_second: float) -> None: ...
 
@@ -18,7 +18,7 @@ class NoThrottle:
 
 
 class SimProcesses:
-    """Runs the work inline, a piece at a time."""
+    """The delays let a simulated crash fall between two items."""
 
     async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         await asyncio.sleep(_DELAY_S)
@@ -29,8 +29,8 @@ class SimProcesses:
     def throttle(self) -> "NoThrottle":
         return NoThrottle()
 
-    def release(self) -> None:
-        """There is nothing to let go of."""
+    def end_idle(self) -> None:
+        """There are no real processes."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """There are no real processes."""

@@ -1,14 +1,14 @@
-"""What happened in a run, in order: a digest to compare runs by, and the last lines for a person to read."""
+"""The events of a run: a digest to compare runs, and the last lines for a person to read."""
 
 import hashlib
 from collections import deque
 from collections.abc import Callable
 
-TAIL_LINES = 2_000
+_TAIL_LINES = 2_000
 
 
 class Trace:
-    def __init__(self, time_s: Callable[[], float], tail_lines: int = TAIL_LINES) -> None:
+    def __init__(self, time_s: Callable[[], float], tail_lines: int = _TAIL_LINES) -> None:
         self._time_s = time_s
         self._tail: deque[str] = deque(maxlen=tail_lines)
         self._digest = hashlib.blake2b(digest_size=16)
@@ -21,7 +21,7 @@ class Trace:
         self.lines += 1
 
     def remark(self, text: str) -> None:
-        """A line for the reader only: log messages may hold what differs from run to run."""
+        """Adds a line that is not part of the digest: log messages may differ from run to run."""
         self._tail.append(f"{self._time_s():12.6f}   | {text}")
 
     def digest(self) -> str:

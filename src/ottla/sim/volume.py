@@ -1,7 +1,7 @@
-"""What a simulated disk holds, twice: as processes see it (the page cache) and as a power loss leaves it.
+"""The content of a simulated disk, twice: as processes see it (the page cache) and as it is on disk.
 
-A file's bytes are durable once it is synced, a name once its folder is. What is not durable when the power
-goes may be there afterwards, or not, or in part, as real file systems allow; the seed decides.
+The bytes of a file are durable once the file is synced, a name once its folder is. After a power loss the rest may be
+there, or not, or in part, as with real file systems; the seed decides.
 """
 
 import errno
@@ -14,7 +14,7 @@ _ZEROS = bytes(_CHUNK)
 
 
 class Inode:
-    """The bytes of one file. `data` is what reads see; the durable pages are what the platter has."""
+    """The bytes of one file. Reads see `data`; `_durable` holds the pages on disk."""
 
     def __init__(self, now_ms: int) -> None:
         self.data = bytearray()
@@ -23,8 +23,9 @@ class Inode:
         self._durable: dict[int, bytes] = {}
         self._durable_size = 0
         self._dirty: set[int] = set()
-        self._cut_to: int | None = None  # the lowest size that the file was cut to since its sync
-        self._written_through_a_map = False
+        # The smallest size that the file was truncated to since its last sync.
+        self._truncated_to: int | None = None
+        self._has_mapped_writes = False
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
         end = position + len(data)
@@ -37,13 +38,13 @@ class Inode:
         if size == len(self.data):
             return
         if size < len(self.data):
-            self._cut_to = size if self._cut_to is None else min(self._cut_to, size)
+            self._truncated_to = size if self._truncated_to is None else min(self._truncated_to, size)
             self._dirty.update(range(size // PAGE, -(-len(self.data) // PAGE)))
         self._resize(size)
 
     def map(self) -> memoryview:
         self.mappings += 1
-        self._written_through_a_map = True
+        self._has_mapped_writes = True
         return memoryview(self.data)
 
     def sync(self) -> None:
@@ -54,37 +55,37 @@ class Inode:
             del self._durable[page]
         self._durable_size = len(self.data)
         self._dirty.clear()
-        self._cut_to = None
-        self._written_through_a_map = self.mappings > 0
+        self._truncated_to = None
+        self._has_mapped_writes = self.mappings > 0
 
     def detach(self) -> None:
-        """Parts the bytes from a dead process that may still hold a mapping of them."""
+        """Copies the bytes, because a dead process may still hold a mapping of them."""
         if self.mappings:
             self.data = bytearray(self.data)
             self.mappings = 0
 
     def lose_power(self, random: Random) -> str:
-        """Leaves what the platter has; returns in a word what happened to the bytes that were not durable."""
+        """Applies a power loss. Returns in one word what happened to the bytes that were not durable."""
         durable = self._durable_bytes()
         dirty = self._dirty_pages()
         fate = "clean"
-        if dirty or self._cut_to is not None or len(durable) != len(self.data):
-            fate, durable = self._torn(durable, dirty, random)
+        if dirty or self._truncated_to is not None or len(durable) != len(self.data):
+            fate, durable = self._tear(durable, dirty, random)
         self.data = durable
         self.mappings = 0
         self._dirty = set(range(-(-len(durable) // PAGE)))
         self.sync()
         return fate
 
-    def _torn(self, durable: bytearray, dirty: list[int], random: Random) -> tuple[str, bytearray]:
+    def _tear(self, durable: bytearray, dirty: list[int], random: Random) -> tuple[str, bytearray]:
         fate = random.choice(("lost", "kept", "prefix", "pages"))
         if fate == "lost":
             return fate, durable
         if fate == "kept":
             return fate, bytearray(self.data)
-        if self._cut_to is not None:
-            # A file system that has a write from after the cut has the cut too.
-            del durable[self._cut_to :]
+        if self._truncated_to is not None:
+            # A file system does not keep a write without the truncation before it.
+            del durable[self._truncated_to :]
         if fate == "prefix":
             first = min(dirty, default=0) * PAGE
             kept = random.randint(min(first, len(self.data)), len(self.data))
@@ -110,12 +111,12 @@ class Inode:
             self.data.extend(bytes(size - len(self.data)))
 
     def _dirty_pages(self) -> list[int]:
-        if self._written_through_a_map:
+        if self._has_mapped_writes:
             self._compare()
         return sorted(page for page in self._dirty if page * PAGE < len(self.data))
 
     def _compare(self) -> None:
-        """Finds what was written through a mapping, which nobody reports."""
+        """Finds the pages that were written through a mapping, by comparing them."""
         for start in range(0, len(self.data), _CHUNK):
             chunk = self.data[start : start + _CHUNK]
             first = start // PAGE
@@ -151,7 +152,7 @@ class Directory:
 
 
 Node = Inode | Directory
-# One change of names, whole or not at all: a rename is two of them.
+# An atomic change of names. A rename changes two names.
 NameChange = list[tuple[Directory, str, Node | None]]
 
 
@@ -226,11 +227,11 @@ class Volume:
         target_parent, target_name = self._parent(target)
         self._change([(source_parent, source_name, None), (target_parent, target_name, node)])
 
-    def link(self, path: str, second: str) -> None:
-        if self.find(second) is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), second)
-        parent, name = self._parent(second)
-        self._change([(parent, name, self.inode(path))])
+    def link(self, source: str, target: str) -> None:
+        if self.find(target) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        parent, name = self._parent(target)
+        self._change([(parent, name, self.inode(source))])
 
     def remove(self, path: str) -> None:
         self.inode(path)
@@ -249,7 +250,7 @@ class Volume:
         self._change([(parent, name, None)])
 
     def sync_dir(self, path: str) -> None:
-        """Makes the names in `path` durable, and what they rest on: a rename takes its source along."""
+        """Makes the names in `path` durable, and the other folder of a rename between two folders."""
         touched = [self.directory(path)]
         durable: list[NameChange] = []
         waiting: list[NameChange] = []
@@ -270,7 +271,7 @@ class Volume:
             inode.detach()
 
     def lose_power(self, random: Random) -> list[str]:
-        """In each folder the changes of names survive up to some point; then each file meets its own fate."""
+        """In each folder a random prefix of the name changes survives. Then each file loses its unsynced bytes."""
         stopped: list[Directory] = []
         for change in self._pending:
             directories = [directory for directory, _, _ in change]
@@ -279,7 +280,7 @@ class Volume:
             else:
                 self._commit([change])
         self._pending = []
-        _forget_names(self.root)
+        _drop_lost_names(self.root)
         return [f"{path} {inode.lose_power(random)}" for path, inode in self._files("", self.root)]
 
     def _parent(self, path: str) -> tuple[Directory, str]:
@@ -318,8 +319,8 @@ def _apply(entries: dict[str, Node], name: str, node: Node | None) -> None:
         entries[name] = node
 
 
-def _forget_names(directory: Directory) -> None:
+def _drop_lost_names(directory: Directory) -> None:
     directory.entries = dict(directory.durable)
     for node in directory.entries.values():
         if isinstance(node, Directory):
-            _forget_names(node)
+            _drop_lost_names(node)

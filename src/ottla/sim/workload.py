@@ -1,229 +1,31 @@
-"""Clients that write and read while things break around them, and write into a `History` what they were told."""
+"""What the workloads of the simulation share."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
-from uuid import UUID
+from collections.abc import Awaitable
+from typing import TypeVar
 
-from kio.schema.fetch.v17.response import PartitionData
+from ottla.sim.history import Violation
 
-from ottla.model.errors import ErrorCode
-from ottla.records.header import HEADER_SIZE, read_header
-from ottla.records.records import Batch, Record, build_batch, read_batches
-from ottla.sim.client import SimClient
-from ottla.sim.history import History, Value, Violation
+T = TypeVar("T")
 
-# As in Kafka's producer: the broker remembers the last five batches of a producer.
-IN_FLIGHT_MAX = 5
-RECORDS_PER_BATCH_MAX = 4
-VALUE_PADDING_MAX = 900
-RETRY_PAUSE_S = 0.2
-PAUSE_S_MAX = 4.0
-# Errors that a client meets around a restart and answers by trying again, as Kafka's clients do.
-RETRIABLE = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.leader_not_available,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.request_timed_out,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.coordinator_load_in_progress,
-    }
-)
+_TIME_LIMIT_S = 3600.0
+# Small enough that segments roll and indexes fill in a run of a minute.
+TOPIC_CONFIG = {"segment.ms": "4000", "segment.index.bytes": "240", "index.interval.bytes": "600"}
 
 
-async def until_it_works(client: SimClient, topic: str, partitions: int, configs: dict[str, str]) -> UUID:
-    """Creates a topic, however often it takes, and returns its id."""
-    while True:
-        try:
-            error = await client.create_topic(topic, partitions, configs)
-            if error not in (ErrorCode.none, ErrorCode.topic_already_exists) and error not in RETRIABLE:
-                raise Violation(f"creating {topic} was answered with {error.name}")
-            found = (await client.metadata(topic)).topics[0]
-            if found.error_code == ErrorCode.none and found.topic_id is not None:
-                return found.topic_id
-        except OSError:
-            pass
-        await asyncio.sleep(RETRY_PAUSE_S)
+async def run_within_time_limit(run: Awaitable[T]) -> T:
+    """Raises Violation if the run makes no progress, and the first error if it fails."""
+    try:
+        async with asyncio.timeout(_TIME_LIMIT_S):
+            return await run
+    except TimeoutError:
+        raise Violation(f"not done after {_TIME_LIMIT_S:.0f} s of virtual time: no progress") from None
+    except BaseExceptionGroup as error:
+        raise _first_error(error) from None
 
 
-@dataclass
-class _Batch:
-    values: list[Value]
-    data: bytes
-    was_sent: bool = False
-
-
-class IdempotentProducer:
-    """Writes numbered records to one partition, up to five batches under way, each sent again until acknowledged."""
-
-    def __init__(
-        self,
-        client: SimClient,
-        random: Random,
-        now_ms: Callable[[], int],
-        history: History,
-        name: str,
-        topic_id: UUID,
-        partition: int,
-    ) -> None:
-        self._client = client
-        self._random = random
-        self._now_ms = now_ms
-        self._history = history[partition]
-        self._name = name
-        self._topic_id = topic_id
-        self._partition = partition
-        self._producer_id = -1
-        self._producer_epoch = -1
-        self._next_number = 0
-        self._unacknowledged: list[_Batch] = []
-
-    async def run(self, batches: int) -> None:
-        await self._init()
-        left = batches
-        while left or self._unacknowledged:
-            room = self._random.randint(1, IN_FLIGHT_MAX) - len(self._unacknowledged)
-            for _ in range(min(room, left)):
-                self._unacknowledged.append(self._new_batch())
-                left -= 1
-            if not await self._send_all():
-                await asyncio.sleep(RETRY_PAUSE_S)
-            elif self._random.random() < 0.8:
-                await asyncio.sleep(self._random.random() * PAUSE_S_MAX)
-
-    async def _init(self) -> None:
-        while True:
-            try:
-                error, self._producer_id, self._producer_epoch = await self._client.init_producer_id()
-            except OSError:
-                error = ErrorCode.request_timed_out
-            if error == ErrorCode.none:
-                return
-            if error not in RETRIABLE:
-                raise Violation(f"InitProducerId was answered with {error.name}")
-            await asyncio.sleep(RETRY_PAUSE_S)
-
-    def _new_batch(self) -> _Batch:
-        now_ms = self._now_ms()
-        base = self._next_number
-        count = self._random.randint(1, RECORDS_PER_BATCH_MAX)
-        values = [Value(self._name, base + index) for index in range(count)]
-        self._next_number += count
-        records = [
-            Record(index, now_ms, value.encode(), bytes(self._random.randrange(VALUE_PADDING_MAX)))
-            for index, value in enumerate(values)
-        ]
-        data = build_batch(
-            records,
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
-            base_sequence=base,
-        )
-        return _Batch(values, data)
-
-    async def _send_all(self) -> bool:
-        """Sends what is not acknowledged, in order; True when all of it was."""
-        batches = list(self._unacknowledged)
-        retried = [batch.was_sent for batch in batches]
-        for batch in batches:
-            batch.was_sent = True
-            self._history.attempted.update(batch.values)
-        answers = await asyncio.gather(*(self._send(batch.data) for batch in batches))
-        accepted = [index for index, (error, _) in enumerate(answers) if error == ErrorCode.none]
-        for index, (error, offset) in enumerate(answers):
-            batch = batches[index]
-            if error in RETRIABLE:
-                return False
-            if error == ErrorCode.none:
-                for delta, value in enumerate(batch.values):
-                    self._history.acknowledge(value, offset + delta)
-            elif (
-                error != ErrorCode.out_of_order_sequence_number
-                or not retried[index]
-                or max(accepted, default=-1) < index
-            ):
-                raise Violation(f"{self._name} got {error.name} for {batch.values[0]} and what follows it")
-            # Else it is a duplicate that the broker could not tell from a gap: it remembers the last five batches,
-            # but after a restart only the last of those before the newest snapshot (Kafka's format of snapshots).
-            # A later batch was accepted, so this one was there; the order of the log is checked in the end.
-            self._unacknowledged.pop(0)
-        return True
-
-    async def _send(self, data: bytes) -> tuple[ErrorCode, int]:
-        try:
-            answer = await self._client.produce(self._topic_id, self._partition, data)
-        except OSError:
-            return ErrorCode.request_timed_out, -1
-        return answer.error_code, answer.base_offset
-
-
-class Reader:
-    """Reads one partition from its start and notes what it sees."""
-
-    def __init__(self, client: SimClient, history: History, topic_id: UUID, partition: int) -> None:
-        self._client = client
-        self.partition = partition
-        self._history = history[partition]
-        self._topic_id = topic_id
-
-    async def follow(self) -> None:
-        """Reads on and on, until cancelled."""
-        offset = 0
-        while True:
-            try:
-                offset = (await self._read(offset))[1]
-            except OSError:
-                await asyncio.sleep(RETRY_PAUSE_S)
-
-    async def read_all(self) -> list[tuple[int, Value]]:
-        """The whole partition, from offset 0 to the high watermark, on a broker that is left alone."""
-        records: list[tuple[int, Value]] = []
-        offset = 0
-        while True:
-            try:
-                found, offset, high_watermark = await self._read(offset)
-            except OSError:
-                await asyncio.sleep(RETRY_PAUSE_S)
-                continue
-            records += found
-            if offset >= high_watermark >= 0:
-                return records
-
-    async def _read(self, offset: int) -> tuple[list[tuple[int, Value]], int, int]:
-        """(records, next offset, high watermark; -1 where the broker could not say)."""
-        answer = await self._client.fetch(self._topic_id, self.partition, offset)
-        if answer.error_code in RETRIABLE:
-            await asyncio.sleep(RETRY_PAUSE_S)
-            return [], offset, -1
-        if answer.error_code != ErrorCode.none:
-            raise Violation(f"a fetch from offset {offset} was answered with {answer.error_code.name}")
-        self._history.see_high_watermark(answer.high_watermark)
-        records = [
-            (record.offset, Value.decode(record.key or b""))
-            for record in records_of(answer)
-            if record.offset >= offset
-        ]
-        for found, value in records:
-            self._history.see(found, value)
-        return records, records[-1][0] + 1 if records else offset, answer.high_watermark
-
-
-def records_of(answer: PartitionData) -> list[Record]:
-    return [record for batch in batches_of(answer) for record in batch.records]
-
-
-def batches_of(answer: PartitionData) -> list[Batch]:
-    return read_batches(_whole_batches(answer.records or b""))
-
-
-def _whole_batches(data: bytes) -> bytes:
-    """A fetch may end in the midst of a batch; the part is left for the next one."""
-    end = 0
-    while len(data) - end >= HEADER_SIZE and (size := read_header(data, end).size) <= len(data) - end:
-        end += size
-    return data[:end]
+def _first_error(error: BaseException) -> BaseException:
+    """The first error of a task group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

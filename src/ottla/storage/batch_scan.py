@@ -1,4 +1,4 @@
-"""Walks over the batches of a log file by their headers."""
+"""Scans the batches of a log file by their headers."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -16,8 +16,8 @@ from ottla.records.header import (
     read_header,
 )
 
-# Base offset, batch length, last offset delta: what finding a batch needs of its header.
-_PLACE = Struct(">qi11xi")
+# Base offset, batch length, last offset delta: the header fields that a search needs.
+_OFFSETS_AND_LENGTH = Struct(">qi11xi")
 _SHORT_SCAN_BYTES = 8 * 1024
 _LONG_SCAN_BYTES = 1024 * 1024
 _MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
@@ -36,15 +36,15 @@ class WholeBatch(NamedTuple):
 
 
 def find_batch(file: File, position: int, end: int, offset: int) -> PlacedBatch | None:
-    """The first batch between `position` and `end` whose last offset is not below `offset`."""
+    """The first batch between `position` and `end` whose last offset is `offset` or greater."""
     window, window_start = b"", position
     while position + HEADER_SIZE <= end:
         at = position - window_start
-        if at + _PLACE.size > len(window):
+        if at + _OFFSETS_AND_LENGTH.size > len(window):
             window, window_start, at = file.read_at(position, _SHORT_SCAN_BYTES), position, 0
-            if len(window) < _PLACE.size:
+            if len(window) < _OFFSETS_AND_LENGTH.size:
                 return None
-        base_offset, length, delta = _PLACE.unpack_from(window, at)
+        base_offset, length, delta = _OFFSETS_AND_LENGTH.unpack_from(window, at)
         if length < _MIN_LENGTH:
             raise _corrupt(file, position, length)
         if base_offset + delta >= offset:
@@ -54,7 +54,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> PlacedBatch 
 
 
 def iter_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from the one at `position` on; nothing is checked but lengths."""
+    """Yields (position, header) of each batch from `position` on. Checks nothing but the batch length."""
     window, window_start = b"", position
     while position + HEADER_SIZE <= end:
         at = position - window_start
@@ -70,7 +70,7 @@ def iter_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def iter_valid_batches(file: File, end: int, first_offset: int) -> Iterator[WholeBatch]:
-    """The batches of a file up to the first that is torn, fails its checksum or has an offset out of order."""
+    """Yields batches up to the first one that is torn, fails its checksum, or has an offset out of order."""
     position, window_start, window = 0, 0, memoryview(b"")
     while position + HEADER_SIZE <= end:
         at = position - window_start
@@ -98,7 +98,7 @@ def iter_valid_batches(file: File, end: int, first_offset: int) -> Iterator[Whol
 
 
 def read_whole_batch(file: File, position: int, end: int) -> WholeBatch | None:
-    """The batch at `position`; None if it is torn or fails its checksum. Its offset is not checked."""
+    """The batch at `position`; None if it is torn or fails its checksum. Does not check its offset."""
     if position + HEADER_SIZE > end:
         return None
     size = read_header(file.read_at(position, HEADER_SIZE)).size
@@ -108,7 +108,7 @@ def read_whole_batch(file: File, position: int, end: int) -> WholeBatch | None:
 
 
 def find_valid_batch(file: File, position: int, end: int, first_offset: int) -> WholeBatch | None:
-    """The first whole batch at or after `position`, wherever it begins: what lies before it may be damaged."""
+    """The first whole batch that begins anywhere at or after `position`; the bytes before it may be damaged."""
     content, magic = file.read_at(position, end - position), bytes((MAGIC,))
     data = memoryview(content)
     at = content.find(magic, MAGIC_POSITION)
@@ -133,6 +133,6 @@ def _whole_batch(data: memoryview, start: int, data_position: int) -> WholeBatch
 def _corrupt(file: File, position: int, length: int) -> KafkaError:
     return KafkaError(
         ErrorCode.corrupt_message,
-        f"{file.path} is damaged at position {position}: a batch there claims {length} bytes. "
-        "Restore the file from a backup, or delete the records up to the next one that can be read (DeleteRecords)",
+        f"{file.path} is damaged at position {position}: the batch there has the length {length}. "
+        "Restore the file from a backup, or delete the records up to the next readable one (DeleteRecords)",
     )

@@ -1,6 +1,6 @@
 """Kafka's small text files: offset checkpoints, the leader epoch checkpoint, partition.metadata.
 
-A checkpoint is its version, the number of its lines, and the lines.
+A checkpoint has its version, the number of entries, and one entry per line.
 """
 
 import re
@@ -12,15 +12,15 @@ from ottla.model.ids import TopicPartition, uuid_from_string, uuid_to_string
 
 _VERSION = "0"
 _BEFORE_TOPIC_ID = b"version: 0\ntopic_id: "
-_TORN_TOPIC_ID = re.compile(_BEFORE_TOPIC_ID + rb"[\w-]{,21}")  # of 22 characters of base64
+_TORN_TOPIC_ID = re.compile(_BEFORE_TOPIC_ID + rb"[\w-]{,21}")  # the whole id has 22 characters of base64
 
 
 class CorruptCheckpointError(Exception):
-    """A checkpoint that cannot be read. The message names the file and the line."""
+    """A checkpoint cannot be read. The message names the file and the line."""
 
 
 def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Empty where the file is missing."""
+    """Returns no offsets if the file is missing."""
     offsets = {}
     for line in _read_lines(disk, path):
         fields = line.split()
@@ -38,7 +38,7 @@ def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartiti
 
 
 def read_epoch_checkpoint(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset), oldest first; empty where the file is missing."""
+    """Returns (epoch, start offset), the oldest first; empty if the file is missing."""
     entries = []
     for line in _read_lines(disk, path):
         try:
@@ -54,9 +54,9 @@ def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> uuid.UUID | None:
-    """The topic's id; None if the file is missing, or a power loss left only its beginning.
+    """The topic id; None if the file is missing, or if a power loss left only its beginning.
 
-    CorruptCheckpointError if it has anything else: to which topic the records belong must not be guessed.
+    Raises CorruptCheckpointError for any other content, because the topic of the records must not be guessed.
     """
     try:
         data = disk.read_bytes(path)
@@ -70,8 +70,8 @@ def read_partition_metadata(disk: Disk, path: str) -> uuid.UUID | None:
         return uuid_from_string(fields["topic_id"])
     except (KeyError, ValueError):
         raise CorruptCheckpointError(
-            f"{path} has no topic_id that can be read. Restore the file, or remove it if the records beside it are "
-            "surely of the topic with this name: the topic's id is written then"
+            f"{path} has no readable topic_id. Restore the file. If the records in its folder certainly belong to the "
+            "current topic of this name, remove the file: the broker writes it again"
         ) from None
 
 
@@ -92,14 +92,14 @@ def _read_lines(disk: Disk, path: str) -> list[str]:
         return []
     if lines[0] != _VERSION:
         raise CorruptCheckpointError(
-            f"{path} has version {lines[0]!r}; version {_VERSION} is known. "
-            "If it was written by a newer broker, start that one; if it is damaged, remove the file"
+            f"{path} has version {lines[0]!r}, but only version {_VERSION} is supported. "
+            "If a newer broker has written it, start that broker; if the file is damaged, remove it"
         )
     entries = lines[2:]
     if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(entries):
         raise CorruptCheckpointError(
-            f"{path} promises {lines[1] if len(lines) > 1 else 'no number of'} entries and has {len(entries)}; "
-            "remove the file to have it made anew"
+            f"{path} should have {lines[1] if len(lines) > 1 else 'an unknown number of'} entries, but has "
+            f"{len(entries)}. Remove the file: the broker writes it again"
         )
     return entries
 
@@ -109,11 +109,11 @@ def _decode(path: str, data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(
-            f"{path} is damaged at byte {error.start}: no text. Restore the file, or remove it to do without it"
+            f"{path} is damaged at byte {error.start}: it is not text. Restore the file, or remove it"
         ) from None
 
 
 def _malformed(path: str, line: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"{path} has a line that cannot be read: {line!r}; remove the file to have it made anew"
+        f"{path} has an unreadable line: {line!r}. Remove the file: the broker writes it again"
     )

@@ -1,4 +1,4 @@
-"""The errors for logs that must not be opened: nothing in them is touched, a person has to decide."""
+"""Errors for logs that must not be opened. Their files stay as they are; a person has to decide."""
 
 import uuid
 
@@ -7,8 +7,8 @@ from ottla.model.ids import uuid_to_string
 from ottla.storage.file_names import PARTITION_METADATA
 
 
-class OtherTopicError(KafkaError):
-    """A folder whose partition.metadata has the id of another topic than the one with its name."""
+class InconsistentTopicIdError(KafkaError):
+    """The partition.metadata of a folder has another topic id than the topic with its name."""
 
     def __init__(self, directory: str, recorded: uuid.UUID, topic_id: uuid.UUID) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class OtherTopicError(KafkaError):
 
 
 class DamagedLogError(KafkaError):
-    """A batch that cannot be read at `position` of the file at `path`, below `flushed_offset`: no torn tail."""
+    """The batch at `position` of `path` is damaged. It is below `flushed_offset`, so it is not a torn write."""
 
     def __init__(self, path: str, position: int, offset: int, flushed_offset: int) -> None:
         self.path = path
@@ -30,15 +30,16 @@ class DamagedLogError(KafkaError):
         checkpoint = f"{directory.rpartition('/')[0]}/recovery-point-offset-checkpoint"
         super().__init__(
             ErrorCode.kafka_storage_error,
-            f"{self.where}. Restore the file from a backup. To give up all records from offset {offset} on instead, "
-            f"stop the broker, remove the line of {directory.rpartition('/')[2]} from {checkpoint}, and start again",
+            f"{self.description}. Restore the file from a backup. To give up all records from offset {offset} on "
+            f"instead, stop the broker, remove the line of {directory.rpartition('/')[2]} from {checkpoint}, and start "
+            "the broker",
         )
 
     @property
-    def where(self) -> str:
+    def description(self) -> str:
         return (
-            f"{self.path} is damaged at position {self.position}, which is offset {self.offset}, and the log was "
-            f"on disk up to offset {self.flushed_offset}: this is no torn tail, and nothing was cut off"
+            f"{self.path} is damaged at position {self.position}, which is offset {self.offset}, although the log was "
+            f"flushed up to offset {self.flushed_offset}. This is not a torn write, so nothing was truncated"
         )
 
     def __reduce__(self) -> tuple[type["DamagedLogError"], tuple[str, int, int, int]]:  # type: ignore[override]

@@ -1,23 +1,23 @@
-"""Which errors of the system say that a disk has failed, and which only that something has run out for a while."""
+"""Distinguishes OSErrors that mean a disk failure from those that mean a temporary lack of resources."""
 
 import errno
 
-# Too many open files (of the process, of the system), no memory, an interrupted call, a resource that is busy.
-_RUN_OUT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+# Too many open files (of the process, of the system), no memory, an interrupted call, a busy resource.
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
-RETRY_S = 0.1  # how long to wait before the same is tried again
+RETRY_S = 0.1  # the pause before a retry
 
 
 def is_disk_failure(error: OSError) -> bool:
-    """Whether the directory goes offline over it. If not, the same call may work a moment later.
+    """Whether the data directory goes offline. If not, the same call may succeed a moment later.
 
-    A full disk (ENOSPC) is a failure, as in Kafka: what was to be written is lost, and so would be what follows.
+    A full disk (ENOSPC) is a failure, as in Kafka: the write is lost, and so would be the following ones.
     """
-    return error.errno not in _RUN_OUT
+    return error.errno not in _OUT_OF_RESOURCES
 
 
-def run_out_message(what: str, error: OSError) -> str:
+def out_of_resources_message(operation: str, error: OSError) -> str:
     return (
-        f"{what} failed: {error.strerror}. The disk is not at fault: try again. If it lasts, raise the limit of open "
-        "files (ulimit -n) or of memory"
+        f"{operation} failed: {error.strerror}. This is not a disk failure: try again. If the error persists, raise "
+        "the limit of open files (ulimit -n) or of memory"
     )

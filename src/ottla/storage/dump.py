@@ -1,4 +1,4 @@
-"""Shows what is in any file of a data directory, as dictionaries: for `ottla dump-log`."""
+"""Decodes any file of a data directory into dictionaries, for `ottla dump-log`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -36,27 +36,27 @@ from ottla.storage.txn_index import read_txn_index
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
-_SNAPSHOT_OF_METADATA_SUFFIX = ".checkpoint"
+_METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 
-# The topics whose records are shown by their fields, and the modules that read them.
+# Topics whose records are decoded into fields, and the modules that decode them.
 _RECORD_CODECS = {
     "__consumer_offsets": "ottla.protocol.group_records.codec",
     "__transaction_state": "ottla.protocol.transaction_records.codec",
 }
 
 Entry = dict[str, Any]
-DecodeRecord = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
+_DecodeRecord = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
 
 
 class UnknownFileError(Exception):
-    """A name that no file of a data directory has."""
+    """The name is not that of a file in a data directory."""
 
 
 def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Entry]:
-    """One dictionary per batch (and record, if `records`), index entry, producer or checkpoint line. Records of
-    coordinators' topics have a type, and their fields in the place of bytes.
+    """Yields one dictionary per batch (and record, if `records`), index entry, producer or checkpoint line.
 
-    What cannot be read ends the dump with an entry {"kind": "damage", ...}.
+    Records of the coordinators' topics have a type, and fields instead of bytes. Damage ends the dump with an entry
+    {"kind": "damage", ...}.
     """
     name = path.rpartition("/")[2]
     for suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
@@ -69,7 +69,7 @@ def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Entry
 
 def _dump(disk: Disk, path: str, name: str, records: bool) -> Iterator[Entry]:
     base_offset, suffix = parse_segment_file(name) or (0, "")
-    if suffix == ".log" or name.endswith(_SNAPSHOT_OF_METADATA_SUFFIX):
+    if suffix == ".log" or name.endswith(_METADATA_SNAPSHOT_SUFFIX):
         return _dump_batches(disk, path, records)
     if suffix == ".index":
         return _dump_offset_index(disk, path, base_offset)
@@ -93,7 +93,7 @@ def _dump(disk: Disk, path: str, name: str, records: bool) -> Iterator[Entry]:
         topic_id = read_partition_metadata(disk, path)
         return iter([{"kind": "partition", "topic_id": topic_id and uuid_to_string(topic_id)}])
     raise UnknownFileError(
-        f"{path} has no name of Kafka's: expected NNNNNNNNNNNNNNNNNNNN.log, .index, .timeindex, .txnindex or "
+        f"{path} has no name of Kafka's files: expected NNNNNNNNNNNNNNNNNNNN.log, .index, .timeindex, .txnindex or "
         ".snapshot, a .checkpoint, leader-epoch-checkpoint, an -offset-checkpoint or partition.metadata"
     )
 
@@ -148,16 +148,16 @@ def _describe_batch(position: int, header: BatchHeader, is_valid: bool) -> Entry
     }
 
 
-def _record_decoder(path: str) -> DecodeRecord | None:
+def _record_decoder(path: str) -> _DecodeRecord | None:
     topic = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
     module = _RECORD_CODECS.get(topic)
     if module is None:
         return None
-    decode: DecodeRecord = import_module(module).decode_record
+    decode: _DecodeRecord = import_module(module).decode_record
     return decode
 
 
-def _describe_record(record: Record, header: BatchHeader, decode: DecodeRecord | None) -> Entry:
+def _describe_record(record: Record, header: BatchHeader, decode: _DecodeRecord | None) -> Entry:
     entry: Entry = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
     if header.is_control:
         number = control_type(record)
@@ -204,9 +204,9 @@ def _dump_time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]
 
 
 def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
-    """The entries of an index; the room that the active segment's has ahead of them is zeros."""
+    """The entries of an index, without the zeros that follow them in the index of an active segment."""
     data = disk.read_bytes(path)
     if len(data) % entry.size:
-        raise CorruptIndexError(f"{path} has {len(data)} bytes, no multiple of {entry.size}")
+        raise CorruptIndexError(f"{path} has {len(data)} bytes, which is not a multiple of {entry.size}")
     used = data.rstrip(b"\0")
     yield from entry.iter_unpack(data[: -(-len(used) // entry.size) * entry.size])

@@ -1,4 +1,4 @@
-"""How Kafka names the files and folders of its data directories."""
+"""The names of files and folders in Kafka's data directories."""
 
 import re
 import uuid
@@ -13,9 +13,10 @@ SNAPSHOT_SUFFIX = ".snapshot"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"  # compaction was writing it
-SWAP_SUFFIX = ".swap"  # compaction had finished it
-# An empty file beside a segment (only Ottla's): the segment before it ends where it begins, and was not flushed then.
+CLEANED_SUFFIX = ".cleaned"  # compaction has not finished it
+SWAP_SUFFIX = ".swap"  # compaction has finished it; it replaces other segments
+# An empty file for a segment, which Kafka does not have: the previous segment ended at the base offset of this one, and
+# was not flushed when this one was created.
 UNFLUSHED_SUFFIX = ".unflushed"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -48,7 +49,7 @@ def parse_unflushed_file(name: str) -> int | None:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition whose log lies in a folder of this name; None where it is not the folder of a live log."""
+    """The partition of a folder with this name; None if it is not the folder of a live log."""
     if name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
         return None
     match = _PARTITION_DIR.fullmatch(name)
@@ -56,17 +57,17 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def parse_future_dir(name: str) -> TopicPartition | None:
-    """The partition whose copy, for a move between directories, lies in a folder of this name."""
+    """The partition of a future folder, which holds its copy during a move between data directories."""
     match = _FUTURE_DIR.fullmatch(name)
     return parse_partition_dir(match["partition_dir"]) if match else None
 
 
-def has_future_dir_name(topic_partition: TopicPartition) -> bool:
-    """Whether the name of a future folder can hold the whole topic; a cut one would not say whose it is."""
+def future_dir_name_fits(topic_partition: TopicPartition) -> bool:
+    """Whether the name of the future folder fits the file system's limit without shortening the topic."""
     return len(f"{topic_partition}.{uuid.UUID(int=0).hex}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_LENGTH
 
 
-def marked_dir_name(topic_partition: TopicPartition, suffix: str, unique_id: uuid.UUID) -> str:
-    """The name of a folder that waits for its deletion: cut in the topic where a file system's limit asks for it."""
+def dir_name_with_suffix(topic_partition: TopicPartition, suffix: str, unique_id: uuid.UUID) -> str:
+    """The name of a deleted, stray or future folder. Shortens the topic if the file system's limit requires it."""
     ending = f"-{topic_partition.partition}.{unique_id.hex}{suffix}"
     return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending

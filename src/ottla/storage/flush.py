@@ -1,4 +1,4 @@
-"""A flush in three steps, so that the slow one can run beside the event loop: prepare, sync, completed."""
+"""A flush has three steps, so that the slow one can run in a thread: prepare, sync, complete."""
 
 import contextlib
 import threading
@@ -8,8 +8,8 @@ from ottla.env.disk import Disk, File
 from ottla.storage.checkpoints import encode_epoch_checkpoint
 
 
-class FolderGuard:
-    """Keeps a worker from writing into the folder of a log that was deleted: another log may have its name by then."""
+class DeletionGuard:
+    """Keeps a flush from writing into the folder of a deleted log, because a new log may have the same name."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -18,23 +18,23 @@ class FolderGuard:
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
-    """What must reach the disk before the recovery point may move to `offset`."""
+    """What to sync before the recovery point may move to `offset`."""
 
     disk: Disk
     offset: int
-    generation: int  # of the log; a truncation meanwhile makes the work void
-    files: tuple[File, ...]  # open for appends
-    paths: tuple[str, ...]  # sealed
+    generation: int  # of the log; a truncation invalidates the flush
+    files: tuple[File, ...]  # of the active segment
+    paths: tuple[str, ...]  # of sealed segments, snapshots and partition.metadata
     epoch_checkpoint: str
-    epochs: list[tuple[int, int]] | None  # to write there, where they have changed
+    epochs: list[tuple[int, int]] | None  # to write to the checkpoint; None if they have not changed
     directories: tuple[str, ...]
-    guard: FolderGuard
+    guard: DeletionGuard
 
     def sync(self) -> None:
-        """Safe in any thread, beside appends and reads. Raises OSError."""
-        # In the order of offsets, so that no segment is on disk before the ones that it follows.
+        """Can run in any thread, concurrently with appends and reads. Raises OSError."""
+        # In the order of offsets, so that no segment is on disk before the previous ones.
         for path in self.paths:
-            # Retention may have removed it meanwhile: then there is nothing to keep.
+            # Retention may have removed the file meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 self.disk.open(path).sync()
         for file in self.files:
@@ -47,6 +47,6 @@ class FlushWork:
                             self.epoch_checkpoint, encode_epoch_checkpoint(self.epochs)
                         )
             for directory in self.directories:
-                # Writing the checkpoint has synced its own directory.
+                # Writing the checkpoint has already synced its directory.
                 if self.epochs is None or directory != self.epoch_checkpoint.rpartition("/")[0]:
                     self.disk.sync_dir(directory)

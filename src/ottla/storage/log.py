@@ -1,6 +1,6 @@
-"""A partition's log: appends, reads, and what is kept of it. One thread uses it; only `FlushWork.sync` may leave it.
+"""The log of a partition: append, read, flush, retention, truncation. One thread uses it, except for `FlushWork.sync`.
 
-Every failure of the disk is an OSError that leaves the log as it was before the call.
+Every disk failure is an OSError that leaves the log as it was before the call.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
-from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.damaged_log import InconsistentTopicIdError
 from ottla.storage.deletion import Deletion
 from ottla.storage.file_names import (
     DELETE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     UNFLUSHED_SUFFIX,
-    marked_dir_name,
+    dir_name_with_suffix,
     segment_file,
 )
-from ottla.storage.flush import FlushWork, FolderGuard
+from ottla.storage.flush import DeletionGuard, FlushWork
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_loader import LoadedLog, LogLoader
 from ottla.storage.producer_state import load_producers, replay_batch
-from ottla.storage.recovery import LoadedLog, LogLoader
 from ottla.storage.segment import Segment
 from ottla.storage.segments import EMPTY_REGION, LogSlice
 from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
@@ -55,7 +55,7 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
-        self.clean_up_to: int | None = None  # below it compaction has been; None: nowhere yet
+        self.clean_up_to: int | None = None  # the end of the compacted part; None: never compacted
         self.deletions: list[Deletion] = []
         self._disk = disk
         self._snapshots = loaded.snapshots
@@ -63,7 +63,7 @@ class Log:
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
         self._unflushed_marks = list(loaded.unflushed_marks)  # base offsets, ascending
-        self._guard = FolderGuard()
+        self._guard = DeletionGuard()
         self._generation = 0  # counts truncations and rolls
         self._closed_cleanly = False
 
@@ -82,18 +82,19 @@ class Log:
         flushed_offset: int | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> "Log":
-        """Opens what is there, or starts an empty log; `topic_id` is written where none is recorded yet.
+        """Opens a log, or creates an empty one. Writes `topic_id` to partition.metadata if it has none.
 
-        After a clean shutdown no log data is read. The offsets are what the checkpoints of the folder above say.
-        Raises DamagedLogError for damage below what was flushed, which is the recovery point if it is not given,
-        OtherTopicError if the records are of another topic, CorruptCheckpointError if that cannot be read, and OSError.
+        After a clean shutdown no log data is read. The offsets come from the checkpoints of the data directory;
+        `flushed_offset` is the recovery point if it is not given. Raises DamagedLogError for damage below
+        `flushed_offset`, InconsistentTopicIdError if the records belong to another topic, CorruptCheckpointError if the
+        recorded topic id cannot be read, and OSError.
         """
         is_new = not disk.exists(directory)
         if is_new:
             disk.make_dirs(directory)
         recorded = None if is_new else read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
         if recorded is not None and topic_id is not None and recorded != topic_id:
-            raise OtherTopicError(directory, recorded, topic_id)
+            raise InconsistentTopicIdError(directory, recorded, topic_id)
         loaded = LogLoader(
             disk,
             directory,
@@ -106,7 +107,7 @@ class Log:
         ).load()
         log = cls(disk, directory, topic_partition, config, loaded, recorded)
         if not clean_shutdown or is_new:
-            # What the run before made may still be in memory only.
+            # The files of the last run may not be synced.
             log._unsynced_directories = [_parent(directory), directory]
             log._unsynced_paths = [] if recorded is None else [f"{directory}/{PARTITION_METADATA}"]
         if recorded is None and topic_id is not None:
@@ -130,7 +131,7 @@ class Log:
     # Appending
 
     def append(self, batches: Sequence[tuple[BatchHeader, Sequence[Bytes]]], now_ms: int) -> None:
-        """Writes batches whose headers are final, in one write. An OSError leaves the log as it was."""
+        """Appends batches with final headers in one write. An OSError leaves the log as it was."""
         if len(batches) == 1:
             headers, buffers = [batches[0][0]], batches[0][1]
             size, max_timestamp = headers[0].batch_length + LOG_OVERHEAD, headers[0].max_timestamp
@@ -153,10 +154,10 @@ class Log:
             self.roll(now_ms, base_offset)
             segment = segments.active
         if headers[0].is_control:
-            segment.txn_index.entries()  # read before anything is written: the marker may add to them
+            segment.txn_index.entries()  # read before the write, because the marker may add an entry
         segment.append(headers, buffers, size)
         self.log_end_offset = end_offset
-        segments.remember(end_offset, segment, segment.size)
+        segments.cache_position(end_offset, segment, segment.size)
         latest_epoch = self.epochs.latest
         for header, parts in batches:
             epoch = header.partition_leader_epoch
@@ -176,7 +177,7 @@ class Log:
             )
 
     def roll(self, now_ms: int, next_offset: int = 0) -> None:
-        """Seals the active segment and starts the next, at `next_offset` where the log goes on after a gap."""
+        """Seals the active segment and starts a new one, at `next_offset` if the log continues after a gap."""
         active = self.segments.active
         base_offset = max(next_offset, self.log_end_offset)
         if not active.size and active.base_offset == base_offset:
@@ -185,7 +186,7 @@ class Log:
         if base_offset == self.log_end_offset > self.recovery_point:
             self._mark_unflushed(base_offset)
         if active.size:
-            # Its indexes have just got their end: the segment is to be synced again, whatever was before.
+            # Sealing has changed the indexes, so the segment must be synced again.
             self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
             self._generation += 1
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
@@ -197,18 +198,18 @@ class Log:
                 raise
             self._unsynced_paths.append(self._snapshots.path(base_offset))
         self.segments.add(segment)
-        # Readers at the end of the log go on in the new segment.
-        self.segments.remember(self.log_end_offset, segment, 0)
+        # Consumers at the end of the log continue in the new segment.
+        self.segments.cache_position(self.log_end_offset, segment, 0)
         self._note_names_changed()
 
     def _mark_unflushed(self, base_offset: int) -> None:
-        """Says by a name, before the segment gets its own, that what comes before it may be lost with the power.
+        """Creates an `.unflushed` file before the new segment: a power loss may lose the end of the previous segment.
 
-        File systems keep the order of the names in a folder, but not that of the bytes in two files. With the mark
-        recovery tells a lost end, after which nothing may be kept, from a hole that compaction has left.
+        File systems keep the order of new names in a folder, but not the order of writes to two files. The mark lets
+        recovery distinguish a lost end, after which no record may be kept, from a gap that compaction has left.
         """
         self._disk.open(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX), create=True).close()
-        if base_offset not in self._unflushed_marks:  # the roll may have failed once
+        if base_offset not in self._unflushed_marks:  # an earlier roll may have failed
             self._unflushed_marks.append(base_offset)
 
     def _remove_marks(self, outdated: Callable[[int], bool]) -> None:
@@ -224,10 +225,9 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool) -> LogSlice:
-        """Whole batches from the one that holds `offset`; none that holds `end_offset` or a later offset.
+        """Returns whole batches from the one with `offset` on, below `end_offset`, of at most `max_bytes`.
 
-        They end at a batch boundary at or below `max_bytes`. The first batch is given whole even where it is
-        larger, if `at_least_one`; else nothing.
+        If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
@@ -248,26 +248,26 @@ class Log:
     def search_by_timestamp(
         self, timestamp: int, from_offset: int
     ) -> tuple[TimestampSearch, int | None] | None:
-        """The lookup of the first record that is not older than `timestamp`, in the first segment that may have it.
+        """The search for the first record with `timestamp` or a greater one, in the first segment that may have it.
 
-        Segments below `from_offset` are left out. With it comes the offset to go on from if it finds nothing: None
-        after the last segment. None where no segment is that young.
+        Leaves out segments below `from_offset`. Also returns the offset to continue from if the search finds nothing,
+        which is None after the last segment. Returns None if no segment has such a timestamp.
         """
         for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
             if segment.size and segment.max_timestamp >= timestamp:
                 search = segment.search_by_timestamp(timestamp, self.log_start_offset)
-                return search, self.segments.next_base(segment)
+                return search, self.segments.next_base_offset(segment)
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:
-        """The lookup of the first record with the greatest timestamp (KIP-734)."""
+        """The search for the first record with the greatest timestamp (KIP-734)."""
         written = [segment for segment in self.segments.from_offset(self.log_start_offset) if segment.size]
         if not written:
             return None
         return max(written, key=lambda segment: segment.max_timestamp).search_max_timestamp()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`, for where blocking is no harm."""
+        """The first record with `timestamp` or a greater one. Reads log data, so it may block."""
         from_offset: int | None = self.log_start_offset
         while from_offset is not None:
             found = self.search_by_timestamp(timestamp, from_offset)
@@ -279,12 +279,12 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp, likewise."""
+        """The first record with the greatest timestamp. Reads log data, so it may block."""
         search = self.search_max_timestamp()
         return None if search is None else search.run()
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the transactions that a read-committed reader of [from, to) skips."""
+        """Returns (producer id, first offset) of the transactions that a read_committed fetch of [from, to) skips."""
         found: list[AbortedTxn] = []
         for segment in self.segments.from_offset(from_offset):
             if segment.txn_index.collect(from_offset, to_offset, found):
@@ -295,10 +295,10 @@ class Log:
 
     @property
     def recovery_checkpoint(self) -> int:
-        """The recovery point as the checkpoint may have it: never the end of the active segment.
+        """The recovery point to checkpoint: below the end of the active segment.
 
-        Its indexes are not synced with it. Should it be sealed before the next checkpoint and the power go, then
-        a recovery from this offset on still looks at the segment and rebuilds them.
+        A flush does not sync the indexes of the active segment. If the segment is sealed and the power fails before the
+        next checkpoint, recovery from this offset still includes the segment and rebuilds its indexes.
         """
         if self._closed_cleanly or self.recovery_point <= self.segments.active.base_offset:
             return self.recovery_point
@@ -309,9 +309,9 @@ class Log:
         return self.log_end_offset - self.recovery_point
 
     def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
-        """What to sync so that the recovery point can move to `up_to` (by default the end); None where all is.
+        """What to sync to move the recovery point to `up_to` (by default the log end); None if there is nothing.
 
-        The indexes of the active segment are left out: after an unclean stop they are rebuilt in any case.
+        Leaves out the indexes of the active segment, because recovery rebuilds them after an unclean shutdown.
         """
         offset = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         epochs = self.epochs.entries()
@@ -324,7 +324,7 @@ class Log:
         if offset > self.recovery_point:
             for segment in self.segments.from_offset(self.recovery_point):
                 if segment is self.segments.active:
-                    if segment.base_offset < offset:  # also where all that was in it has been cut off
+                    if segment.base_offset < offset:  # also if it was truncated to nothing
                         files.append(segment.file)
                 elif segment.base_offset < offset:
                     paths += [segment.path, *segment.index_paths()]
@@ -340,8 +340,8 @@ class Log:
             guard=self._guard,
         )
 
-    def completed(self, work: FlushWork) -> None:
-        """After `work.sync()`: moves the recovery point."""
+    def complete_flush(self, work: FlushWork) -> None:
+        """Moves the recovery point after `work.sync()`."""
         if work.generation != self._generation or self._guard.is_deleted:
             return
         self.recovery_point = max(self.recovery_point, work.offset)
@@ -354,16 +354,16 @@ class Log:
             self._checkpointed_epochs = work.epochs
 
     def flush(self) -> None:
-        """All three steps at once, for where blocking is no harm."""
+        """Does all three steps of a flush. Blocks."""
         work = self.prepare_flush()
         if work is not None:
             work.sync()
-            self.completed(work)
+            self.complete_flush(work)
 
-    # Letting go of old records
+    # Retention
 
     def delete_records_before(self, offset: int) -> bool:
-        """Moves the log start offset up to `offset`, as DeleteRecords does; segments go with the next retention."""
+        """Moves the log start offset to `offset`, for DeleteRecords. The next retention run deletes segments."""
         if offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
@@ -377,7 +377,7 @@ class Log:
         return True
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Segment]:
-        """Removes what retention and the log start offset let go; returns the segments that went."""
+        """Deletes segments by retention and log start offset, and returns them."""
         removed = self._delete_while(self._is_below_start, now_ms, high_watermark)
         config = self.config
         if "delete" not in config.cleanup_policy:
@@ -399,18 +399,18 @@ class Log:
         return removed
 
     def _is_below_start(self, segment: Segment) -> bool:
-        next_base = self.segments.next_base(segment)
-        return next_base is not None and next_base <= self.log_start_offset
+        next_base_offset = self.segments.next_base_offset(segment)
+        return next_base_offset is not None and next_base_offset <= self.log_start_offset
 
     def _delete_while(
         self, is_deletable: Callable[[Segment], bool], now_ms: int, high_watermark: int
     ) -> list[Segment]:
-        """Deletes from the oldest segment on. Nothing at or above the high watermark, nor an empty active one."""
+        """Deletes segments from the oldest on; nothing at or above the high watermark, and no empty active segment."""
         deletable: list[Segment] = []
         for segment in self.segments:
-            next_base = self.segments.next_base(segment)
-            end_offset = self.log_end_offset if next_base is None else next_base
-            if high_watermark < end_offset or (next_base is None and not segment.size):
+            next_base_offset = self.segments.next_base_offset(segment)
+            end_offset = self.log_end_offset if next_base_offset is None else next_base_offset
+            if high_watermark < end_offset or (next_base_offset is None and not segment.size):
                 break
             if not is_deletable(segment):
                 break
@@ -418,7 +418,7 @@ class Log:
         if not deletable:
             return []
         if len(deletable) == len(self.segments):
-            # The writer must have a segment: the active one is sealed, and goes, and an empty one follows it.
+            # The log needs an active segment, so an empty one replaces the last.
             self.roll(now_ms)
         self._delete_segments(deletable, now_ms)
         self.delete_records_before(self.segments.base_offsets[0])
@@ -434,14 +434,14 @@ class Log:
         self.deletions += [Deletion(due_ms, path) for path in paths]
         self._note_names_changed()
         logger.info(
-            "%s: deleted %d segments, offsets %d and up",
+            "%s: deleted %d segments from offset %d on",
             self.topic_partition,
             len(deleted),
             deleted[0].base_offset,
         )
 
     def due_deletions(self, now_ms: int) -> list[Deletion]:
-        """Takes out what is to be removed by now; the caller performs it."""
+        """Returns the deletions that are due and removes them from the list; the caller performs them."""
         due = [deletion for deletion in self.deletions if deletion.due_ms <= now_ms]
         if due:
             self.deletions = [deletion for deletion in self.deletions if deletion.due_ms > now_ms]
@@ -450,9 +450,10 @@ class Log:
     # Compaction
 
     def replace_segments(self, replaced: Sequence[Segment], segment: Segment, now_ms: int) -> None:
-        """Neighbours give way to one cleaned `segment`, whose files are to get their names right after this.
+        """Replaces adjacent segments with the cleaned `segment`, whose files the caller renames right after this.
 
-        They are flushed: the hole that this may leave before the next segment must not be taken for a lost end.
+        The replaced segments must be flushed. Otherwise recovery could take a gap before the next segment for a lost
+        end.
         """
         paths = [path for old in replaced for path in old.mark_deleted()]
         paths += self._snapshots.mark_deleted(old.base_offset for old in replaced[1:])
@@ -464,9 +465,9 @@ class Log:
     # Truncating
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """The log ends at `offset` from now on; False where it did not reach beyond it.
+        """Truncates the log to end at `offset`. Returns False if it already ends at or before it.
 
-        A batch that holds `offset` goes as a whole, as a batch cannot be cut.
+        A batch with `offset` is removed as a whole, because a batch cannot be cut.
         """
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
@@ -484,13 +485,13 @@ class Log:
             load_producers(self.producers, self._snapshots, self.segments, offset)
         self.log_end_offset = self.segments.active.read_next_offset()
         if self.log_end_offset < offset:
-            # The batch began before it: only the name of a segment tells the next start where the log goes on.
+            # The removed batch began before `offset`. Only the name of a new segment records where the log continues.
             self.roll(now_ms, offset)
             self.log_end_offset = offset
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drops everything: the log is empty, and its next record has `offset`."""
+        """Removes all records. The next record has `offset`."""
         self._delete_segments(list(self.segments), now_ms)
         self.segments.add(Segment.create(self._disk, self.directory, offset, self.config, now_ms))
         self._truncated_to(offset)
@@ -501,62 +502,60 @@ class Log:
 
     def _truncated_to(self, offset: int) -> None:
         self._generation += 1
-        self.segments.forget_positions()
+        self.segments.clear_cache()
         self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
         self.log_end_offset = offset
-        # The cut itself is not on disk yet: the next flush must come by this segment again.
+        # The truncation is not synced yet, so the next flush must include this segment.
         self.recovery_point = min(self.recovery_point, self.segments.active.base_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.clean_up_to is not None:
             self.clean_up_to = min(self.clean_up_to, offset)
 
-    # Ending
+    # Deleting and closing
 
     def delete_log(self, unique_id: uuid.UUID, now_ms: int) -> Deletion:
-        """Renames the folder, so that a crash cannot bring the log back; the caller removes it when it is due.
+        """Renames the folder, so that a crash cannot bring the log back. The caller performs the deletion later.
 
-        The caller also syncs the folder above, so that a power loss cannot bring it back either.
+        The caller also syncs the data directory, so that a power loss does not undo the rename.
         """
         self.close(clean=False)
         self._guard.is_deleted = True
-        target = (
-            f"{_parent(self.directory)}/{marked_dir_name(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
-        )
+        target = f"{_parent(self.directory)}/{dir_name_with_suffix(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
         self._disk.rename(self.directory, target)
         self.deletions = []
         return Deletion(now_ms + self.config.file_delete_delay_ms, target, is_directory=True)
 
     def wait_for_epoch_write(self) -> None:
-        """After `delete_log`, in a worker: until no flush writes into a folder of this log's name any more."""
+        """For a thread, after `delete_log`: waits until no flush writes into a folder with this log's name."""
         with self._guard.lock:
             pass
 
     def prepare_close(self) -> FlushWork | None:
-        """Brings the files into the state that a clean start finds, and says what of it is still to be synced.
+        """Prepares the files for a clean shutdown and returns what to sync.
 
-        `close` does it all; this is for who wants to sync many logs side by side before.
+        `close` does all of it; a caller uses this to sync many logs in parallel first.
         """
         active = self.segments.active
         active.seal()
         if self.log_end_offset and self.log_end_offset not in self._snapshots.offsets:
-            # Not to be synced: if it is lost with the power, the log still says what it held.
+            # No sync needed: if a power loss takes it, the producers are restored from the log.
             self._snapshots.write(self.log_end_offset, self.producers.entries())
         if active.is_modified:
             paths = active.index_paths()
             if self.log_end_offset <= self.recovery_point:
-                # All records are on disk, but a file that was cut may still have its old size there.
+                # All records are flushed, but a truncation of the file may not be.
                 paths.append(active.path)
             self._unsynced_paths += [path for path in paths if path not in self._unsynced_paths]
             active.is_modified = False
         return self.prepare_flush()
 
     def close(self, *, clean: bool) -> None:
-        """Clean: everything is on disk, and the next start reads no log data. Else: just lets go of the files."""
+        """`clean`: flushes everything, so that the next start reads no log data. Otherwise only releases the files."""
         if clean:
             work = self.prepare_close()
             if work is not None:
                 work.sync()
-                self.completed(work)
+                self.complete_flush(work)
             self._closed_cleanly = True
         for segment in self.segments:
             segment.close()

@@ -1,4 +1,4 @@
-"""meta.properties: to which cluster and node a data directory belongs (KIP-631, KIP-858)."""
+"""meta.properties: the cluster and the node to which a data directory belongs (KIP-631, KIP-858)."""
 
 import re
 import uuid
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from ottla.env.disk import Disk
 from ottla.model.ids import uuid_from_string, uuid_to_string
 
-META_PROPERTIES = "meta.properties"
+_META_PROPERTIES = "meta.properties"
 _VERSION = "1"
 _LINE = re.compile(r"\s*(?P<key>[^=:\s]+)\s*[=:\s]\s*(?P<value>.*?)\s*")
 
 
-class RefusedDirectoryError(Exception):
-    """A data directory that this broker must not use. The message names it and says what to do."""
+class UnusableDirectoryError(Exception):
+    """This broker must not use a data directory. The message names it and says what to do."""
 
 
-class LostDirectoryError(Exception):
-    """A directory without which the broker cannot go on is offline; the message says which and why."""
+class OfflineDirectoryError(Exception):
+    """A directory is offline without which the broker cannot run. The message says which one, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,20 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """None where the directory has none yet."""
-    path = f"{directory}/{META_PROPERTIES}"
+    """Returns None for a new directory."""
+    path = f"{directory}/{_META_PROPERTIES}"
     try:
         properties = _parse(disk.read_bytes(path).decode())
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise RefusedDirectoryError(
-            f"{path} is damaged at byte {error.start}: it is no text. Restore the file or use another directory"
+        raise UnusableDirectoryError(
+            f"{path} is damaged at byte {error.start}: it is not text. Restore the file or use another directory"
         ) from None
     if properties.get("version") != _VERSION:
-        raise RefusedDirectoryError(
-            f"{path} has version {properties.get('version')!r}; version {_VERSION} is known. "
-            "A directory of a broker with ZooKeeper must be migrated to KRaft with Apache Kafka first"
+        raise UnusableDirectoryError(
+            f"{path} has version {properties.get('version')!r}, but only version {_VERSION} is supported. "
+            "Migrate a directory of a ZooKeeper-based broker to KRaft with Apache Kafka first"
         )
     try:
         return MetaProperties(
@@ -59,40 +59,43 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
             directory_id=uuid_from_string(properties["directory.id"]),
         )
     except (KeyError, ValueError) as error:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"{path} must have cluster.id, node.id and directory.id: {error}. Restore the file or use another directory"
         ) from None
 
 
 def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> None:
-    disk.write_atomically(f"{directory}/{META_PROPERTIES}", meta.encode())
+    disk.write_atomically(f"{directory}/{_META_PROPERTIES}", meta.encode())
 
 
 def check_identity(
-    path: str, meta: MetaProperties, node_id: int, cluster_id: str | None, from_where: str
+    path: str, meta: MetaProperties, node_id: int, cluster_id: str | None, source: str
 ) -> None:
-    """Raises RefusedDirectoryError if the directory is of another node, or not of the cluster `from_where` says."""
+    """Raises UnusableDirectoryError if the directory belongs to another node or cluster.
+
+    `source` says where `cluster_id` comes from.
+    """
     if meta.node_id != node_id:
-        raise RefusedDirectoryError(
+        raise UnusableDirectoryError(
             f"the data directory {path} belongs to node {meta.node_id}, and this is node {node_id}: start with "
             f"node.id={meta.node_id} or choose another directory"
         )
     if cluster_id is not None and meta.cluster_id != cluster_id:
-        raise RefusedDirectoryError(
-            f"the data directory {path} belongs to cluster {meta.cluster_id}, but {from_where} says {cluster_id}: "
+        raise UnusableDirectoryError(
+            f"the data directory {path} belongs to cluster {meta.cluster_id}, but {source} says {cluster_id}: "
             "choose another directory, or set the right cluster id"
         )
 
 
-def missing_identity(path: str) -> RefusedDirectoryError:
-    return RefusedDirectoryError(
-        f"{path}/{META_PROPERTIES} is missing, but the directory has data: to which cluster it belongs is not known. "
+def missing_identity_error(path: str) -> UnusableDirectoryError:
+    return UnusableDirectoryError(
+        f"{path}/{_META_PROPERTIES} is missing, but the directory has data, whose cluster is therefore unknown. "
         "Restore the file from a backup or choose another directory"
     )
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Java's properties, as far as this file needs them."""
+    """Parses the part of Java's properties format that this file uses."""
     properties = {}
     for line in text.splitlines():
         match = _LINE.fullmatch(line)

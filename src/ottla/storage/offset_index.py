@@ -1,6 +1,6 @@
-"""`.index`: for about every fourth KiB of a segment, which offset lies where.
+"""`.index`: maps offsets to positions, with an entry for about every index.interval.bytes of a segment.
 
-An entry (relative offset, position) holds the LAST offset of the batch that begins at the position.
+An entry (relative offset, position) has the LAST offset of the batch that begins at the position.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ class OffsetIndex(MappedIndex):
 
     @property
     def last_offset(self) -> int:
-        """The segment's base offset where there is no entry."""
+        """The segment's base offset if there is no entry."""
         return self._last_offset if self.entries else self.base_offset
 
     @property
@@ -28,7 +28,7 @@ class OffsetIndex(MappedIndex):
         return self._last_position if self.entries else 0
 
     def append(self, offset: int, position: int) -> None:
-        """The caller has made sure of the room, and that the index is not full."""
+        """The caller must have called `ensure_room` and checked that the index is not full."""
         assert self._map is not None
         _ENTRY.pack_into(self._map.buffer, self._entries * _ENTRY.size, offset - self.base_offset, position)
         self._entries += 1
@@ -36,7 +36,7 @@ class OffsetIndex(MappedIndex):
         self._last_position = position
 
     def position_for(self, offset: int) -> int:
-        """A position from which a scan finds the batch with `offset`: the best that the index knows."""
+        """The closest position in the index from which a scan finds the batch with `offset`."""
         entries = self.entries
         if not entries:
             return 0
@@ -49,7 +49,7 @@ class OffsetIndex(MappedIndex):
         return position
 
     def entry_up_to(self, position: int) -> tuple[int, int] | None:
-        """(offset, position) of the last entry whose position is not greater than `position`."""
+        """The (offset, position) of the last entry at or before `position`."""
         entries = self.entries
         if not entries:
             return None
@@ -63,18 +63,18 @@ class OffsetIndex(MappedIndex):
         return self.base_offset + relative, found
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries of batches that hold `offset` or later ones."""
+        """Removes the entries of batches with `offset` or later offsets."""
         entries = self.entries
         if not entries or offset > self._last_offset:
             return
         buffer, size = self._buffer(), _ENTRY.size
         relative = offset - self.base_offset
-        self._keep_first(
+        self._truncate_to_entries(
             bisect_right(range(entries), relative - 1, key=lambda slot: _unpack(buffer, slot * size)[0])
         )
 
     def _check_last(self, last: bytes) -> None:
-        # The first entry is written after index.interval.bytes of log, so none has position 0.
+        # The first entry follows index.interval.bytes of log, so no entry has position 0.
         if last and _ENTRY.unpack(last)[1] == 0:
             raise CorruptIndexError(f"the last entry of {self.path} points to position 0")
 

@@ -1,71 +1,19 @@
-"""Keeps a log's producers on disk: a snapshot at each roll and at the end, and the batches that came after it."""
+"""Restores the producers of a log from a snapshot and the batches after it, and rebuilds transaction indexes."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
-from ottla.env.disk import Disk
+from ottla.core.partition.producers import ProducerStateTable
 from ottla.records.header import BatchHeader, Bytes
 from ottla.records.markers import read_marker_batch
 from ottla.storage.batch_scan import iter_headers
-from ottla.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ottla.storage.mapped_index import CorruptIndexError
-from ottla.storage.producer_snapshots import CorruptSnapshotError, encode_snapshot, read_snapshot
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger("ottla.storage")
-
-
-class ProducerSnapshots:
-    """The snapshot files of one log, by offset: each holds what came before its offset."""
-
-    def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
-        self.offsets = sorted(offsets)
-        self._disk = disk
-        self._directory = directory
-
-    def path(self, offset: int) -> str:
-        return segment_file(self._directory, offset, SNAPSHOT_SUFFIX)
-
-    def write(self, offset: int, entries: list[ProducerEntry]) -> None:
-        """Not synced here: that is for the flush to come, and until it recovery goes by an older one."""
-        data = encode_snapshot(entries)
-        file = self._disk.open(self.path(offset), create=True)
-        file.write_at(0, [data])
-        file.truncate(len(data))
-        if offset not in self.offsets:
-            self.offsets = sorted([*self.offsets, offset])
-
-    def newest(self, up_to: int) -> tuple[int, list[ProducerEntry]]:
-        """The newest that can be read, and its offset; (-1, nothing) where there is none."""
-        for offset in reversed([offset for offset in self.offsets if offset <= up_to]):
-            try:
-                return offset, read_snapshot(self._disk, self.path(offset))
-            except CorruptSnapshotError as error:
-                logger.warning("removing the producer snapshot %s: %s", self.path(offset), error)
-                self.remove([offset])
-        return -1, []
-
-    def remove(self, offsets: Iterable[int]) -> None:
-        for offset in set(offsets).intersection(self.offsets):
-            self._disk.remove(self.path(offset))
-            self.offsets.remove(offset)
-
-    def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Keeps one per segment, and the newest: a start needs no other."""
-        self.remove(set(self.offsets[:-1]).difference(base_offsets))
-
-    def mark_deleted(self, offsets: Iterable[int]) -> list[str]:
-        """Renames those of deleted segments; returns what is to be removed later."""
-        renamed = []
-        for offset in sorted(set(offsets).intersection(self.offsets)):
-            path = self.path(offset) + DELETED_SUFFIX
-            self._disk.rename(self.path(offset), path)
-            self.offsets.remove(offset)
-            renamed.append(path)
-        return renamed
 
 
 def replay_batch(
@@ -74,7 +22,7 @@ def replay_batch(
     data: Bytes,
     add_aborted: Callable[[AbortedTxn], None] | None,
 ) -> None:
-    """Takes in a batch of a producer that is in the log. Only a control batch needs its `data`."""
+    """Applies a batch in the log to the producers. `data` is needed for control batches only."""
     if not header.is_control:
         producers.update(header)
         return
@@ -96,7 +44,7 @@ def replay_batch(
 def load_producers(
     producers: ProducerStateTable, snapshots: ProducerSnapshots, segments: Segments, end_offset: int
 ) -> None:
-    """Brings `producers` to what the log below `end_offset` makes of them: a snapshot, and what lies after it."""
+    """Restores `producers` to their state at `end_offset`: loads a snapshot and replays the batches after it."""
     start_offset, entries = snapshots.newest(end_offset)
     producers.load(entries)
     if start_offset >= end_offset or not len(segments):
@@ -108,17 +56,19 @@ def load_producers(
 
 
 def repair_txn_indexes(segments: Segments, snapshots: ProducerSnapshots, end_offset: int) -> None:
-    """Rebuilds the transaction indexes that are missing or damaged, from the headers and markers of their segments.
+    """Rebuilds missing or damaged transaction indexes from the headers and markers of their segments.
 
-    A marker may end a transaction that began in an earlier segment, so each segment is replayed on the producers as
-    they were at its base offset. It has to be done before anybody reads: the walk is too long for a fetch.
+    A marker may end a transaction that began in an earlier segment, so each segment is replayed on the state of the
+    producers at its base offset. This happens when the log is opened, because it would take too long in a fetch.
     """
     ends = [*segments.base_offsets[1:], end_offset]
-    lost = [(segment, end) for segment, end in zip(segments, ends, strict=True) if _is_lost(segment, end)]
-    if not lost:
+    invalid = [
+        (segment, end) for segment, end in zip(segments, ends, strict=True) if _is_invalid(segment, end)
+    ]
+    if not invalid:
         return
     producers, reached = ProducerStateTable(), -1
-    for segment, segment_end in lost:
+    for segment, segment_end in invalid:
         if reached != segment.base_offset:
             load_producers(producers, snapshots, segments, segment.base_offset)
         found: list[AbortedTxn] = []
@@ -127,7 +77,7 @@ def repair_txn_indexes(segments: Segments, snapshots: ProducerSnapshots, end_off
         reached = segment_end
 
 
-def _is_lost(segment: Segment, end_offset: int) -> bool:
+def _is_invalid(segment: Segment, end_offset: int) -> bool:
     try:
         segment.txn_index.check(end_offset)
     except FileNotFoundError:
@@ -150,9 +100,9 @@ def _replay_segment(
     if not segment.size:
         return
     position = segment.offset_index.position_for(start_offset) if start_offset > segment.base_offset else 0
-    for place, header in iter_headers(segment.file, position, segment.size):
+    for batch_position, header in iter_headers(segment.file, position, segment.size):
         if header.base_offset >= end_offset:
             break
         if header.producer_id >= 0 and header.base_offset >= start_offset:
-            data = segment.file.read_at(place, header.size) if header.is_control else b""
+            data = segment.file.read_at(batch_position, header.size) if header.is_control else b""
             replay_batch(producers, header, data, add_aborted)

@@ -1,7 +1,7 @@
-"""`.timeindex`: how the greatest timestamp of a segment grew.
+"""`.timeindex`: maps timestamps to offsets.
 
-An entry (timestamp, relative offset) says: no record up to this offset is younger than the timestamp, and the
-batch that ends with the offset has it. Timestamps and offsets both only grow.
+An entry (timestamp, relative offset) means: the batch that ends with this offset has this timestamp, and no record up
+to the offset has a greater one. Timestamps and offsets increase from entry to entry.
 """
 
 from bisect import bisect_right
@@ -22,18 +22,18 @@ class TimeIndex(MappedIndex):
 
     @property
     def is_full(self) -> bool:
-        """One slot stays free for the entry that seals the segment."""
+        """One entry stays free for `append_last`."""
         return self.entries >= self.max_entries - 1
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset); (-1, base offset) where there is none."""
+        """Returns (timestamp, offset); (-1, base offset) if there is no entry."""
         if not self.entries:
             return NO_TIMESTAMP, self.base_offset
         return self._last_timestamp, self._last_offset
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """The caller has made sure of the room."""
+        """The caller must have called `ensure_room`."""
         if timestamp <= self.last_entry[0]:
             return
         assert self._map is not None
@@ -42,7 +42,7 @@ class TimeIndex(MappedIndex):
         self._last_timestamp, self._last_offset = timestamp, offset
 
     def append_last(self, timestamp: int, offset: int) -> None:
-        """The entry that seals a segment: its greatest timestamp."""
+        """Appends the greatest timestamp of a segment when the segment is sealed."""
         if self._appendable:
             self.ensure_room(1)
             self.append_if_later(timestamp, offset)
@@ -51,7 +51,7 @@ class TimeIndex(MappedIndex):
             self._last_timestamp, self._last_offset = timestamp, offset
 
     def offset_for(self, timestamp: int) -> int:
-        """An offset from which a scan finds the first record that is not older than `timestamp`."""
+        """An offset from which a scan finds the first record with `timestamp` or a greater one."""
         entries = self.entries
         if not entries:
             return self.base_offset
@@ -68,7 +68,7 @@ class TimeIndex(MappedIndex):
             return
         buffer, size = self._buffer(), _ENTRY.size
         relative = offset - self.base_offset
-        self._keep_first(
+        self._truncate_to_entries(
             bisect_right(range(entries), relative - 1, key=lambda slot: _unpack(buffer, slot * size)[1])
         )
 

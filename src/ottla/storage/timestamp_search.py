@@ -1,4 +1,4 @@
-"""A lookup by time in one segment. It reads and unpacks batches, so it is made to run beside the event loop."""
+"""A search by timestamp in one segment. It reads and decompresses batches, so it can run in a thread."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,26 +17,28 @@ class TimestampOffset(NamedTuple):
 
 
 class TimestampSearch(NamedTuple):
-    """Needs only the file, which stays open as long as this refers to it, and a part of it that no append changes."""
+    """Searches a part of the file that appends do not change. The file stays open as long as this refers to it."""
 
     file: File
     position: int
     end: int
-    may_hold: Callable[[BatchHeader], bool]
+    may_match: Callable[[BatchHeader], bool]
     find: Callable[[bytes], OffsetAndTimestamp | None]
 
     def run(self) -> TimestampOffset | None:
-        """Raises OSError, and KafkaError for a batch that cannot be read."""
+        """Raises OSError, and KafkaError for an unreadable batch."""
         for position, header in iter_headers(self.file, self.position, self.end):
-            if self.may_hold(header):
+            if self.may_match(header):
                 found = self.find(self.file.read_at(position, header.size))
                 if found is not None:
                     return TimestampOffset(found.timestamp, found.offset, header.partition_leader_epoch)
         return None
 
 
-def search_from(file: File, position: int, end: int, timestamp: int, start_offset: int) -> TimestampSearch:
-    """For the first record at or after both `timestamp` and `start_offset`."""
+def search_from_timestamp(
+    file: File, position: int, end: int, timestamp: int, start_offset: int
+) -> TimestampSearch:
+    """Finds the first record at or after `start_offset` with `timestamp` or a greater one."""
     return TimestampSearch(
         file,
         position,
@@ -46,8 +48,8 @@ def search_from(file: File, position: int, end: int, timestamp: int, start_offse
     )
 
 
-def search_latest(file: File, position: int, end: int, timestamp: int) -> TimestampSearch:
-    """For the first record with the segment's greatest timestamp, which is `timestamp` (KIP-734)."""
+def search_max_timestamp(file: File, position: int, end: int, timestamp: int) -> TimestampSearch:
+    """Finds the first record with the segment's greatest timestamp, which is `timestamp` (KIP-734)."""
     return TimestampSearch(
         file, position, end, lambda header: header.max_timestamp == timestamp, offset_of_max_timestamp
     )

@@ -1,4 +1,4 @@
-"""`.txnindex`: the aborted transactions whose end marker lies in a segment (KIP-98). Most segments have none."""
+"""`.txnindex`: the aborted transactions whose marker is in a segment (KIP-98). Most segments have none."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -16,28 +16,28 @@ class AbortedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    last_stable_offset: int  # as it was once this transaction had been decided
+    last_stable_offset: int  # after this transaction was aborted
 
 
 class TxnIndex:
     """Entries are in the order of their markers.
 
-    Every segment has the file, empty if nothing was aborted. Kafka makes it with the first entry, so it cannot tell a
-    lost index from one that never was, and shows aborted records to everybody. Here a missing file is rebuilt when the
-    log is opened, which costs a directory of Kafka's one walk over its batch headers, at its first start.
+    Every segment has this file, even if it is empty. Kafka creates it with the first entry, so it cannot distinguish a
+    lost index from an empty one; after a loss it returns aborted records to read_committed consumers. Here a missing
+    file is rebuilt when the log is opened. For a directory of Kafka's, the first start reads all batch headers once.
     """
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.path = path
-        self.needs_sync = False  # an empty file that never held anything needs none
+        self.needs_sync = False  # not for a file that was always empty
         self._disk = disk
         self._base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
-        self._unsaved = 0  # so many of the last entries are in memory only
+        self._unsaved = 0  # number of entries at the end that are not in the file
 
     def clear(self) -> None:
-        """An empty file, whatever was there."""
+        """Creates the file, or truncates it."""
         file = self._disk.open(self.path, create=True)
         if file.size():
             file.truncate(0)
@@ -46,7 +46,7 @@ class TxnIndex:
         self._unsaved = 0
 
     def check(self, end_offset: int) -> None:
-        """Raises FileNotFoundError, or CorruptIndexError if no segment that ends at `end_offset` can have it."""
+        """Raises FileNotFoundError, or CorruptIndexError for an entry that a segment up to `end_offset` cannot have."""
         if not self._disk.file_size(self.path):
             self._entries = []
             return
@@ -63,11 +63,11 @@ class TxnIndex:
                 and 0 <= entry.last_stable_offset <= entry.last_offset + 1
                 and entry.producer_id >= 0
             ):
-                raise CorruptIndexError(f"{self.path} has an entry that no transaction can have: {entry}")
+                raise CorruptIndexError(f"{self.path} has an invalid entry: {entry}")
             previous = entry.last_offset
 
     def rebuild(self, entries: Iterable[AbortedTxn]) -> None:
-        """Replaces the file. Records that are flushed depend on it, so it is on disk after this."""
+        """Replaces the file and syncs it, because flushed records depend on it."""
         self.close()
         self._entries = list(entries)
         self._unsaved = 0
@@ -83,7 +83,7 @@ class TxnIndex:
         return self._entries
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Its marker is in the log already: where no file can be opened now, `save` writes the entry later."""
+        """The marker is in the log already, so if the file cannot be opened now, `save` writes the entry later."""
         self.entries().append(aborted)
         self._unsaved += 1
         try:
@@ -114,7 +114,7 @@ class TxnIndex:
             self._entries = kept
 
     def collect(self, from_offset: int, to_offset: int, found: list[AbortedTxn]) -> bool:
-        """Adds what a reader of [from, to) must know; True where no later segment can add to it."""
+        """Adds the transactions that overlap [from, to) to `found`. Returns True if later segments have no more."""
         for entry in self.entries():
             if entry.last_offset >= from_offset and entry.first_offset < to_offset:
                 found.append(entry)
@@ -130,10 +130,12 @@ def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
     """Raises CorruptIndexError."""
     data = disk.read_bytes(path)
     if len(data) % _ENTRY.size:
-        raise CorruptIndexError(f"{path} has {len(data)} bytes, no multiple of {_ENTRY.size}")
+        raise CorruptIndexError(f"{path} has {len(data)} bytes, which is not a multiple of {_ENTRY.size}")
     entries = []
     for version, *fields in _ENTRY.iter_unpack(data):
         if version != _VERSION:
-            raise CorruptIndexError(f"{path} has an entry of version {version}; version {_VERSION} is known")
+            raise CorruptIndexError(
+                f"{path} has an entry of version {version}, but only version {_VERSION} is supported"
+            )
         entries.append(AbortedTxn._make(fields))
     return entries

@@ -21,9 +21,9 @@ from ottla.model.config import BrokerConfig, ConfigError, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
-from ottla.sim.workers import SimWorkers
+from ottla.sim.threads import SimThreads
 from ottla.storage.checkpoints import encode_partition_metadata
-from ottla.storage.meta_properties import RefusedDirectoryError
+from ottla.storage.meta_properties import UnusableDirectoryError
 
 T = TypeVar("T")
 
@@ -200,10 +200,10 @@ def test_a_separate_metadata_directory_belongs_to_one_cluster(tmp_path: Path) ->
     for _ in range(2):
         run(start_and_stop("a"))
     assert "cluster.id=" in (tmp_path / "metadata" / "meta.properties").read_text()
-    with pytest.raises(RefusedDirectoryError, match=f"{tmp_path / 'metadata'} belongs to cluster"):
+    with pytest.raises(UnusableDirectoryError, match=f"{tmp_path / 'metadata'} belongs to cluster"):
         run(start_and_stop("b"))
     (tmp_path / "metadata" / "meta.properties").unlink()
-    with pytest.raises(RefusedDirectoryError, match=r"metadata/meta\.properties is missing"):
+    with pytest.raises(UnusableDirectoryError, match=r"metadata/meta\.properties is missing"):
         run(start_and_stop("a"))
 
 
@@ -241,7 +241,7 @@ def test_a_data_directory_in_use_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path):
             with pytest.raises(
-                RefusedDirectoryError, match="in use by another broker: stop that one or choose"
+                UnusableDirectoryError, match="in use by another broker: stop that one or choose"
             ):
                 await broker_in(tmp_path)
         async with await broker_in(tmp_path):
@@ -254,7 +254,9 @@ def test_a_data_directory_of_another_node_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path, node_id=1):
             pass
-        with pytest.raises(RefusedDirectoryError, match=r"belongs to node 1, and this is node 2: start with"):
+        with pytest.raises(
+            UnusableDirectoryError, match=r"belongs to node 1, and this is node 2: start with"
+        ):
             await broker_in(tmp_path, node_id=2)
         async with await broker_in(tmp_path, node_id=1):
             pass
@@ -268,7 +270,7 @@ def test_data_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
             async with await broker_in(tmp_path / name):
                 pass
         with pytest.raises(
-            RefusedDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
+            UnusableDirectoryError, match=r"belongs to cluster .* says .*: choose another directory"
         ):
             await broker_in(tmp_path / "a", tmp_path / "b")
 
@@ -297,8 +299,8 @@ def test_an_env_that_is_passed_in_stays_open_after_the_stop(tmp_path: Path) -> N
         )
         async with await Broker.start(config, env):
             pass
-        assert await env.workers.run(lambda: 7) == 7
-        env.workers.close()
+        assert await env.threads.run(lambda: 7) == 7
+        env.threads.close()
 
     run(main())
 
@@ -352,13 +354,13 @@ def test_after_an_unclean_stop_logs_are_recovered_by_the_threads_of_their_direct
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
-    run_all = SimWorkers.run_all
+    run_all = SimThreads.run_all
 
-    async def note(workers: SimWorkers, works: Sequence[Callable[[], None]], threads: int) -> None:
+    async def note(workers: SimThreads, works: Sequence[Callable[[], None]], threads: int) -> None:
         asked.append((len(works), threads))
         await run_all(workers, works, threads)
 
-    monkeypatch.setattr(SimWorkers, "run_all", note)
+    monkeypatch.setattr(SimThreads, "run_all", note)
 
     @on_broker(started=False, directories=("/one", "/two"))
     async def body(bench: Bench) -> None:
@@ -383,8 +385,8 @@ def test_run_all_runs_functions_in_parallel_threads(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
         meeting = threading.Barrier(3, timeout=30)  # breaks if fewer run at the same time
-        await env.workers.run_all([lambda: meeting.wait() and None] * 6, 3)
-        env.workers.close()
+        await env.threads.run_all([lambda: meeting.wait() and None] * 6, 3)
+        env.threads.close()
 
     run(main())
 

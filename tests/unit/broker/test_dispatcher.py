@@ -24,7 +24,7 @@ from ottla.protocol import messages
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.messages import converter, decode_request
 from ottla.protocol.varint import encode_uvarint
-from ottla.sim.workers import SimWorkers
+from ottla.sim.threads import SimThreads
 
 
 def test_every_api_that_is_offered_has_a_handler_and_kio_has_all_its_versions() -> None:
@@ -312,9 +312,9 @@ def test_the_first_request_of_an_api_version_loads_its_handler_in_a_thread(
 ) -> None:
     loaded: list[tuple[ApiKey, int]] = []
     in_thread = False
-    real_run, real_load = SimWorkers.run, Dispatcher._load
+    real_run, real_load = SimThreads.run, Dispatcher._load
 
-    async def run_work(workers: SimWorkers, work: Callable[[], Any]) -> Any:
+    async def run_work(threads: SimThreads, work: Callable[[], Any]) -> Any:
         def run_in_thread() -> Any:
             nonlocal in_thread
             in_thread = True
@@ -323,14 +323,14 @@ def test_the_first_request_of_an_api_version_loads_its_handler_in_a_thread(
             finally:
                 in_thread = False
 
-        return await real_run(workers, run_in_thread)
+        return await real_run(threads, run_in_thread)
 
     def load(dispatcher: Dispatcher, key: ApiKey, version: int) -> Any:
         assert in_thread
         loaded.append((key, version))
         return real_load(dispatcher, key, version)
 
-    monkeypatch.setattr(SimWorkers, "run", run_work)
+    monkeypatch.setattr(SimThreads, "run", run_work)
     monkeypatch.setattr(Dispatcher, "_load", load)
 
     @on_broker()

@@ -13,7 +13,7 @@ from tests.unit.broker.bench import Bench, on_broker, until
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.sim.workers import SimWorkers
+from ottla.sim.threads import SimThreads
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
@@ -107,9 +107,9 @@ async def test_files_of_an_interrupted_deletion_are_deleted_after_the_next_start
 def test_slow_file_deletions_delay_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     is_gone = asyncio.Event()
 
-    async def slowly(workers: SimWorkers, work: Callable[[], Any]) -> Any:
+    async def slowly(threads: SimThreads, work: Callable[[], Any]) -> Any:
         await is_gone.wait()
-        return await workers.run(work)
+        return await threads.run(work)
 
     @on_broker()
     async def run(bench: Bench) -> None:
@@ -122,7 +122,7 @@ def test_slow_file_deletions_delay_nothing_else(monkeypatch: pytest.MonkeyPatch)
         is_gone.set()
         await until(lambda: not names(bench, "-delete", "/data"))
 
-    monkeypatch.setattr(SimWorkers, "run_gently", slowly)
+    monkeypatch.setattr(SimThreads, "run_in_background", slowly)
     run()
 
 

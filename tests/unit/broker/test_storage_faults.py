@@ -18,7 +18,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, un
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import WRITES
-from ottla.storage.meta_properties import LostDirectoryError, RefusedDirectoryError
+from ottla.storage.meta_properties import OfflineDirectoryError, UnusableDirectoryError
 
 TWO = ("/one", "/two")
 METADATA_APART = {"directories": (*TWO, "/meta"), "metadata_log_dir": "/meta", "log_dirs": ",".join(TWO)}
@@ -252,7 +252,7 @@ async def test_a_broker_without_any_directory_stops_with_the_reason(bench: Bench
     bench.disk.fail("/one", errno.ENOSPC, operations=WRITES)
     await bench.produce("journal", b"a", partition=sound)
     error = await asyncio.wait_for(failed, 1)
-    assert isinstance(error, LostDirectoryError)
+    assert isinstance(error, OfflineDirectoryError)
     assert "every data directory is offline (/two: " in str(error)
     assert "/one: " in str(error)
     bench.disk.heal()
@@ -273,7 +273,7 @@ async def test_a_broker_stops_when_the_directory_of_its_metadata_goes_offline(be
 @on_broker(started=False, directories=TWO, metadata_log_dir="/one")
 async def test_a_broker_does_not_start_without_the_directory_of_its_metadata(bench: Bench) -> None:
     bench.disk.fail("/one")
-    with pytest.raises(RefusedDirectoryError, match="the metadata log lies in /one, which is offline"):
+    with pytest.raises(UnusableDirectoryError, match="the metadata log lies in /one, which is offline"):
         await bench.start()
 
 
@@ -313,7 +313,7 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
         for _ in range(2):  # the roll for the second batch fails too
             refused = await bench.produce("journal", big)
             assert refused.error_code is ErrorCode.kafka_storage_error
-            assert "The disk is not at fault: try again" in refused.error_message
+            assert "This is not a disk failure: try again" in refused.error_message
         assert not bench.services.log_dirs.offline
         bench.disk.heal()
         # The next one fits into the segment that could not be rolled.
@@ -431,7 +431,7 @@ async def test_a_broker_does_not_start_if_its_only_directory_fails_while_logs_ar
     await bench.produce("journal", b"a")
     await bench.stop()
     bench.disk.fail("/data/journal-0")
-    with pytest.raises(LostDirectoryError, match="every data directory is offline"):
+    with pytest.raises(OfflineDirectoryError, match="every data directory is offline"):
         await bench.start()
     await bench.start()
     assert await bench.read(topic_id) == [b"a"]

@@ -1,4 +1,4 @@
-"""Work in processes of its own: what it yields, its errors, its end."""
+"""Work in child processes: its items, its errors, its end."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 
 def numbers(count: int) -> Iterator[int]:
-    print("this goes to standard error, not between the answers")
+    print("this goes to standard error, not between the results")
     yield from range(count)
 
 
@@ -23,7 +23,7 @@ def process_id() -> Iterator[int]:
     yield os.getpid()
 
 
-def refuse() -> Iterator[int]:
+def fail() -> Iterator[int]:
     yield 1
     raise KafkaError(ErrorCode.corrupt_message, "it cannot be read")
 
@@ -33,7 +33,7 @@ def die() -> Iterator[int]:
     yield 1
 
 
-def work_for_ever(path: str) -> Iterator[int]:
+def run_for_ever(path: str) -> Iterator[int]:
     yield os.getpid()
     while True:
         Path(path).touch()
@@ -47,14 +47,14 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_what_the_work_yields_comes_back_in_order_and_a_process_serves_again() -> None:
+def test_items_come_back_in_order_and_an_idle_process_is_used_again() -> None:
     async def main() -> int:
         processes = ChildProcesses(idle_s=0)
         assert [item async for item in processes.stream(partial(numbers, 5))] == [0, 1, 2, 3, 4]
         (first,) = [item async for item in processes.stream(process_id)]
         (second,) = [item async for item in processes.stream(process_id)]
         assert first == second != os.getpid()
-        processes.release()
+        processes.end_idle()
         (third,) = [item async for item in processes.stream(process_id)]
         assert third != first
         processes.close()
@@ -63,11 +63,11 @@ def test_what_the_work_yields_comes_back_in_order_and_a_process_serves_again() -
     assert not is_running(asyncio.run(main()))
 
 
-def test_a_process_is_kept_for_a_while_and_replaced_if_it_dies_meanwhile() -> None:
+def test_an_idle_process_that_died_is_replaced() -> None:
     async def main() -> None:
         processes = ChildProcesses(idle_s=1000)
         (first,) = [item async for item in processes.stream(process_id)]
-        processes.release()
+        processes.end_idle()
         (second,) = [item async for item in processes.stream(process_id)]
         assert first == second
         os.kill(first, signal.SIGKILL)
@@ -80,19 +80,19 @@ def test_a_process_is_kept_for_a_while_and_replaced_if_it_dies_meanwhile() -> No
     asyncio.run(main())
 
 
-def test_an_error_of_the_work_is_raised_here_as_it_is() -> None:
+def test_an_error_of_the_work_is_raised_to_the_caller() -> None:
     async def main() -> None:
         processes = ChildProcesses()
-        with pytest.raises(KafkaError, match="it cannot be read") as refused:
-            _ = [item async for item in processes.stream(refuse)]
-        assert refused.value.code is ErrorCode.corrupt_message
+        with pytest.raises(KafkaError, match="it cannot be read") as raised:
+            _ = [item async for item in processes.stream(fail)]
+        assert raised.value.code is ErrorCode.corrupt_message
         assert [item async for item in processes.stream(partial(numbers, 1))] == [0]
         processes.close()
 
     asyncio.run(main())
 
 
-def test_a_process_that_dies_is_an_error_that_says_so() -> None:
+def test_the_death_of_a_process_raises_an_error_with_its_status() -> None:
     async def main() -> None:
         processes = ChildProcesses()
         with pytest.raises(ChildProcessError, match="status 3"):
@@ -102,11 +102,11 @@ def test_a_process_that_dies_is_an_error_that_says_so() -> None:
     asyncio.run(main())
 
 
-def test_work_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
+def test_closing_the_stream_kills_the_process(tmp_path: Path) -> None:
     async def main() -> None:
         processes = ChildProcesses()
         pids = []
-        async with aclosing(processes.stream(partial(work_for_ever, str(tmp_path / "file")))) as items:
+        async with aclosing(processes.stream(partial(run_for_ever, str(tmp_path / "file")))) as items:
             async for pid in items:
                 pids.append(pid)
                 break

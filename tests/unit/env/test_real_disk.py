@@ -29,7 +29,7 @@ def test_more_buffers_than_one_system_call_takes_are_all_written(disk, tmp_path)
     assert file.read_at(0, 1 << 20) == b"".join(parts)
 
 
-def test_a_write_that_the_system_cuts_short_goes_on_where_it_stopped(disk, tmp_path, monkeypatch):
+def test_a_short_write_is_continued(disk, tmp_path, monkeypatch):
     file = disk.open(str(tmp_path / "f"), create=True)
 
     def short_pwritev(descriptor, buffers, position):
@@ -40,7 +40,7 @@ def test_a_write_that_the_system_cuts_short_goes_on_where_it_stopped(disk, tmp_p
     assert file.read_at(5, 100) == b"abcdefgh"
 
 
-def test_a_read_that_the_system_cuts_short_goes_on_where_it_stopped(disk, tmp_path, monkeypatch):
+def test_a_short_read_is_continued(disk, tmp_path, monkeypatch):
     file = disk.open(str(tmp_path / "f"), create=True)
     file.write_at(0, [b"abcdefgh"])
     pread = os.pread
@@ -51,7 +51,7 @@ def test_a_read_that_the_system_cuts_short_goes_on_where_it_stopped(disk, tmp_pa
     assert file.read_at(2, 100) == b"cdefgh"
 
 
-def test_opening_a_missing_file_without_create_is_refused(disk, tmp_path):
+def test_opening_a_missing_file_without_create_raises_an_error(disk, tmp_path):
     with pytest.raises(FileNotFoundError):
         disk.open(str(tmp_path / "missing"))
 
@@ -66,13 +66,13 @@ def test_the_descriptor_closes_with_the_last_reference(disk, tmp_path):
         os.fstat(descriptor)
 
 
-def test_what_was_just_written_is_cached(disk, tmp_path):
+def test_bytes_just_written_are_cached(disk, tmp_path):
     file = disk.open(str(tmp_path / "f"), create=True)
     file.write_at(0, [b"x" * 100_000])
     assert file.is_cached(0, 100_000)
 
 
-def test_a_mapped_file_is_extended_written_through_and_cut_on_close(disk, tmp_path):
+def test_a_mapped_file_is_extended_written_and_truncated_on_close(disk, tmp_path):
     path = tmp_path / "index"
     mapped = disk.map(str(path), 1 << 20)
     mapped.reserve(8)
@@ -94,7 +94,7 @@ def test_an_empty_file_maps_to_an_empty_buffer(disk, tmp_path):
     mapped.close()
 
 
-def test_reserving_room_on_a_full_disk_raises_instead_of_killing_the_process(disk, tmp_path, monkeypatch):
+def test_reserving_space_on_a_full_disk_raises_instead_of_killing_the_process(disk, tmp_path, monkeypatch):
     mapped = disk.map(str(tmp_path / "f"), 1 << 20)
 
     def full(descriptor, position, length):
@@ -132,7 +132,7 @@ def test_a_lock_excludes_a_process_that_locks_as_java_does(disk, tmp_path):
     lock.release()
 
 
-def test_names_are_listed_sorted_and_trees_removed(disk, tmp_path):
+def test_names_are_listed_sorted_and_a_tree_is_removed(disk, tmp_path):
     disk.make_dirs(str(tmp_path / "a" / "b"))
     for name in ("z", "y", "x"):
         disk.open(str(tmp_path / "a" / name), create=True)
@@ -144,12 +144,12 @@ def test_names_are_listed_sorted_and_trees_removed(disk, tmp_path):
     assert not disk.exists(str(tmp_path / "a"))
 
 
-def test_the_volume_tells_its_space(disk, tmp_path):
+def test_the_space_of_the_volume_is_reported(disk, tmp_path):
     total, usable = disk.space(str(tmp_path))
     assert total >= usable > 0
 
 
-def test_reading_into_a_buffer_fills_it_as_far_as_the_file_reaches(tmp_path):
+def test_read_into_fills_the_buffer_up_to_the_end_of_the_file(tmp_path):
     file = RealDisk().open(str(tmp_path / "file"), create=True)
     file.write_at(0, [b"0123456789"])
     buffer = bytearray(8)

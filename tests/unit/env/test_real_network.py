@@ -1,4 +1,4 @@
-"""Listeners on the machine's own network: their options, pauses, and what happens when descriptors run out."""
+"""Listeners on the real network: options, pauses, and a lack of file descriptors."""
 
 import asyncio
 import errno
@@ -11,7 +11,7 @@ from ottla.env.network import DEFAULT_OPTIONS, Listener, Receiver, SocketOptions
 from ottla.env.real_network import RealNetwork, SocketListener
 
 
-class Silent:
+class SilentReceiver:
     def buffer(self) -> memoryview:
         return memoryview(bytearray(100))
 
@@ -25,7 +25,7 @@ class Silent:
 class Accepted(list[Stream]):
     def __call__(self, stream: Stream) -> Receiver:
         self.append(stream)
-        return Silent()
+        return SilentReceiver()
 
 
 def on_listener(
@@ -62,18 +62,18 @@ def buffer_bytes(stream: Stream, option: int) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, option)
 
 
-def test_accepted_connections_have_the_buffers_that_were_asked_for() -> None:
+def test_accepted_connections_have_the_configured_buffer_sizes() -> None:
     async def test(listener: Listener, accepted: Accepted) -> None:
         with await connect(listener):
             await until(lambda: len(accepted) == 1)
-            # Linux doubles what is asked for, and counts its own administration in it.
+            # Linux doubles the value, to have room for its own bookkeeping.
             assert buffer_bytes(accepted[0], socket.SO_SNDBUF) in (20_000, 40_000)
             assert buffer_bytes(accepted[0], socket.SO_RCVBUF) in (30_000, 60_000)
 
     on_listener(test, SocketOptions(send_buffer_bytes=20_000, receive_buffer_bytes=30_000))
 
 
-def test_the_backlog_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_listener_has_the_configured_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     listen = socket.socket.listen
     monkeypatch.setattr(
@@ -86,7 +86,7 @@ def test_the_backlog_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     on_listener(test, SocketOptions(backlog=7))
 
 
-def test_who_connects_to_a_paused_listener_is_accepted_when_it_resumes() -> None:
+def test_connections_to_a_paused_listener_are_accepted_when_it_resumes() -> None:
     async def test(listener: Listener, accepted: Accepted) -> None:
         listener.pause()
         with await connect(listener), await connect(listener):
@@ -98,7 +98,7 @@ def test_who_connects_to_a_paused_listener_is_accepted_when_it_resumes() -> None
     on_listener(test)
 
 
-def test_a_listener_without_descriptors_waits_and_accepts_again(
+def test_a_listener_that_runs_out_of_descriptors_waits_and_retries(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[int] = []
@@ -117,7 +117,7 @@ def test_a_listener_without_descriptors_waits_and_accepts_again(
         with await connect(listener):
             await until(lambda: len(attempts) == 1)
             await asyncio.sleep(0.1)
-            assert len(attempts) == 1  # a socket that stays readable must not keep the loop busy
+            assert len(attempts) == 1  # the socket stays readable, and the loop must not be busy with it
             await until(lambda: len(accepted) == 1)
 
     on_listener(test)

@@ -1,4 +1,4 @@
-"""The throttle of compaction: what it lets through in a time, one process or several."""
+"""The throttle of compaction, with one process and with several."""
 
 import asyncio
 import threading
@@ -32,62 +32,62 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def pace() -> Iterator[SharedThrottle]:
-    pace = SharedThrottle.create()
-    yield pace
-    pace.close()
+def throttle() -> Iterator[SharedThrottle]:
+    throttle = SharedThrottle.create()
+    yield throttle
+    throttle.close()
 
 
-def test_bytes_take_the_time_that_the_limit_gives_them(clock: Clock, pace: SharedThrottle) -> None:
-    pace.set_limit(1_000_000)
+def test_bytes_take_the_time_that_the_limit_allows(clock: Clock, throttle: SharedThrottle) -> None:
+    throttle.set_limit(1_000_000)
     for _ in range(50):
-        pace(100_000)
+        throttle(100_000)
     assert clock.now_s - 100 == pytest.approx(5, rel=0.05)
 
 
 @pytest.mark.parametrize("limit", [float("1.7976931348623157E308"), float("inf")])
-def test_without_a_limit_nobody_waits(clock: Clock, pace: SharedThrottle, limit: float) -> None:
-    pace.set_limit(limit)
+def test_without_a_limit_there_is_no_wait(clock: Clock, throttle: SharedThrottle, limit: float) -> None:
+    throttle.set_limit(limit)
     for _ in range(1000):
-        pace(1 << 30)
+        throttle(1 << 30)
     assert clock.now_s == 100
 
 
-def test_time_that_passed_anyhow_counts(clock: Clock, pace: SharedThrottle) -> None:
-    pace.set_limit(1000)
-    pace(100)
+def test_time_between_two_calls_counts(clock: Clock, throttle: SharedThrottle) -> None:
+    throttle.set_limit(1000)
+    throttle(100)
     before = clock.now_s
     clock.now_s += 0.5
-    pace(100)
+    throttle(100)
     assert clock.now_s - before == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, 1.0])
-def test_a_limit_that_is_raised_ends_the_wait(pace: SharedThrottle, limit: float) -> None:
-    pace.set_limit(limit)
-    waiting = threading.Thread(target=pace, args=(1000,))
+def test_a_limit_that_is_raised_ends_the_wait(throttle: SharedThrottle, limit: float) -> None:
+    throttle.set_limit(limit)
+    waiting = threading.Thread(target=throttle, args=(1000,))
     waiting.start()
     waiting.join(0.3)
     assert waiting.is_alive()
-    pace.set_limit(1_000_000)
+    throttle.set_limit(1_000_000)
     waiting.join(30)
     assert not waiting.is_alive()
 
 
-def work(pace: SharedThrottle, steps: int) -> Iterator[float]:
-    """When it began, and when it ended."""
+def work(throttle: SharedThrottle, steps: int) -> Iterator[float]:
+    """Yields the start time and the end time."""
     yield time.monotonic()
     for _ in range(steps):
-        pace(10_000)
+        throttle(10_000)
     yield time.monotonic()
 
 
-def test_processes_keep_to_the_limit_together() -> None:
+def test_processes_share_one_limit() -> None:
     processes = ChildProcesses()
 
     async def times() -> list[float]:
-        pace = processes.throttle()
-        return [when async for when in processes.stream(partial(work, pace, 20))]
+        throttle = processes.throttle()
+        return [when async for when in processes.stream(partial(work, throttle, 20))]
 
     async def main() -> float:
         processes.throttle().set_limit(400_000)
@@ -95,7 +95,7 @@ def test_processes_keep_to_the_limit_together() -> None:
         return max(*one, *two) - min(*one, *two)
 
     try:
-        # 400,000 bytes together: twice as long as one of them would take alone.
+        # 400,000 bytes in total: twice as long as one process alone would take.
         assert asyncio.run(main()) >= 0.95
     finally:
         processes.close()

@@ -20,7 +20,7 @@ def written(disk: Disk, path: str, data: bytes, *, synced: bool) -> None:
         disk.sync_dir("/data")
 
 
-def test_what_was_synced_survives_every_power_loss() -> None:
+def test_synced_bytes_survive_every_power_loss() -> None:
     for seed in SEEDS:
         disk = SimDisk(Random(seed))
         written(disk, "/data/a", b"x" * 10_000, synced=True)
@@ -28,7 +28,7 @@ def test_what_was_synced_survives_every_power_loss() -> None:
         assert disk.reopen().read_bytes("/data/a") == b"x" * 10_000
 
 
-def test_bytes_after_the_sync_may_be_lost_kept_or_torn_but_the_synced_ones_stay() -> None:
+def test_unsynced_bytes_may_be_lost_kept_or_torn_but_synced_bytes_survive() -> None:
     lengths = set()
     for seed in SEEDS:
         disk = SimDisk(Random(seed))
@@ -42,7 +42,7 @@ def test_bytes_after_the_sync_may_be_lost_kept_or_torn_but_the_synced_ones_stay(
     assert {10_000, 20_000} < lengths
 
 
-def test_a_name_that_was_not_synced_may_be_lost_although_the_file_was() -> None:
+def test_an_unsynced_name_may_be_lost_although_the_file_is_synced() -> None:
     found = set()
     for seed in SEEDS:
         disk = SimDisk(Random(seed))
@@ -54,7 +54,7 @@ def test_a_name_that_was_not_synced_may_be_lost_although_the_file_was() -> None:
     assert found == {True, False}
 
 
-def test_a_rename_is_whole_or_not_at_all() -> None:
+def test_a_rename_is_atomic() -> None:
     outcomes = set()
     for seed in SEEDS:
         disk = SimDisk(Random(seed))
@@ -78,7 +78,7 @@ def test_a_removed_file_may_come_back_until_its_folder_is_synced() -> None:
     assert found == {True, False}
 
 
-def test_a_write_after_a_cut_never_survives_without_the_cut() -> None:
+def test_a_write_after_a_truncation_never_survives_without_the_truncation() -> None:
     for seed in SEEDS:
         disk = SimDisk(Random(seed))
         written(disk, "/data/a", b"x" * 3 * PAGE, synced=True)
@@ -90,7 +90,7 @@ def test_a_write_after_a_cut_never_survives_without_the_cut() -> None:
         assert data == b"x" * 3 * PAGE or (b"x" not in data[PAGE:] and data[:PAGE] == b"x" * PAGE)
 
 
-def test_a_killed_process_loses_no_byte_that_it_wrote() -> None:
+def test_bytes_of_a_killed_process_survive() -> None:
     disk = SimDisk(Random(1))
     written(disk, "/data/a", b"x", synced=False)
     mapped = disk.map("/data/index", 4096)
@@ -116,7 +116,7 @@ def test_bytes_written_through_a_map_survive_once_the_map_is_synced() -> None:
         assert data[50_003:50_006] == b"def"[: len(data[50_003:50_006].rstrip(b"\0"))].ljust(3, b"\0")
 
 
-def test_closing_a_map_with_a_size_cuts_the_file() -> None:
+def test_closing_a_map_with_a_size_truncates_the_file() -> None:
     disk = SimDisk(Random(1))
     mapped = disk.map("/data/index", 4096)
     mapped.buffer[:3] = b"abc"
@@ -124,7 +124,7 @@ def test_closing_a_map_with_a_size_cuts_the_file() -> None:
     assert disk.read_bytes("/data/index") == b"ab"
 
 
-def test_every_handle_of_a_dead_process_raises_and_its_locks_are_free() -> None:
+def test_handles_of_a_dead_process_raise_errors_and_its_locks_are_released() -> None:
     disk = SimDisk(Random(1))
     file = disk.open("/data/a", create=True)
     disk.lock("/data/.lock")
@@ -138,7 +138,7 @@ def test_every_handle_of_a_dead_process_raises_and_its_locks_are_free() -> None:
     disk.reopen().lock("/data/.lock").release()
 
 
-def test_a_fault_strikes_its_folder_and_no_other_until_it_is_healed() -> None:
+def test_a_fault_affects_only_its_folder_until_it_is_healed() -> None:
     disk = SimDisk(Random(1), mounts=("/one", "/two"))
     disk.fail("/one")
     with pytest.raises(OSError) as caught:
@@ -149,7 +149,7 @@ def test_a_fault_strikes_its_folder_and_no_other_until_it_is_healed() -> None:
     disk.open("/one/a", create=True)
 
 
-def test_a_full_disk_refuses_writes_and_still_reads() -> None:
+def test_a_full_disk_fails_writes_but_not_reads() -> None:
     disk = SimDisk(Random(1))
     written(disk, "/data/a", b"x", synced=True)
     disk.fail("/data", errno.ENOSPC, operations=WRITES - {"open"}, times=1)
@@ -162,7 +162,7 @@ def test_a_full_disk_refuses_writes_and_still_reads() -> None:
     assert file.read_at(0, 10) == b"xy"
 
 
-def test_write_atomically_leaves_old_or_new_wherever_the_power_goes() -> None:
+def test_write_atomically_leaves_the_old_or_the_new_content_after_a_power_loss_at_any_operation() -> None:
     outcomes = set()
     for seed in range(20):
         for operations in range(8):
@@ -177,7 +177,7 @@ def test_write_atomically_leaves_old_or_new_wherever_the_power_goes() -> None:
     assert outcomes == {b"old", b"new"}
 
 
-def test_a_missing_file_a_folder_and_a_file_in_the_way_raise_as_on_a_real_disk() -> None:
+def test_wrong_paths_raise_the_same_errors_as_a_real_disk() -> None:
     disk = SimDisk(Random(1))
     disk.make_dirs("/data/topic-0")
     disk.open("/data/file", create=True)
@@ -210,7 +210,7 @@ steps = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=steps, seed=st.integers(0, 1000))
-def test_a_file_reads_as_a_bytearray_would_and_a_sync_makes_it_durable(
+def test_a_file_behaves_like_a_bytearray_and_a_sync_makes_it_durable(
     steps: list[tuple[object, ...]], seed: int
 ) -> None:
     disk = SimDisk(Random(seed))
@@ -235,13 +235,13 @@ def test_a_file_reads_as_a_bytearray_would_and_a_sync_makes_it_durable(
     assert disk.reopen().read_bytes("/data/a") == model
 
 
-def test_a_file_with_two_names_is_one_file_and_a_rename_of_one_to_the_other_does_nothing() -> None:
+def test_renaming_one_hard_link_to_another_of_the_same_file_does_nothing() -> None:
     disk = SimDisk(Random(1))
     disk.open("/data/a", create=True).write_at(0, [b"text"])
     disk.link("/data/a", "/data/b")
     disk.open("/data/a").write_at(4, [b"!"])
     assert disk.read_bytes("/data/b") == b"text!"
-    disk.rename("/data/a", "/data/b")  # as POSIX has it
+    disk.rename("/data/a", "/data/b")  # as in POSIX
     assert disk.list_dir("/data") == ["a", "b"]
     disk.remove("/data/a")
     assert disk.read_bytes("/data/b") == b"text!"

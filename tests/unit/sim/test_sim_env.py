@@ -11,7 +11,7 @@ from ottla.env.network import Stream
 from ottla.sim.env import ProcessKilled, World, sim_env, simulate
 from ottla.sim.loop import run
 
-# Sets of strings are iterated on purpose: their order must not reach the trace unless the program lets it.
+# It iterates over sets of strings on purpose: their order must not affect the trace.
 SCENARIO = """
 import asyncio
 from ottla.sim.env import World, simulate
@@ -37,7 +37,7 @@ async def main(world):
         async def write(name):
             file = env.disk.open(f"/data/{name}", create=True)
             file.write_at(0, [env.random.randbytes(9000)])
-            await env.workers.run(file.sync)
+            await env.threads.run(file.sync)
         await asyncio.gather(*(write(name) for name in "abcdef"))
         tasks = {asyncio.create_task(write(name)) for name in "ghij"}
         await asyncio.wait(tasks)
@@ -66,13 +66,13 @@ def digest(seed: int, hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_seed_gives_the_same_trace_under_two_hash_seeds_and_another_seed_another() -> None:
+def test_a_seed_gives_the_same_trace_under_two_hash_seeds() -> None:
     first = digest(1, "1")
     assert first == digest(1, "2")
     assert first != digest(2, "1")
 
 
-def test_a_killed_process_stops_whatever_it_was_doing() -> None:
+def test_a_kill_ends_the_tasks_and_timers_of_a_process() -> None:
     ticks: list[float] = []
 
     async def serve(env: Env) -> None:
@@ -99,7 +99,7 @@ def test_a_killed_process_stops_whatever_it_was_doing() -> None:
     assert len(ticks) == 11
 
 
-def test_a_process_that_clings_to_life_finds_its_disk_and_network_gone() -> None:
+def test_the_disk_and_the_network_of_a_killed_process_raise_errors() -> None:
     errors: list[OSError] = []
 
     async def serve(env: Env) -> None:
@@ -129,14 +129,14 @@ def test_a_process_that_clings_to_life_finds_its_disk_and_network_gone() -> None
     assert len(errors) == 2
 
 
-def test_work_is_done_later_and_its_result_or_exception_comes_back() -> None:
+def test_work_in_a_thread_returns_its_result_or_raises_its_exception() -> None:
     async def main() -> None:
         env = sim_env(3)
         before = env.clock.now_ms(), asyncio.get_running_loop().time()
-        assert await env.workers.run(lambda: 42) == 42
+        assert await env.threads.run(lambda: 42) == 42
         assert asyncio.get_running_loop().time() > before[1]
         with pytest.raises(ZeroDivisionError):
-            await env.workers.run(lambda: 1 // 0)
+            await env.threads.run(lambda: 1 // 0)
         await asyncio.sleep(10)
         assert env.clock.now_ms() >= before[0] + 10_000
 

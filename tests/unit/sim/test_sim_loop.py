@@ -6,7 +6,7 @@ import pytest
 from ottla.sim.loop import Deadlock, SimulationError, StepLimitReached, VirtualTimeLoop, run
 
 
-def test_an_hour_of_sleep_takes_no_time_and_moves_the_clock_by_an_hour() -> None:
+def test_a_sleep_takes_no_real_time_and_advances_the_virtual_clock() -> None:
     async def main() -> float:
         await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()
@@ -14,7 +14,7 @@ def test_an_hour_of_sleep_takes_no_time_and_moves_the_clock_by_an_hour() -> None
     assert run(main()) == pytest.approx(3600)
 
 
-def test_timers_fire_in_the_order_of_their_time() -> None:
+def test_timers_fire_in_order() -> None:
     fired: list[int] = []
 
     async def wait(index: int) -> None:
@@ -28,7 +28,7 @@ def test_timers_fire_in_the_order_of_their_time() -> None:
     assert fired == [1, 2, 3, 4, 5]
 
 
-def test_a_wait_that_nothing_can_end_is_a_deadlock_that_names_the_waiting_task() -> None:
+def test_a_deadlock_is_an_error_that_names_the_waiting_task() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -36,7 +36,7 @@ def test_a_wait_that_nothing_can_end_is_a_deadlock_that_names_the_waiting_task()
         run(main())
 
 
-def test_a_program_that_never_ends_meets_the_step_limit() -> None:
+def test_a_program_that_never_ends_reaches_the_step_limit() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.call_soon(again := lambda: loop.call_soon(again))
@@ -46,11 +46,11 @@ def test_a_program_that_never_ends_meets_the_step_limit() -> None:
         run(main(), step_limit=100)
 
 
-def test_a_thread_is_refused() -> None:
+def test_run_in_executor_is_rejected() -> None:
     async def main() -> None:
         await asyncio.to_thread(print)
 
-    with pytest.raises(SimulationError, match=r"env\.workers"):
+    with pytest.raises(SimulationError, match=r"env\.threads"):
         run(main())
 
 
@@ -77,7 +77,7 @@ def test_an_exception_in_a_task_that_nobody_awaits_fails_the_run() -> None:
         run(main())
 
 
-def test_tasks_and_futures_hash_by_their_number_so_that_sets_of_them_keep_their_order() -> None:
+def test_sets_of_tasks_and_futures_have_the_same_order_in_every_run() -> None:
     async def main() -> list[int]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Collector:
-    """A receiver that keeps what it gets, in a buffer of an awkward size."""
+    """A receiver that keeps all bytes, with a buffer of an odd size."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -46,7 +46,7 @@ class Collector:
 
 
 async def pair(world: World) -> tuple[Collector, Collector]:
-    """Both sides of one connection: the client's and the server's."""
+    """The two sides of one connection: client and server."""
     accepted: list[Collector] = []
 
     def accept(stream: Stream) -> Collector:
@@ -70,7 +70,7 @@ def in_world(
     return simulate(main, seed, profile=profile, step_limit=200_000)
 
 
-def test_bytes_arrive_in_order_in_pieces_after_some_time() -> None:
+def test_bytes_arrive_in_order_in_chunks_with_latency() -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         message = bytes(range(256)) * 100
@@ -85,7 +85,7 @@ def test_bytes_arrive_in_order_in_pieces_after_some_time() -> None:
     in_world(main)
 
 
-def test_a_full_window_makes_send_return_false_and_drained_follows_once_the_other_side_reads() -> None:
+def test_send_returns_false_for_a_full_window_and_drained_follows_after_the_peer_reads() -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         server.stream.pause_reading()
@@ -101,7 +101,7 @@ def test_a_full_window_makes_send_return_false_and_drained_follows_once_the_othe
     in_world(main)
 
 
-def test_a_close_lets_the_other_side_read_what_has_left_and_then_hear_of_it_once() -> None:
+def test_the_peer_of_a_closed_side_gets_the_sent_bytes_and_then_one_closed_call() -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         client.stream.send([b"farewell"])
@@ -131,7 +131,7 @@ def test_bytes_sent_to_a_side_that_has_closed_reset_the_connection() -> None:
     in_world(main)
 
 
-def test_a_partition_holds_bytes_back_until_it_heals_and_loses_none() -> None:
+def test_a_network_partition_delays_bytes_and_loses_none() -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         world.network.partition("client", "server")
@@ -144,7 +144,7 @@ def test_a_partition_holds_bytes_back_until_it_heals_and_loses_none() -> None:
     in_world(main)
 
 
-def test_a_connect_across_a_partition_times_out_and_one_that_heals_in_time_succeeds() -> None:
+def test_a_connect_across_a_partition_times_out_unless_it_heals_in_time() -> None:
     async def main(world: World) -> None:
         world.network.partition("client", "server")
         with pytest.raises(TimeoutError, match="client cannot reach server"):
@@ -155,7 +155,7 @@ def test_a_connect_across_a_partition_times_out_and_one_that_heals_in_time_succe
     in_world(main)
 
 
-def test_where_nothing_listens_a_connect_is_refused() -> None:
+def test_a_connect_without_a_listener_is_refused() -> None:
     async def main(world: World) -> None:
         with pytest.raises(ConnectionRefusedError, match="server:9092"):
             await world.network.host("client").connect("server", 9092, Collector)
@@ -163,7 +163,7 @@ def test_where_nothing_listens_a_connect_is_refused() -> None:
     in_world(main)
 
 
-def test_a_port_in_use_and_an_address_of_another_host_are_refused() -> None:
+def test_listening_on_a_used_port_or_a_foreign_address_raises_an_error() -> None:
     async def main(world: World) -> None:
         host = world.network.host("server")
         listener = await host.listen("0.0.0.0", 9092, Collector)
@@ -177,7 +177,7 @@ def test_a_port_in_use_and_an_address_of_another_host_are_refused() -> None:
     in_world(main)
 
 
-def test_a_reset_ends_both_sides_with_an_error_once() -> None:
+def test_a_reset_closes_both_sides_with_an_error() -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         client.stream.send([bytes(500)])
@@ -191,7 +191,7 @@ def test_a_reset_ends_both_sides_with_an_error_once() -> None:
     in_world(main)
 
 
-def test_resets_at_random_happen() -> None:
+def test_random_resets_happen() -> None:
     async def main(world: World) -> None:
         client, _ = await pair(world)
         client.stream.send([bytes(60_000)])
@@ -202,7 +202,7 @@ def test_resets_at_random_happen() -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_peers_of_a_dead_host_hear_a_reset_or_nothing_at_all(silent: bool) -> None:
+def test_peers_of_a_dead_host_see_a_reset_or_nothing(silent: bool) -> None:
     async def main(world: World) -> None:
         client, server = await pair(world)
         assert isinstance(server.stream, SimStream)

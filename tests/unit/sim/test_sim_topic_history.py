@@ -1,4 +1,4 @@
-"""The checkers of topics that are deleted and created again catch what they are for."""
+"""The topic history detects every violation that it checks for."""
 
 import pytest
 
@@ -21,13 +21,13 @@ def test_a_log_with_every_acknowledged_record_passes(history: TopicHistory) -> N
     history.check_log({0: A, 1: B, 2: C})
 
 
-def test_records_that_were_asked_to_be_deleted_may_be_gone(history: TopicHistory) -> None:
-    history.asked_start = 1
+def test_records_below_the_requested_start_may_be_missing(history: TopicHistory) -> None:
+    history.requested_start = 1
     history.check_bounds(1, 2)
     history.check_log({1: B})
 
 
-def test_a_compacted_log_may_keep_the_last_record_of_a_key_only(history: TopicHistory) -> None:
+def test_a_compacted_log_may_keep_only_the_last_record_of_a_key(history: TopicHistory) -> None:
     history.was_compacted = True
     history.check_log({1: B})
     with pytest.raises(Violation, match="acknowledged at offset 0 of events-1, which holds None"):
@@ -40,19 +40,19 @@ def test_a_compacted_log_may_keep_the_last_record_of_a_key_only(history: TopicHi
         pytest.param({1: B}, "acknowledged at offset 0", id="a record is lost"),
         pytest.param({0: A, 1: C}, "acknowledged at offset 1", id="another record is there"),
         pytest.param(
-            {0: A, 1: B, 2: Written(b"key", b"events-0/7")}, "written to another", id="an old record"
+            {0: A, 1: B, 2: Written(b"key", b"events-0/7")}, "written to an earlier topic", id="an old record"
         ),
     ],
 )
-def test_a_log_that_was_not_written_so_is_found(
+def test_a_lost_or_foreign_record_is_detected(
     history: TopicHistory, log: dict[int, Written], message: str
 ) -> None:
     with pytest.raises(Violation, match=message):
         history.check_log(log)
 
 
-def test_a_start_that_nobody_asked_for_and_a_lost_end_are_found(history: TopicHistory) -> None:
-    with pytest.raises(Violation, match="starts at offset 500; nobody asked to delete beyond 0"):
+def test_a_wrong_log_start_offset_and_a_lost_end_are_detected(history: TopicHistory) -> None:
+    with pytest.raises(Violation, match="starts at offset 500, but DeleteRecords requested only 0"):
         history.check_bounds(500, 500)
-    with pytest.raises(Violation, match="high watermark of events-1 is 1; offset 1 was acknowledged"):
+    with pytest.raises(Violation, match="high watermark of events-1 is 1, but offset 1 was acknowledged"):
         history.check_bounds(0, 1)

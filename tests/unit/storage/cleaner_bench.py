@@ -1,7 +1,7 @@
-"""A compacted log with its cleaning done at once, as the broker does it over time."""
+"""Cleans a log in one call; a broker does the same steps in a cleaner process, a thread and on the event loop."""
 
 from ottla.env.disk import Disk
-from ottla.storage.cleaner.cleanable import CleanableLog, cleanable_log
+from ottla.storage.cleaner.cleanable_log import CleanableLog, measure_log
 from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult, LastRecord, SegmentToClean
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.cleaner.swap import SegmentSwap
@@ -51,9 +51,9 @@ def job_for(log: Log, dirt: CleanableLog, now_ms: int, dedupe_bytes: int = 1 << 
 def clean(
     log: Log, disk: Disk, now_ms: int, *, last_stable_offset: int | None = None, dedupe_bytes: int = 1 << 16
 ) -> CleaningResult | None:
-    """None where nothing is dirty."""
+    """Returns None if nothing is dirty."""
     limit = log.log_end_offset if last_stable_offset is None else last_stable_offset
-    dirt = cleanable_log(log, limit, now_ms)
+    dirt = measure_log(log, limit, now_ms)
     if not dirt.cleanable_bytes:
         return None
     for item in clean_log(job_for(log, dirt, now_ms, dedupe_bytes), disk, lambda size: None):
@@ -68,6 +68,6 @@ def clean(
 def swap(log: Log, disk: Disk, group: CleanedGroup, now_ms: int) -> None:
     replaced = [segment for segment in log.segments if segment.base_offset in group.replaced]
     segment_swap = SegmentSwap(disk, log, group.base_offset, replaced, group.size)
-    segment_swap.announce()
+    segment_swap.prepare()
     segment_swap.replace(now_ms)
-    segment_swap.settle()
+    segment_swap.finish()

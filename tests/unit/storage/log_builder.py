@@ -1,4 +1,4 @@
-"""Batches and logs for the tests of storage."""
+"""Builds batches and logs for the storage tests."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ AppendedBatch = tuple[BatchHeader, list[bytes]]
 def batch(
     base_offset: int, count: int = 1, *, timestamp: int = NOW_MS, size: int = 20, **fields
 ) -> AppendedBatch:
-    """`count` records, one millisecond apart from `timestamp` on."""
+    """A batch of `count` records, one millisecond apart, the first at `timestamp`."""
     fields.setdefault("leader_epoch", 0)
     records = [
         Record(base_offset + index, timestamp + index, None, b"%0*d" % (size, base_offset + index))
@@ -55,7 +55,7 @@ def open_log(directory, config: LogConfig = SMALL, *, disk: Disk | None = None, 
 
 
 def fill(log: Log, batches: int, *, count: int = 2, **fields) -> list[bytes]:
-    """Appends one by one; returns the bytes of each."""
+    """Appends batches one by one and returns the bytes of each."""
     written = []
     for _ in range(batches):
         header, parts = batch(log.log_end_offset, count, **fields)
@@ -65,7 +65,7 @@ def fill(log: Log, batches: int, *, count: int = 2, **fields) -> list[bytes]:
 
 
 def read_all(log: Log, offset: int | None = None, max_bytes: int = 700) -> bytes:
-    """Everything from `offset` on, in slices of about `max_bytes`."""
+    """Reads everything from `offset` on, in slices of about `max_bytes`."""
     parts = []
     offset = log.log_start_offset if offset is None else offset
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""A cleaned segment has the files that the same batches have when they are appended one by one."""
+"""A cleaned segment has the same files as a segment to which the same batches were appended one by one."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ DIRECTORY = "/data/orders-0"
 BASE_OFFSET = 40
 ABORTED = AbortedTxn(7, 41, 45, 46)
 
-# (a hole in the offsets, records, their size, their time or that they have none)
+# (size of a gap in the offsets, number of records, their size, their timestamp or -1 for none)
 batches = st.lists(
     st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 60), st.integers(-1, 6)),
     min_size=1,
@@ -36,20 +36,20 @@ def files(disk: SimDisk) -> dict[str, bytes]:
     index_bytes=st.sampled_from([24, 40, 64, 4096]),
     has_aborted=st.booleans(),
 )
-def test_its_indexes_are_those_of_a_segment_that_grew(
+def test_the_files_equal_those_of_an_appended_segment(
     chunks: list[list[tuple[int, int, int, int]]], interval: int, index_bytes: int, has_aborted: bool
 ) -> None:
     config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=interval, max_index_bytes=index_bytes)
-    disk, disk_of_grown = sim_disk(), sim_disk()
-    for one in (disk, disk_of_grown):
-        one.make_dirs(DIRECTORY)
+    disk, appended_disk = sim_disk(), sim_disk()
+    for each in (disk, appended_disk):
+        each.make_dirs(DIRECTORY)
     cleaned = CleanedSegment(disk, DIRECTORY, BASE_OFFSET, config)
-    grown = Segment.create(disk_of_grown, DIRECTORY, BASE_OFFSET, config, NOW_MS)
+    appended_segment = Segment.create(appended_disk, DIRECTORY, BASE_OFFSET, config, NOW_MS)
     offset = BASE_OFFSET
     for chunk in chunks:
         appended = []
-        for hole, count, size, timestamp in chunk:
-            offset += hole
+        for gap, count, size, timestamp in chunk:
+            offset += gap
             when = NOW_MS + 5 * timestamp if timestamp >= 0 else -1
             appended.append(batch(offset, count, size=size, timestamp=when))
             offset += count
@@ -61,20 +61,20 @@ def test_its_indexes_are_those_of_a_segment_that_grew(
             np.array([header.max_timestamp for header in headers]),
             parts,
         )
-        grown.append(headers, parts, sum(map(len, parts)))
+        appended_segment.append(headers, parts, sum(map(len, parts)))
     if has_aborted:
         cleaned.append_aborted(ABORTED)
-        grown.txn_index.append(ABORTED)
+        appended_segment.txn_index.append(ABORTED)
     cleaned.finish()
-    grown.seal()
-    grown.close()
-    assert cleaned.size == grown.size
-    assert files(disk) == {name + CLEANED_SUFFIX: content for name, content in files(disk_of_grown).items()}
+    appended_segment.seal()
+    appended_segment.close()
+    assert cleaned.size == appended_segment.size
+    assert files(disk) == {name + CLEANED_SUFFIX: content for name, content in files(appended_disk).items()}
     cleaned.remove()
     assert files(disk) == {}
 
 
-def test_what_a_cleaning_that_failed_has_left_is_no_part_of_the_next() -> None:
+def test_files_that_a_failed_cleaning_left_are_overwritten() -> None:
     disk = sim_disk()
     disk.make_dirs(DIRECTORY)
     config = LogConfig(index_interval_bytes=0)

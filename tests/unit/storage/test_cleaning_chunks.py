@@ -1,4 +1,4 @@
-"""Segments read in chunks: all of their batches, and a second time only those that are asked for."""
+"""Reads segments in chunks: first all batches, then only some of them again."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ from log_builder import batch, sim_disk
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.storage.cleaner.batch_columns import ScannedBatches
 from ottla.storage.cleaner.chunks import Chunk, ChunkReader
-from ottla.storage.cleaner.known_batches import KnownBatches
 
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=12)
 
@@ -31,42 +31,42 @@ def content(chunks: Iterable[Chunk]) -> list[bytes]:
     ]
 
 
-def known(reader: ChunkReader, file: File) -> KnownBatches:
-    return KnownBatches.together(
-        [KnownBatches.at(chunk.batches, chunk.position) for chunk in reader.read(file, file.size())]
+def scanned(reader: ChunkReader, file: File) -> ScannedBatches:
+    return ScannedBatches.concatenate(
+        [ScannedBatches.of_buffer(chunk.batches, chunk.position) for chunk in reader.read(file, file.size())]
     )
 
 
 @settings(max_examples=100, deadline=None)
 @given(sizes=SIZES, chunk_bytes=st.sampled_from([80, 200, 500, 5000]), data=st.data())
-def test_batches_are_found_again_whatever_is_left_out(
+def test_read_again_returns_exactly_the_wanted_batches(
     sizes: list[int], chunk_bytes: int, data: st.DataObject
 ) -> None:
     file, batches = file_of(sizes)
     reader = ChunkReader(chunk_bytes, lambda size: None)
     assert content(reader.read(file, file.size())) == batches
     wanted = sorted(data.draw(st.sets(st.integers(0, len(sizes) - 1))))
-    again = reader.read_again(file, known(reader, file), np.array(wanted, np.int64))
+    again = reader.read_again(file, scanned(reader, file), np.array(wanted, np.int64))
     assert content(again) == [batches[index] for index in wanted]
 
 
-def test_the_last_chunk_is_known_as_such_and_the_pace_is_told_of_every_byte() -> None:
+def test_the_last_chunk_is_marked_and_every_byte_is_throttled() -> None:
     file, batches = file_of([250] * 6)
-    told: list[int] = []
-    reader = ChunkReader(700, told.append)
-    found = known(reader, file)
-    assert sum(told) == file.size()
-    told.clear()
+    throttled: list[int] = []
+    reader = ChunkReader(700, throttled.append)
+    found = scanned(reader, file)
+    assert sum(throttled) == file.size()
+    throttled.clear()
     chunks = list(reader.read_again(file, found, np.array([0, 2, 3, 5])))
     assert [(len(chunk.batches), chunk.is_last) for chunk in chunks] == [(2, False), (2, True)]
-    assert sum(told) == sum(len(batches[index]) for index in (0, 2, 3, 5))
+    assert sum(throttled) == sum(len(batches[index]) for index in (0, 2, 3, 5))
 
 
-def test_a_file_that_has_become_shorter_is_an_error() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     file, batches = file_of([50, 50])
     reader = ChunkReader(1000, lambda size: None)
-    found = known(reader, file)
+    found = scanned(reader, file)
     file.truncate(len(batches[0]) + 10)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as raised:
         list(reader.read_again(file, found, np.array([0, 1])))
-    assert refused.value.code is ErrorCode.corrupt_message
+    assert raised.value.code is ErrorCode.corrupt_message

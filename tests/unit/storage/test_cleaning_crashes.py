@@ -1,4 +1,4 @@
-"""The power goes, or the process is killed, at every single step of a cleaning: the log is whole on restart."""
+"""A power loss or a kill at every single step of a cleaning: after a restart the log is complete."""
 
 import errno
 from itertools import count
@@ -11,7 +11,7 @@ from tests.unit.storage.log_builder import NOW_MS, PARTITION, read_all
 from ottla.records.header import read_header
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
-from ottla.storage.cleaner.cleanable import cleanable_log
+from ottla.storage.cleaner.cleanable_log import measure_log
 from ottla.storage.cleaner.job import CleanedGroup
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.cleaner.swap import SegmentSwap
@@ -21,12 +21,12 @@ from ottla.storage.log import Log
 DIRECTORY = "/data/orders-0"
 KEYS = 6
 RECORDS = 40
-# A deleted key whose old value and whose tombstone go in one cleaning: neither may come back alone.
+# A deleted key. One cleaning removes its old value and its tombstone; the old value must not come back alone.
 DELETED = b"deleted"
 
 
 def written(disk: SimDisk) -> Log:
-    """Four segments, which are one once they are cleaned."""
+    """A log of four segments, which a cleaning merges into one."""
     log = Log.open(disk, DIRECTORY, PARTITION, COMPACTED, clean_shutdown=False, now_ms=NOW_MS)
     put(log, DELETED, b"old")
     for number in range(RECORDS):
@@ -35,7 +35,7 @@ def written(disk: SimDisk) -> Log:
             put(log, DELETED, None)
         if number % 10 == 9:
             log.roll(NOW_MS)
-    # The tombstone has its horizon already, and that is over when the cleaning comes that is to be interrupted.
+    # This cleaning gives the tombstone a delete horizon, which has passed when the interrupted cleaning runs.
     assert clean(log, disk, NOW_MS) is not None
     put(log, b"k0", b"last")
     log.roll(NOW_MS)
@@ -61,7 +61,7 @@ def expected() -> dict[bytes | None, bytes | None]:
 
 
 def interrupt(operation: int, seed: int, *, power_loss: bool) -> bool:
-    """Whether the cleaning was still under way at that operation of the disk."""
+    """Returns whether the cleaning still ran at that disk operation."""
     disk = SimDisk(Random(seed), lambda: NOW_MS)
     log = written(disk)
     recovery_point, clean_up_to = log.recovery_checkpoint, log.clean_up_to
@@ -85,12 +85,12 @@ def interrupt(operation: int, seed: int, *, power_loss: bool) -> bool:
         recovery_point=recovery_point,
     )
     assert view(log) == expected()
-    strange = [
+    unexpected = [
         name for name in disk.list_dir(DIRECTORY)
         if parse_segment_file(name) is None and not name.startswith("leader-epoch")
     ]  # fmt: skip
-    assert strange == []
-    # And it goes on: what was cleaned is not cleaned wrongly again.
+    assert unexpected == []
+    # The next cleaning works, too.
     log.clean_up_to = clean_up_to
     put(log, b"k1", b"after")
     log.roll(NOW_MS)
@@ -100,37 +100,37 @@ def interrupt(operation: int, seed: int, *, power_loss: bool) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_power_goes_at_every_step(seed: int) -> None:
+def test_a_power_loss_at_any_step_loses_nothing(seed: int) -> None:
     steps = next(at for at in count() if not interrupt(at, seed * 1000 + at, power_loss=True))
     assert steps > 30
 
 
-def test_the_process_is_killed_at_every_step() -> None:
+def test_a_kill_at_any_step_loses_nothing() -> None:
     steps = next(at for at in count() if not interrupt(at, at, power_loss=False))
     assert steps > 30
 
 
-def test_a_swap_that_is_withdrawn_leaves_the_log_as_it_was() -> None:
+def test_an_aborted_swap_does_not_change_the_log() -> None:
     disk = SimDisk(Random(1), lambda: NOW_MS)
     log = written(disk)
     before = view(log)
     groups = list(
-        clean_log(job_for(log, cleanable_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
+        clean_log(job_for(log, measure_log(log, log.log_end_offset, NOW_MS), NOW_MS), disk, lambda n: None)
     )
     group = groups[0]
     assert isinstance(group, CleanedGroup)
     swap = SegmentSwap(disk, log, group.base_offset, list(log.segments)[:-1], group.size)
-    swap.announce()
-    swap.withdraw()
+    swap.prepare()
+    swap.abort()
     assert [name for name in disk.list_dir(DIRECTORY) if name.endswith((".swap", ".cleaned"))] == []
     assert view(log) == before
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_disk_without_hard_links_serves_too(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(disk: SimDisk, path: str, second: str) -> None:
-        raise OSError(errno.EPERM, "no links here", second)
+def test_the_swap_works_on_a_disk_without_hard_links(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(disk: SimDisk, source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "no hard links", target)
 
-    monkeypatch.setattr(SimDisk, "link", refuse)
+    monkeypatch.setattr(SimDisk, "link", fail)
     steps = next(at for at in count() if not interrupt(at, seed * 1000 + at, power_loss=True))
     assert steps > 30

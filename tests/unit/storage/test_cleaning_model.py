@@ -1,4 +1,4 @@
-"""Any history of keys, tombstones, transactions, time, rolls, cleanings and crashes: what a reader sees of it."""
+"""Random histories of keys, tombstones, transactions, rolls, cleanings and crashes, against a model of the log."""
 
 from random import Random
 from unittest.mock import patch
@@ -22,7 +22,7 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
 
 
 class CompactedLog:
-    """A log beside a list of all that was ever written to it."""
+    """A log, and a record of everything that was written to it."""
 
     def __init__(self, seed: int) -> None:
         self.now_ms = 1_700_000_000_000
@@ -135,7 +135,7 @@ class CompactedLog:
         self.check_producers()
 
     def check_read_committed(self, newest: dict[bytes | None, Record]) -> None:
-        """As a consumer does it: with the list of aborted transactions and their markers."""
+        """Reads as a read_committed consumer does: with the list of aborted transactions and the markers."""
         log, end = self.log, self.last_stable_offset
         aborted = sorted(log.aborted_transactions(0, end), key=lambda txn: txn[1])
         skipped: set[int] = set()
@@ -204,17 +204,17 @@ steps = st.one_of(
 )
 
 
-# How much is read together, and of how many batches the first pass may tell the second.
-rooms = st.sampled_from([(300, 0), (300, 6), (300, 400_000), (8 << 20, 6), (8 << 20, 400_000)])
+# (bytes in a chunk, batches that the first pass remembers)
+limits = st.sampled_from([(300, 0), (300, 6), (300, 400_000), (8 << 20, 6), (8 << 20, 400_000)])
 
 
-@given(st.integers(0, 2**16), rooms, st.lists(steps, max_size=40))
+@given(st.integers(0, 2**16), limits, st.lists(steps, max_size=40))
 @settings(max_examples=120, deadline=None)
-def test_a_reader_sees_the_newest_of_every_key(
-    seed: int, room: tuple[int, int], history: list[tuple]
+def test_a_consumer_sees_the_newest_record_of_every_key(
+    seed: int, limit: tuple[int, int], history: list[tuple]
 ) -> None:
     model = CompactedLog(seed)
-    with patch.multiple(rewrite, CHUNK_BYTES=room[0], _KNOWN_MAX=room[1]):
+    with patch.multiple(rewrite, CHUNK_BYTES=limit[0], _SCANNED_MAX=limit[1]):
         for name, *arguments in history:
             if name == "wait":
                 model.now_ms += arguments[0]

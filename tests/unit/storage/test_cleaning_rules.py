@@ -1,4 +1,4 @@
-"""Compaction's rules, one by one: tombstones, horizons, transactions, producers, holes, groups, damage."""
+"""The rules of compaction: tombstones, delete horizons, transactions, producers, gaps, groups, damage."""
 
 import pytest
 from tests.unit.storage.cleaner_bench import COMPACTED, clean, job_for
@@ -9,7 +9,7 @@ from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.cleaner import rewrite
-from ottla.storage.cleaner.cleanable import cleanable_log
+from ottla.storage.cleaner.cleanable_log import measure_log
 from ottla.storage.cleaner.rewrite import clean_log
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -29,7 +29,7 @@ def log(disk: SimDisk) -> Log:
 
 
 def put(log: Log, *pairs: tuple[bytes | None, bytes | None], timestamp: int = NOW_MS, **fields) -> int:
-    """One batch; returns its base offset."""
+    """Appends one batch and returns its base offset."""
     base = log.log_end_offset
     records = [Record(base + at, timestamp + at, key, value) for at, (key, value) in enumerate(pairs)]
     data = build_batch(records, leader_epoch=0, **fields)
@@ -37,7 +37,7 @@ def put(log: Log, *pairs: tuple[bytes | None, bytes | None], timestamp: int = NO
     return base
 
 
-def end(log: Log, producer_id: int, *, commit: bool) -> None:
+def end_transaction(log: Log, producer_id: int, *, commit: bool) -> None:
     log.append([marker(log.log_end_offset, producer_id, commit=commit)], NOW_MS)
 
 
@@ -54,7 +54,7 @@ def cleaned(log: Log, disk: SimDisk, now_ms: int = NOW_MS, **fields) -> None:
     assert clean(log, disk, now_ms, **fields) is not None
 
 
-def test_of_each_key_the_newest_record_stays_where_it_was(log: Log, disk: SimDisk) -> None:
+def test_the_newest_record_of_each_key_keeps_its_offset(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
     put(log, (b"c", b"4"), (b"b", b"5"))
     cleaned(log, disk)
@@ -62,12 +62,12 @@ def test_of_each_key_the_newest_record_stays_where_it_was(log: Log, disk: SimDis
     assert log.log_end_offset == 5
 
 
-@pytest.mark.parametrize("known_max", [0, 1, 4, 9, 15, 16, 400_000])
-def test_what_the_first_pass_has_no_room_to_tell_the_second_is_read_again(
-    log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, known_max: int
+@pytest.mark.parametrize("scanned_max", [0, 1, 4, 9, 15, 16, 400_000])
+def test_batches_that_the_first_pass_did_not_remember_are_read_again(
+    log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, scanned_max: int
 ) -> None:
     monkeypatch.setattr(rewrite, "CHUNK_BYTES", 300)
-    monkeypatch.setattr(rewrite, "_KNOWN_MAX", known_max)
+    monkeypatch.setattr(rewrite, "_SCANNED_MAX", scanned_max)
     for at in range(16):
         put(log, (b"%d" % (at // 2), b"first"), (b"only %d" % at, b"") if at % 3 == 0 else (b"0", b"last"))
     log.roll(NOW_MS)
@@ -76,12 +76,12 @@ def test_what_the_first_pass_has_no_room_to_tell_the_second_is_read_again(
     assert contents(log) == sorted(newest.values())
 
 
-def test_the_active_segment_is_never_touched(log: Log, disk: SimDisk) -> None:
+def test_the_active_segment_is_not_cleaned(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
     put(log, (b"a", b"3"), (b"a", b"4"))
     assert clean(log, disk, NOW_MS) is not None
-    # The key's newest record is in the active segment, of which the map knows nothing.
+    # Offset 1 is kept, because the map does not cover the active segment.
     assert contents(log) == [(1, b"a", b"2"), (2, b"a", b"3"), (3, b"a", b"4")]
 
 
@@ -94,7 +94,7 @@ def test_nothing_is_cleaned_from_the_last_stable_offset_on(log: Log, disk: SimDi
     assert log.clean_up_to == 2
 
 
-def test_a_tombstone_stays_for_its_retention_and_then_goes(log: Log, disk: SimDisk) -> None:
+def test_a_tombstone_is_removed_after_delete_retention_ms(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", None), (b"c", b"3"))
     cleaned(log, disk)
@@ -110,7 +110,7 @@ def test_a_tombstone_stays_for_its_retention_and_then_goes(log: Log, disk: SimDi
     assert contents(log) == [(1, b"b", b"2"), (3, b"c", b"3"), (4, b"d", b"4"), (5, b"e", b"5")]
 
 
-def test_the_horizon_is_counted_from_the_cleaning_and_set_once(log: Log, disk: SimDisk) -> None:
+def test_the_delete_horizon_is_set_once_from_the_time_of_the_cleaning(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", None))
     cleaned(log, disk, NOW_MS + 50)
     put(log, (b"b", b"1"))
@@ -118,23 +118,21 @@ def test_the_horizon_is_counted_from_the_cleaning_and_set_once(log: Log, disk: S
     assert batches(log)[0].header.base_timestamp == NOW_MS + 50 + RETENTION_MS
 
 
-def test_records_without_a_key_go(log: Log, disk: SimDisk) -> None:
+def test_records_without_a_key_are_removed(log: Log, disk: SimDisk) -> None:
     put(log, (None, b"1"), (b"a", b"2"))
     cleaned(log, disk)
     assert contents(log) == [(1, b"a", b"2")]
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_what_stays_of_a_compressed_batch_is_compressed_the_same_way(
-    log: Log, disk: SimDisk, codec: int
-) -> None:
+def test_a_cleaned_batch_keeps_its_compression(log: Log, disk: SimDisk, codec: int) -> None:
     put(log, (b"a", b"1" * 50), (b"b", b"2" * 50), (b"a", b"3" * 50), codec=codec)
     cleaned(log, disk)
     assert contents(log) == [(1, b"b", b"2" * 50), (2, b"a", b"3" * 50)]
     assert batches(log)[0].header.compression == codec
 
 
-def test_the_youngest_record_that_stays_gives_a_batch_its_timestamp(log: Log, disk: SimDisk) -> None:
+def test_max_timestamp_is_that_of_the_kept_records(log: Log, disk: SimDisk) -> None:
     base = log.log_end_offset
     records = [Record(base, NOW_MS, b"b", b"1"), Record(base + 1, NOW_MS + 900, b"a", b"2")]
     data = build_batch(records, leader_epoch=0)
@@ -145,7 +143,7 @@ def test_the_youngest_record_that_stays_gives_a_batch_its_timestamp(log: Log, di
     assert log.offset_for_timestamp(NOW_MS + 500) is None
 
 
-def test_log_append_time_stays_what_it_was(log: Log, disk: SimDisk) -> None:
+def test_log_append_time_does_not_change(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"b", None), (b"a", b"2"), log_append_time_ms=NOW_MS + 77)
     cleaned(log, disk)
     (batch,) = batches(log)
@@ -153,13 +151,13 @@ def test_log_append_time_stays_what_it_was(log: Log, disk: SimDisk) -> None:
     assert batch.header.has_delete_horizon
 
 
-def test_aborted_records_go_at_once_and_their_marker_later(log: Log, disk: SimDisk) -> None:
+def test_aborted_records_are_removed_at_once_and_their_marker_later(log: Log, disk: SimDisk) -> None:
     transaction = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), base_sequence=0, **transaction)
-    end(log, 7, commit=False)
+    end_transaction(log, 7, commit=False)
     put(log, (b"z", b"9"), base_sequence=1, **transaction)
-    end(log, 7, commit=True)
+    end_transaction(log, 7, commit=True)
     cleaned(log, disk)
     assert contents(log) == [(0, b"a", b"1"), (3, b"z", b"9")]
     kinds = [batch.header.is_control for batch in batches(log)]
@@ -167,7 +165,7 @@ def test_aborted_records_go_at_once_and_their_marker_later(log: Log, disk: SimDi
     assert log.aborted_transactions(0, 5) == [(7, 1)]
 
     put(log, (b"b", b"3"))
-    cleaned(log, disk, NOW_MS + 10)  # nothing of the transaction is left: the marker gets its horizon
+    cleaned(log, disk, NOW_MS + 10)  # no data of the transaction is left: the marker gets a delete horizon
     first_marker = next(batch for batch in batches(log) if batch.header.is_control)
     assert first_marker.header.has_delete_horizon
     assert first_marker.header.base_timestamp == NOW_MS + 10 + RETENTION_MS
@@ -178,9 +176,9 @@ def test_aborted_records_go_at_once_and_their_marker_later(log: Log, disk: SimDi
     assert [batch.header.base_offset for batch in batches(log) if batch.header.is_control] == [4]
 
 
-def test_a_committed_marker_stays_as_long_as_its_data(log: Log, disk: SimDisk) -> None:
+def test_a_commit_marker_is_kept_as_long_as_its_data(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    end(log, 7, commit=True)
+    end_transaction(log, 7, commit=True)
     put(log, (b"z", b"0"))
     for round_ in range(3):
         cleaned(log, disk, NOW_MS + round_ * 10 * RETENTION_MS)
@@ -188,7 +186,7 @@ def test_a_committed_marker_stays_as_long_as_its_data(log: Log, disk: SimDisk) -
     assert any(batch.header.is_control and not batch.header.has_delete_horizon for batch in batches(log))
 
 
-def test_the_last_batch_of_a_live_producer_is_kept_empty(log: Log, disk: SimDisk) -> None:
+def test_the_last_batch_of_an_active_producer_is_kept_without_records(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), producer_id=5, producer_epoch=2, base_sequence=40)
     put(log, (b"a", b"2"), (b"b", b"2"))
     cleaned(log, disk)
@@ -206,8 +204,8 @@ def test_the_last_batch_of_a_live_producer_is_kept_empty(log: Log, disk: SimDisk
     assert [batch.header.producer_id for batch in batches(log)] == [-1, -1]
 
 
-def test_an_empty_marker_batch_of_a_producer_does_not_stop_a_restart(log: Log, disk: SimDisk) -> None:
-    end(log, 7, commit=True)
+def test_a_log_with_an_empty_marker_batch_can_be_opened(log: Log, disk: SimDisk) -> None:
+    end_transaction(log, 7, commit=True)
     put(log, (b"a", b"1"))
     cleaned(log, disk)
     put(log, (b"b", b"1"))
@@ -218,14 +216,14 @@ def test_an_empty_marker_batch_of_a_producer_does_not_stop_a_restart(log: Log, d
     assert len(contents(open_log(DIRECTORY, COMPACTED, disk=disk))) == 2
 
 
-def test_the_end_of_what_was_cleaned_is_kept_as_an_empty_batch(log: Log, disk: SimDisk) -> None:
+def test_the_last_batch_of_a_cleaned_segment_is_kept_without_records(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"))
     put(log, (None, b"2"))
     cleaned(log, disk)
     assert [(batch.header.next_offset, len(batch.records)) for batch in batches(log)] == [(1, 1), (2, 0)]
 
 
-def test_a_read_in_the_middle_of_a_hole_gives_what_follows(log: Log, disk: SimDisk) -> None:
+def test_a_read_in_a_gap_returns_the_next_batch(log: Log, disk: SimDisk) -> None:
     for number in range(20):
         put(log, (b"a", b"%d" % number))
     put(log, (b"b", b"x"))
@@ -235,7 +233,7 @@ def test_a_read_in_the_middle_of_a_hole_gives_what_follows(log: Log, disk: SimDi
         assert read_batches(found.region.read())[0].header.base_offset == 19
 
 
-def test_small_cleaned_segments_become_one(log: Log, disk: SimDisk) -> None:
+def test_small_cleaned_segments_are_merged(log: Log, disk: SimDisk) -> None:
     for number in range(8):
         put(log, (b"k%d" % number, b"v" * 50))
         log.roll(NOW_MS)
@@ -248,7 +246,7 @@ def test_small_cleaned_segments_become_one(log: Log, disk: SimDisk) -> None:
     ]
 
 
-def test_a_group_is_no_larger_than_a_segment(log: Log, disk: SimDisk) -> None:
+def test_merged_segments_are_no_larger_than_segment_bytes(log: Log, disk: SimDisk) -> None:
     for number in range(8):
         put(log, (b"k%d" % number, b"v" * 900))
         log.roll(NOW_MS)
@@ -256,7 +254,7 @@ def test_a_group_is_no_larger_than_a_segment(log: Log, disk: SimDisk) -> None:
     assert [segment.size <= COMPACTED.segment_bytes for segment in log.segments] == [True] * 5
 
 
-def test_a_full_map_cleans_what_fits_and_leaves_the_rest_dirty(log: Log, disk: SimDisk) -> None:
+def test_with_a_full_map_the_rest_stays_dirty(log: Log, disk: SimDisk) -> None:
     for number in range(40):
         put(log, (b"k%d" % (number % 20), b"%d" % number))
     log.roll(NOW_MS)
@@ -269,14 +267,16 @@ def test_a_full_map_cleans_what_fits_and_leaves_the_rest_dirty(log: Log, disk: S
     assert [offset for offset, *_ in contents(log)] == list(range(20, 40))
 
 
-def test_a_batch_that_cannot_fit_is_an_error_with_a_remedy(log: Log, disk: SimDisk) -> None:
+def test_a_batch_with_too_many_keys_for_the_map_is_an_error_that_names_the_config(
+    log: Log, disk: SimDisk
+) -> None:
     put(log, *((b"k%d" % number, b"v") for number in range(20)))
     log.roll(NOW_MS)
     with pytest.raises(KafkaError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
         clean(log, disk, NOW_MS, dedupe_bytes=100)
 
 
-def test_a_damaged_batch_is_an_error_and_the_log_stays_as_it_is(log: Log, disk: SimDisk) -> None:
+def test_a_damaged_batch_is_an_error_and_the_log_does_not_change(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
     disk.open(f"{DIRECTORY}/{0:020d}.log").write_at(70, [b"\xff"])
@@ -285,7 +285,7 @@ def test_a_damaged_batch_is_an_error_and_the_log_stays_as_it_is(log: Log, disk: 
     assert [name for name in disk.list_dir(DIRECTORY) if "cleaned" in name] == []
 
 
-def test_a_segment_in_which_nothing_changes_is_left_alone(log: Log, disk: SimDisk) -> None:
+def test_a_segment_without_changes_is_not_replaced(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     log.roll(NOW_MS)
     segment = next(iter(log.segments))
@@ -294,7 +294,7 @@ def test_a_segment_in_which_nothing_changes_is_left_alone(log: Log, disk: SimDis
     assert log.clean_up_to == 2
 
 
-def test_a_batch_larger_than_the_buffer_is_read_whole(
+def test_a_batch_larger_than_the_buffer_is_read(
     log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.storage.cleaner.rewrite.CHUNK_BYTES", 100)
@@ -306,30 +306,30 @@ def test_a_batch_larger_than_the_buffer_is_read_whole(
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_many_records_are_looked_at_in_parts(
+def test_many_records_are_read_in_parts(
     log: Log, disk: SimDisk, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
-    monkeypatch.setattr("ottla.storage.cleaner.look._RECORDS_TOGETHER", 3)
-    monkeypatch.setattr("ottla.storage.cleaner.look._UNPACKED_BYTES", 30)
+    monkeypatch.setattr("ottla.storage.cleaner.batch_records._RECORDS_MAX", 3)
+    monkeypatch.setattr("ottla.storage.cleaner.batch_records._DECOMPRESSED_BYTES_MAX", 30)
     for number in range(8):
         put(log, (b"a", b"%d" % number), (b"k%d" % number, b"v"), codec=codec)
     cleaned(log, disk)
     assert [offset for offset, *_ in contents(log)] == [1, 3, 5, 7, 9, 11, 13, 14, 15]
 
 
-# What is dirty, and when
+# When a log is cleaned
 
 
 def config(**fields) -> LogConfig:
     return LogConfig(cleanup_policy=frozenset({"compact"}), **fields)
 
 
-def test_the_share_of_dirty_bytes_decides(log: Log, disk: SimDisk) -> None:
+def test_a_log_is_due_when_its_dirty_ratio_exceeds_the_config(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1" * 100))
     cleaned(log, disk)
     put(log, (b"b", b"1" * 100))
     log.roll(NOW_MS)
-    dirt = cleanable_log(log, log.log_end_offset, NOW_MS)
+    dirt = measure_log(log, log.log_end_offset, NOW_MS)
     assert (dirt.first_dirty_offset, dirt.first_uncleanable_offset) == (1, 2)
     assert dirt.dirty_ratio == 0.5
     assert [dirt.is_due(ratio) for ratio in (0.4, 0.5)] == [True, False]
@@ -337,37 +337,37 @@ def test_the_share_of_dirty_bytes_decides(log: Log, disk: SimDisk) -> None:
 
 def test_a_log_without_closed_segments_has_nothing_to_clean(log: Log) -> None:
     put(log, (b"a", b"1"))
-    assert cleanable_log(log, 1, NOW_MS).cleanable_bytes == 0
+    assert measure_log(log, 1, NOW_MS).cleanable_bytes == 0
 
 
-def test_min_compaction_lag_keeps_young_segments_out(log: Log) -> None:
+def test_segments_younger_than_min_compaction_lag_ms_are_not_cleanable(log: Log) -> None:
     log.config = config(min_compaction_lag_ms=1000)
     put(log, (b"a", b"1"), timestamp=NOW_MS - 5000)
     log.roll(NOW_MS)
     put(log, (b"a", b"2"), timestamp=NOW_MS - 10)
     log.roll(NOW_MS)
-    assert cleanable_log(log, 2, NOW_MS).first_uncleanable_offset == 1
-    assert cleanable_log(log, 2, NOW_MS + 2000).first_uncleanable_offset == 2
+    assert measure_log(log, 2, NOW_MS).first_uncleanable_offset == 1
+    assert measure_log(log, 2, NOW_MS + 2000).first_uncleanable_offset == 2
 
 
-def test_max_compaction_lag_cleans_although_the_ratio_is_not_met(log: Log, disk: SimDisk) -> None:
+def test_a_log_is_due_after_max_compaction_lag_ms_whatever_its_dirty_ratio(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1" * 1000))
     cleaned(log, disk)
     put(log, (b"b", b"1"))
     log.roll(NOW_MS)
     log.config = config(max_compaction_lag_ms=1000)
-    assert not cleanable_log(log, 2, NOW_MS + 1000).is_due(0.5)
-    assert cleanable_log(log, 2, NOW_MS + 1001).is_due(0.5)
+    assert not measure_log(log, 2, NOW_MS + 1000).is_due(0.5)
+    assert measure_log(log, 2, NOW_MS + 1001).is_due(0.5)
 
 
-def test_a_checkpoint_that_does_not_fit_the_log_starts_from_its_beginning(log: Log, disk: SimDisk) -> None:
+def test_a_cleaner_checkpoint_beyond_the_log_end_is_ignored(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"))
     log.roll(NOW_MS)
     log.clean_up_to = 99
-    assert cleanable_log(log, 1, NOW_MS).first_dirty_offset == 0
+    assert measure_log(log, 1, NOW_MS).first_dirty_offset == 0
 
 
-def test_what_is_cut_off_is_dirty_when_it_is_written_again(log: Log, disk: SimDisk) -> None:
+def test_truncation_moves_the_clean_part_back(log: Log, disk: SimDisk) -> None:
     for _ in range(3):
         put(log, (b"a", b"1"))
     cleaned(log, disk)
@@ -375,10 +375,10 @@ def test_what_is_cut_off_is_dirty_when_it_is_written_again(log: Log, disk: SimDi
     assert log.clean_up_to == 2
 
 
-def test_a_cleaning_does_not_touch_the_files_of_the_log(log: Log, disk: SimDisk) -> None:
+def test_cleaning_does_not_change_the_files_of_the_log_before_the_swap(log: Log, disk: SimDisk) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     log.roll(NOW_MS)
     before = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list_dir(DIRECTORY)}
-    list(clean_log(job_for(log, cleanable_log(log, 2, NOW_MS), NOW_MS), disk, lambda size: None))
+    list(clean_log(job_for(log, measure_log(log, 2, NOW_MS), NOW_MS), disk, lambda size: None))
     after = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in before}
     assert after == before

@@ -1,4 +1,4 @@
-"""A partition that is deleted and created again under the same name: nothing on disk outlives the old one."""
+"""A partition is deleted and created again under the same name: nothing of the old one affects the new one."""
 
 import uuid
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
 from ottla.storage.checkpoints import read_offset_checkpoint
-from ottla.storage.damaged_log import OtherTopicError
+from ottla.storage.damaged_log import InconsistentTopicIdError
 from ottla.storage.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    Checkpoint,
+    CheckpointWrite,
 )
 from ottla.storage.log_dirs import LogDirs
 
@@ -26,18 +26,18 @@ ORDERS = TopicPartition("orders", 0)
 OTHER = TopicPartition("other", 0)
 OLD_ID, NEW_ID, OTHER_ID = (uuid.UUID(int=number) for number in (1, 2, 3))
 OLD_START, OLD_END = 50, 60
-# One segment: nothing but a checkpoint says where the log starts.
+# With one segment, only the checkpoint has the log start offset.
 CONFIG = replace(SMALL, segment_bytes=1_000_000)
 unique = (uuid.UUID(int=number) for number in count(100))
 
 
-def write(*checkpoints: list[Checkpoint]) -> None:
+def write(*checkpoints: list[CheckpointWrite]) -> None:
     for checkpoint in [checkpoint for found in checkpoints for checkpoint in found]:
         checkpoint.write()
-        checkpoint.written()
+        checkpoint.complete()
 
 
-def all_checkpoints(dirs: LogDirs) -> list[Checkpoint]:
+def all_checkpoints(dirs: LogDirs) -> list[CheckpointWrite]:
     return [
         *dirs.recovery_point_checkpoints(),
         *dirs.log_start_offset_checkpoints(),
@@ -47,7 +47,7 @@ def all_checkpoints(dirs: LogDirs) -> list[Checkpoint]:
 
 
 def used_partition(dirs: LogDirs) -> None:
-    """60 records, the first 50 of them deleted and the first 40 compacted, and every checkpoint says so."""
+    """A log of 60 records, the first 50 deleted and the first 40 compacted, with entries in every checkpoint."""
     log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID)
     fill(log, OLD_END // 2, leader_epoch=7)
     log.delete_records_before(OLD_START)
@@ -63,18 +63,18 @@ def delete(dirs: LogDirs) -> None:
 def sync_deletions(dirs: LogDirs) -> None:
     for sync in dirs.deletion_syncs():
         sync.sync()
-        sync.completed()
+        sync.complete()
 
 
 def create_again(dirs: LogDirs, batches: int = 40) -> None:
-    """80 records: the old log start offset and recovery point would both be within the new log."""
+    """A log of 80 records, so that the old log start offset and recovery point are within it."""
     log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID, is_new=True)
     fill(log, batches)
     log.flush()
 
 
 def in_files(disk: SimDisk, partition: TopicPartition = ORDERS, path: str = "/data") -> set[str]:
-    """The checkpoint files that name the partition."""
+    """The checkpoint files with an entry of the partition."""
     return {name for name in CHECKPOINTS if partition in read_offset_checkpoint(disk, f"{path}/{name}")}
 
 
@@ -104,7 +104,7 @@ def dirs(disk: SimDisk) -> LogDirs:
 
 @pytest.mark.parametrize("is_synced", [True, False])
 @pytest.mark.parametrize("is_power_loss", [True, False])
-def test_the_new_log_is_whole_after_a_crash(dirs, disk, is_synced, is_power_loss):
+def test_the_new_log_is_complete_after_a_crash(dirs, disk, is_synced, is_power_loss):
     delete(dirs)
     if is_synced:
         sync_deletions(dirs)
@@ -113,7 +113,7 @@ def test_the_new_log_is_whole_after_a_crash(dirs, disk, is_synced, is_power_loss
     check_after(disk.crash if is_power_loss else disk.kill, disk)
 
 
-def test_no_checkpoint_names_a_deleted_partition_once_its_deletion_is_synced(dirs, disk):
+def test_no_checkpoint_has_an_entry_of_a_deleted_partition_after_the_deletion_sync(dirs, disk):
     delete(dirs)
     sync_deletions(dirs)
     assert not in_files(disk)
@@ -121,8 +121,8 @@ def test_no_checkpoint_names_a_deleted_partition_once_its_deletion_is_synced(dir
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
-def test_a_power_loss_at_any_operation_of_the_way_leaves_the_old_log_or_the_new_one(is_synced):
-    """What the next start finds under the new topic's id has every record that was flushed, from offset 0 on."""
+def test_a_power_loss_at_any_disk_operation_leaves_the_old_log_or_the_new_one(is_synced):
+    """If the next start finds the log of the new topic id, it has all flushed records from offset 0 on."""
     for operations in count():
         disk = sim_disk(operations)
         dirs = LogDirs(disk, ["/data"])
@@ -142,7 +142,7 @@ def test_a_power_loss_at_any_operation_of_the_way_leaves_the_old_log_or_the_new_
         found = LogDirs(disk.reopen(), ["/data"])
         try:
             log = found.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
-        except OtherTopicError:
+        except InconsistentTopicIdError:
             assert not is_acknowledged
             assert found.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID).log_end_offset == OLD_END
         else:
@@ -175,7 +175,7 @@ def test_a_checkpoint_planned_before_the_deletion_does_not_bring_the_entry_back(
 
 
 def test_a_checkpoint_that_is_being_written_counts_as_written(disk):
-    """It is the first that names the partition, and a worker writes it only after the deletion was synced."""
+    """The only checkpoint with an entry of the partition is written by a thread after the deletion sync."""
     dirs = LogDirs(disk, ["/data"])
     log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=OLD_ID)
     fill(log, OLD_END // 2)
@@ -190,20 +190,20 @@ def test_a_checkpoint_that_is_being_written_counts_as_written(disk):
     check_after(disk.kill, disk)
 
 
-def test_what_is_noted_late_does_not_change_what_the_next_log_starts_with(dirs, disk):
+def test_a_late_checkpoint_completion_does_not_affect_the_next_log(dirs, disk):
     fill(dirs.logs[ORDERS], 1)
     dirs.logs[ORDERS].flush()
     (planned,) = dirs.recovery_point_checkpoints()
     planned.write()
     delete(dirs)
     sync_deletions(dirs)
-    planned.written()
+    planned.complete()
     create_again(dirs)
     assert dirs.logs[ORDERS].log_start_offset == 0
     check_after(disk.kill, disk)
 
 
-def test_a_deletion_does_not_take_back_what_the_checkpoints_say_of_others(dirs, disk):
+def test_a_deletion_keeps_the_checkpoint_entries_of_other_partitions(dirs, disk):
     log = dirs.open(OTHER, CONFIG, NOW_MS, topic_id=OTHER_ID)
     fill(log, 10)
     log.flush()
@@ -231,12 +231,12 @@ def test_a_hundred_deletions_rewrite_each_checkpoint_once(disk):
         dirs.delete(partition, next(unique), NOW_MS)
     (sync,) = dirs.deletion_syncs()
     sync.sync()
-    sync.completed()
+    sync.complete()
     assert disk.stats.operations["sync_dir"] - syncs == len(CHECKPOINTS)
 
 
-def test_entries_without_a_folder_go_with_the_first_sync_after_a_start(dirs, disk):
-    """The crash came between the renaming of the folder and the checkpoints."""
+def test_the_first_deletion_sync_after_a_start_removes_entries_without_a_folder(dirs, disk):
+    """After a crash between the rename of the folder and the writing of the checkpoints."""
     delete(dirs)
     disk.kill()
     disk = disk.reopen()
@@ -249,7 +249,7 @@ def test_entries_without_a_folder_go_with_the_first_sync_after_a_start(dirs, dis
     check_after(disk.kill, disk)
 
 
-def test_a_flush_of_the_deleted_log_leaves_the_epochs_of_the_new_one_alone(dirs, disk):
+def test_a_flush_of_the_deleted_log_does_not_change_the_epochs_of_the_new_one(dirs, disk):
     old = dirs.logs[ORDERS]
     fill(old, 1, leader_epoch=9)
     late = old.prepare_flush()
@@ -260,7 +260,7 @@ def test_a_flush_of_the_deleted_log_leaves_the_epochs_of_the_new_one_alone(dirs,
     create_again(dirs)
     dirs.logs[ORDERS].roll(NOW_MS)
     late.sync()
-    old.completed(late)
+    old.complete_flush(late)
     check_after(disk.kill, disk)
 
 
@@ -281,7 +281,7 @@ def move(dirs: LogDirs, path: str) -> None:
 
 @pytest.mark.parametrize("is_synced", [True, False])
 @pytest.mark.parametrize("path", ["/data", "/data/two"])
-def test_neither_end_of_a_move_keeps_what_the_next_partition_could_meet(disk, path, is_synced):
+def test_a_move_leaves_no_checkpoint_entries_for_the_next_partition(disk, path, is_synced):
     dirs = two_dirs(disk)
     move(dirs, "/data/two")
     write(all_checkpoints(dirs))
@@ -300,7 +300,7 @@ def test_neither_end_of_a_move_keeps_what_the_next_partition_could_meet(disk, pa
     assert offsets_of(read_all(log)) == list(range(80))
 
 
-def test_a_partition_lies_in_one_directory_after_a_power_loss_at_any_operation_of_a_move():
+def test_a_partition_is_in_one_directory_after_a_power_loss_at_any_operation_of_a_move():
     for operations in count():
         disk = sim_disk(operations)
         dirs = two_dirs(disk)
@@ -318,7 +318,7 @@ def test_a_partition_lies_in_one_directory_after_a_power_loss_at_any_operation_o
             return
 
 
-def test_a_deleted_folder_does_not_come_back_beside_the_new_one_in_another_directory():
+def test_a_power_loss_does_not_bring_a_deleted_folder_back_beside_the_new_one():
     for seed in range(20):
         disk = sim_disk(seed)
         dirs = two_dirs(disk)
@@ -329,8 +329,8 @@ def test_a_deleted_folder_does_not_come_back_beside_the_new_one_in_another_direc
         assert LogDirs(disk.reopen(), ["/data", "/data/two"]).directory_of(ORDERS) == "/data/two"
 
 
-def test_entries_of_a_move_that_cannot_be_finished_yet_are_kept(disk):
-    """The power went before the future folder got its name, and the other directory is offline at the next start."""
+def test_checkpoint_entries_of_an_unfinished_move_are_kept(disk):
+    """After a power loss before the rename of the future folder, with the other directory offline at the next start."""
     dirs = two_dirs(disk)
     started = dirs.start_move(ORDERS, "/data/two", next(unique))
     future = started.future_directory
@@ -349,7 +349,7 @@ def test_entries_of_a_move_that_cannot_be_finished_yet_are_kept(disk):
     assert dirs.open(ORDERS, CONFIG, NOW_MS).log_start_offset == OLD_START
 
 
-def test_high_watermarks_come_from_the_directory_that_has_the_partition(disk):
+def test_high_watermarks_come_from_the_directory_of_the_partition(disk):
     dirs = two_dirs(disk)
     move(dirs, "/data/two")
     write(dirs.high_watermark_checkpoints({ORDERS: 55}))
@@ -359,10 +359,10 @@ def test_high_watermarks_come_from_the_directory_that_has_the_partition(disk):
     assert LogDirs(disk, ["/data/two", "/data"]).high_watermarks == {ORDERS: 55}
 
 
-# What the checkpoint of log start offsets may say
+# The checkpoint of log start offsets
 
 
-def test_a_log_start_offset_is_checkpointed_as_far_as_the_log_is_flushed(disk):
+def test_the_checkpointed_log_start_offset_is_never_beyond_the_last_flush(disk):
     dirs = LogDirs(disk, ["/data"])
     log = dirs.open(ORDERS, CONFIG, NOW_MS)
     fill(log, 10)
@@ -377,7 +377,7 @@ def test_a_log_start_offset_is_checkpointed_as_far_as_the_log_is_flushed(disk):
     assert log.log_end_offset >= 20
 
 
-def test_cleaner_offsets_are_written_where_there_are_any(dirs, disk):
+def test_cleaner_offsets_are_checkpointed_for_cleaned_logs_only(dirs, disk):
     dirs.logs[ORDERS].clean_up_to = None
     write(dirs.cleaner_offset_checkpoints())
     assert CLEANER_OFFSETS not in in_files(disk)

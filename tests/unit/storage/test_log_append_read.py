@@ -8,7 +8,7 @@ from ottla.records.records import read_batches
 from ottla.storage.log_config import LogConfig
 
 
-def test_what_was_appended_is_read_back_byte_for_byte_across_segments(tmp_path):
+def test_appended_batches_are_read_back_unchanged_across_segments(tmp_path):
     log = open_log(tmp_path / "orders-0")
     written = fill(log, 60)
     assert len(log.segments) > 3
@@ -17,11 +17,11 @@ def test_what_was_appended_is_read_back_byte_for_byte_across_segments(tmp_path):
     assert log.size_bytes == sum(map(len, written))
 
 
-def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path):
+def test_a_read_begins_with_the_batch_that_has_the_offset(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 40, count=5)
     for offset in range(200):
-        log.segments.forget_positions()
+        log.segments.clear_cache()
         found = log.read(offset, 10_000, end_offset=200, at_least_one=True)
         assert offsets_of(found.region.read())[0] == offset - offset % 5
 
@@ -36,16 +36,16 @@ def test_a_read_ends_at_a_batch_boundary_within_the_limit(tmp_path):
         assert read_batches(data)[-1].header.next_offset == found.end_offset
 
 
-def test_sequential_reads_find_their_place_without_the_index(tmp_path):
+def test_sequential_reads_do_not_need_the_index(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=300))
     fill(log, 100)
     offset = log.read(0, 1000, end_offset=200, at_least_one=True).end_offset
-    log.segments.active._offset_index = None  # any use of it would fail
+    log.segments.active._offset_index = None  # a use of the index would fail
     found = log.read(offset, 1 << 20, end_offset=200, at_least_one=True)
     assert offsets_of(found.region.read())[0] == offset
 
 
-def test_the_first_batch_is_given_whole_or_not_at_all(tmp_path):
+def test_the_first_batch_is_returned_whole_or_not_at_all(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig())
     fill(log, 3, size=500)
     whole = log.read(0, 10, end_offset=6, at_least_one=True)
@@ -55,12 +55,12 @@ def test_the_first_batch_is_given_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.parametrize("end_offset", [0, 2, 4, 100, 118])
-def test_nothing_at_or_above_the_end_offset_is_shown(tmp_path, end_offset):
+def test_a_read_returns_nothing_at_or_above_the_end_offset(tmp_path, end_offset):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     for remembered in (True, False):
         if not remembered:
-            log.segments.forget_positions()
+            log.segments.clear_cache()
         seen, offset = [], 0
         while (
             data := log.read(offset, 900, end_offset=end_offset, at_least_one=True).region.read()
@@ -70,7 +70,7 @@ def test_nothing_at_or_above_the_end_offset_is_shown(tmp_path, end_offset):
         assert seen == list(range(end_offset))
 
 
-def test_a_read_at_the_end_is_empty_and_one_outside_is_refused(tmp_path):
+def test_a_read_at_the_log_end_is_empty_and_one_outside_the_log_is_an_error(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 5)
     log.delete_records_before(3)
@@ -93,7 +93,7 @@ def test_offsets_that_compaction_removed_are_skipped(tmp_path):
         assert offsets_of(found.region.read())[0] == expected
 
 
-def test_a_follower_of_a_compacted_log_may_jump_beyond_what_an_index_can_hold(tmp_path):
+def test_an_append_beyond_the_relative_offsets_of_an_index_rolls_the_segment(tmp_path):
     log = open_log(tmp_path / "orders-0")
     log.append([batch(0)], NOW_MS)
     log.append([batch(2**31)], NOW_MS)
@@ -101,7 +101,7 @@ def test_a_follower_of_a_compacted_log_may_jump_beyond_what_an_index_can_hold(tm
     assert offsets_of(read_all(log)) == [0, 2**31]
 
 
-def test_several_batches_go_to_the_disk_in_one_write():
+def test_several_batches_are_written_in_one_call():
     disk = sim_disk()
     log = open_log("/data/orders-0", LogConfig(max_index_bytes=240), disk=disk)
     before = disk.stats.operations.get("write", 0)
@@ -110,14 +110,14 @@ def test_several_batches_go_to_the_disk_in_one_write():
     assert offsets_of(read_all(log)) == list(range(6))
 
 
-def test_a_batch_below_the_end_is_no_append(tmp_path):
+def test_a_batch_below_the_log_end_cannot_be_appended(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 2)
     with pytest.raises(ValueError, match="orders-0 ends at offset 4"):
         log.append([batch(3)], NOW_MS)
 
 
-def test_batches_larger_than_a_segment_are_refused(tmp_path):
+def test_batches_larger_than_a_segment_are_rejected(tmp_path):
     log = open_log(tmp_path / "orders-0")
     with pytest.raises(KafkaError, match=r"segment\.bytes is 2000") as raised:
         log.append([batch(0, size=3000)], NOW_MS)
@@ -137,7 +137,7 @@ def test_a_failed_write_leaves_the_log_as_it_was_and_the_next_one_succeeds():
     assert read_all(log) == b"".join(written)
 
 
-def test_torn_bytes_of_a_failed_write_do_not_outlive_a_clean_close():
+def test_a_clean_close_removes_the_torn_bytes_of_a_failed_write():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     written = fill(log, 3)
@@ -160,7 +160,7 @@ def test_torn_bytes_of_a_failed_write_do_not_outlive_a_clean_close():
     assert read_all(reopened) == b"".join(written)
 
 
-def test_a_full_disk_under_an_index_is_an_error_before_anything_is_written():
+def test_an_index_without_disk_space_fails_the_append_before_anything_is_written():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 2)
@@ -172,7 +172,7 @@ def test_a_full_disk_under_an_index_is_an_error_before_anything_is_written():
     assert offsets_of(read_all(log)) == list(range(6))
 
 
-def test_a_region_can_be_read_after_its_segment_was_deleted(tmp_path):
+def test_a_region_can_be_read_after_its_segment_is_deleted(tmp_path):
     log = open_log(tmp_path / "orders-0")
     written = fill(log, 40)
     region = log.read(0, 100, end_offset=80, at_least_one=True).region
@@ -184,7 +184,7 @@ def test_a_region_can_be_read_after_its_segment_was_deleted(tmp_path):
     assert region.read() == written[0]
 
 
-def test_an_idle_log_holds_no_open_file_after_a_clean_start():
+def test_an_idle_log_has_no_open_file_after_a_clean_start():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 40)

@@ -10,7 +10,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, uuid_to_string
 from ottla.storage.log_dirs import LogDirs
-from ottla.storage.meta_properties import RefusedDirectoryError
+from ottla.storage.meta_properties import UnusableDirectoryError
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAABQ"
 
@@ -28,7 +28,7 @@ def open_dirs(*paths, disk=None) -> LogDirs:
     return LogDirs(disk or RealDisk(), [str(path) for path in paths])
 
 
-def test_a_new_partition_goes_where_the_fewest_are(tmp_path):
+def test_a_new_partition_goes_to_the_directory_with_the_fewest(tmp_path):
     dirs = open_dirs(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     for index in range(7):
         dirs.open(partition(index), SMALL, NOW_MS)
@@ -40,7 +40,7 @@ def test_a_new_partition_goes_where_the_fewest_are(tmp_path):
     dirs.release()
 
 
-def test_after_a_clean_stop_everything_is_where_it_was(tmp_path):
+def test_logs_and_offsets_survive_a_clean_shutdown(tmp_path):
     dirs = open_dirs(tmp_path)
     topic_id = uuid.UUID(int=99)
     log = dirs.open(partition(0), SMALL, NOW_MS, topic_id=topic_id)
@@ -74,10 +74,10 @@ def test_a_crash_is_followed_by_recovery():
     assert offsets_of(read_all(dirs.open(partition(0), SMALL, NOW_MS))) == list(range(60))
 
 
-def test_a_directory_in_use_is_refused_and_named(tmp_path):
+def test_a_directory_in_use_is_rejected_by_name(tmp_path):
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        RefusedDirectoryError, match=f"{tmp_path / 'b'} is in use by another broker: stop that one"
+        UnusableDirectoryError, match=f"{tmp_path / 'b'} is in use by another broker: stop that one"
     ):
         open_dirs(tmp_path / "c", tmp_path / "b")
     dirs.release()
@@ -99,7 +99,7 @@ def test_new_directories_get_an_identity_and_keep_it(tmp_path):
     dirs.release()
 
 
-def test_the_properties_that_kafka_writes_are_understood(tmp_path):
+def test_the_meta_properties_of_kafka_can_be_read(tmp_path):
     (tmp_path / "meta.properties").write_text(
         "#\n#Sat Jan 04 10:11:12 UTC 2025\ncluster.id=abc\\=d\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
         "node.id=3\nversion=1\n"
@@ -109,15 +109,15 @@ def test_the_properties_that_kafka_writes_are_understood(tmp_path):
     dirs.release()
 
 
-def test_a_directory_of_another_node_or_cluster_is_refused_with_both_values(tmp_path):
+def test_a_directory_of_another_node_or_cluster_is_rejected_with_both_values(tmp_path):
     dirs = open_dirs(tmp_path / "a")
     dirs.identify(3, new_ids(), CLUSTER)
     with pytest.raises(
-        RefusedDirectoryError, match=r"belongs to node 3, and this is node 4: start with node\.id=3"
+        UnusableDirectoryError, match=r"belongs to node 3, and this is node 4: start with node\.id=3"
     ):
         dirs.identify(4, new_ids())
     with pytest.raises(
-        RefusedDirectoryError,
+        UnusableDirectoryError,
         match=f"belongs to cluster {CLUSTER}, but this broker's configuration says other",
     ):
         dirs.identify(3, new_ids(), "other")
@@ -127,7 +127,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused_with_both_values(tmp_
     dirs.release()
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        RefusedDirectoryError, match=f"belongs to cluster other, but {tmp_path / 'a'} says {CLUSTER}"
+        UnusableDirectoryError, match=f"belongs to cluster other, but {tmp_path / 'a'} says {CLUSTER}"
     ):
         dirs.identify(3, new_ids())
     dirs.release()
@@ -142,27 +142,27 @@ def test_a_directory_of_another_node_or_cluster_is_refused_with_both_values(tmp_
         "version=1\ncluster.id=\udcff\n",
     ],
 )
-def test_properties_that_cannot_be_used_are_refused_by_their_path(tmp_path, text):
+def test_unusable_meta_properties_are_rejected_with_their_path(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text, errors="surrogateescape")
-    with pytest.raises(RefusedDirectoryError, match=str(tmp_path / "meta.properties")):
+    with pytest.raises(UnusableDirectoryError, match=str(tmp_path / "meta.properties")):
         open_dirs(tmp_path)
     (tmp_path / "meta.properties").unlink()
-    open_dirs(tmp_path).release()  # the lock was given back
+    open_dirs(tmp_path).release()  # the lock was released
 
 
-def test_a_partition_in_two_directories_is_refused(tmp_path):
+def test_a_partition_in_two_directories_is_rejected(tmp_path):
     for name in "ab":
         (tmp_path / name / "orders-0").mkdir(parents=True)
-    with pytest.raises(RefusedDirectoryError, match="orders-0 lies both in"):
+    with pytest.raises(UnusableDirectoryError, match="orders-0 lies both in"):
         open_dirs(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_deleted_partition_can_be_made_again_while_its_files_wait(tmp_path):
+def test_a_deleted_partition_can_be_created_again_before_its_files_are_removed(tmp_path):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS), 10)
     for checkpoint in dirs.recovery_point_checkpoints():
         checkpoint.write()
-        checkpoint.written()
+        checkpoint.complete()
     dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
     assert dirs.partitions == []
     log = dirs.open(partition(0), SMALL, NOW_MS)
@@ -174,7 +174,7 @@ def test_a_deleted_partition_can_be_made_again_while_its_files_wait(tmp_path):
     dirs.release()
 
 
-def test_a_deletion_that_a_stop_interrupted_is_completed(tmp_path):
+def test_an_interrupted_deletion_is_completed_at_the_next_start(tmp_path):
     dirs = open_dirs(tmp_path)
     dirs.open(partition(0), SMALL, NOW_MS)
     dirs.delete(partition(0), uuid.UUID(int=1), NOW_MS)
@@ -187,14 +187,14 @@ def test_a_deletion_that_a_stop_interrupted_is_completed(tmp_path):
     dirs.release()
 
 
-def test_a_disk_that_fails_takes_its_partitions_offline_and_the_rest_goes_on():
+def test_a_failed_disk_takes_only_its_own_partitions_offline():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
     logs = [dirs.open(partition(index), SMALL, NOW_MS) for index in range(4)]
     disk.fail("/data/a", errno.EIO)
     with pytest.raises(OSError) as raised:
         fill(logs[0], 1)
-    error = dirs.failed(partition(0), raised.value)
+    error = dirs.handle_error(partition(0), raised.value)
     assert error.code is ErrorCode.kafka_storage_error
     assert "orders-0 is not available: /data/a is offline" in error.message
     assert dirs.paths == ["/data/b"]
@@ -209,18 +209,20 @@ def test_a_disk_that_fails_takes_its_partitions_offline_and_the_rest_goes_on():
     assert disk.exists("/data/b/.kafka_cleanshutdown")
 
 
-def test_a_directory_that_fails_at_the_start_is_offline_from_the_start():
+def test_a_directory_that_fails_at_the_start_is_offline():
     disk = sim_disk()
     disk.fail("/data/a", errno.EIO)
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
     assert list(dirs.offline) == ["/data/a"]
     dirs.release()
     disk.fail("/data/b", errno.EIO)
-    with pytest.raises(RefusedDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "):
+    with pytest.raises(
+        UnusableDirectoryError, match=r"no data directory can be used: /data/a: .*; /data/b: "
+    ):
         open_dirs("/data/a", "/data/b", disk=disk)
 
 
-def test_a_checkpoint_that_cannot_be_read_costs_a_recovery_but_no_records(tmp_path, caplog):
+def test_an_unreadable_checkpoint_causes_a_recovery_but_loses_no_records(tmp_path, caplog):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
     dirs.close(1, {})
@@ -243,7 +245,7 @@ CHECKPOINT_FILES = [
 
 @pytest.mark.parametrize("content", [b"0\n\xff\xfe\n", "0\n²\n".encode()], ids=["no-text", "no-number"])
 @pytest.mark.parametrize("name", CHECKPOINT_FILES)
-def test_a_checkpoint_of_foreign_bytes_is_named_and_costs_no_records(tmp_path, caplog, name, content):
+def test_a_checkpoint_with_foreign_bytes_is_named_and_loses_no_records(tmp_path, caplog, name, content):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
     dirs.close(1, {})
@@ -257,7 +259,7 @@ def test_a_checkpoint_of_foreign_bytes_is_named_and_costs_no_records(tmp_path, c
 @pytest.mark.parametrize(
     "content", [b"version: 0\ntopic_id: \xff\xff", b"garbage", b"version: 0\ntopic_id: x\n" * 3]
 )
-def test_a_partition_metadata_that_cannot_be_read_is_named_and_nothing_is_touched(tmp_path, content):
+def test_an_unreadable_partition_metadata_is_named_and_changes_nothing(tmp_path, content):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7)), 30)
     dirs.close(1, {})
@@ -274,7 +276,7 @@ def test_a_partition_metadata_that_cannot_be_read_is_named_and_nothing_is_touche
 
 
 @pytest.mark.parametrize("written", range(43))
-def test_a_partition_metadata_of_which_a_power_loss_left_the_beginning_is_written_again(tmp_path, written):
+def test_a_partition_metadata_cut_off_by_a_power_loss_is_written_again(tmp_path, written):
     dirs = open_dirs(tmp_path)
     dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7))
     dirs.close(1, {})
@@ -291,18 +293,18 @@ def test_a_partition_metadata_of_which_a_power_loss_left_the_beginning_is_writte
     "folder",
     ["orders-0", "__cluster_metadata-0", "orders-0.1f-stray", "orders-0.1f-delete", "orders-0.1f-future"],
 )
-def test_a_directory_with_data_and_no_identity_is_refused(tmp_path, folder):
+def test_a_directory_with_data_but_no_identity_is_rejected(tmp_path, folder):
     (tmp_path / folder).mkdir()
     dirs = open_dirs(tmp_path)
     with pytest.raises(
-        RefusedDirectoryError, match=r"meta\.properties is missing, but the directory has data"
+        UnusableDirectoryError, match=r"meta\.properties is missing, but the directory has data"
     ):
         dirs.identify(1, new_ids(), CLUSTER)
     dirs.release()
     assert not (tmp_path / "meta.properties").exists()
 
 
-def test_a_folder_set_aside_keeps_its_files_and_lends_its_offsets_to_nobody(tmp_path, caplog):
+def test_a_stray_folder_keeps_its_files_and_its_offsets_are_not_used_again(tmp_path, caplog):
     dirs = open_dirs(tmp_path)
     fill(dirs.open(partition(0), SMALL, NOW_MS, topic_id=uuid.UUID(int=7)), 30)
     dirs.logs[partition(0)].delete_records_before(20)
@@ -310,12 +312,12 @@ def test_a_folder_set_aside_keeps_its_files_and_lends_its_offsets_to_nobody(tmp_
     dirs.close(1, {partition(0): 60})
     dirs = open_dirs(tmp_path)
     data = {path.name: path.read_bytes() for path in (tmp_path / "orders-0").iterdir()}
-    dirs.set_aside([partition(0)], new_ids())
+    dirs.mark_strays([partition(0)], new_ids())
     (stray,) = tmp_path.glob("*-stray")
     assert stray.name == f"orders-0.{uuid.UUID(int=1).hex}-stray"
     assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
     assert str(stray) in caplog.text
-    dirs.release()  # a crash right after it
+    dirs.release()  # as in a crash
     dirs = open_dirs(tmp_path)
     assert dirs.partitions == [partition(1)]
     assert partition(0) not in dirs.high_watermarks
@@ -326,7 +328,7 @@ def test_a_folder_set_aside_keeps_its_files_and_lends_its_offsets_to_nobody(tmp_
     assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
 
 
-def test_a_copy_that_is_not_whole_is_removed_only_beside_its_original(tmp_path):
+def test_an_incomplete_copy_is_removed_only_if_its_original_exists(tmp_path):
     for name in ("orders-0", f"orders-0.{7:032x}-future", f"orders-1.{7:032x}-future"):
         (tmp_path / name).mkdir()
     (tmp_path / f"orders-1.{7:032x}-future" / "partition.metadata").write_bytes(b"\xff damaged")
@@ -337,7 +339,7 @@ def test_a_copy_that_is_not_whole_is_removed_only_beside_its_original(tmp_path):
     dirs.release()
 
 
-def test_what_nobody_opened_keeps_its_checkpoint_and_its_need_of_recovery():
+def test_partitions_that_were_not_opened_keep_their_checkpoint_entries_and_are_recovered_later():
     disk = sim_disk()
     dirs = open_dirs("/data", disk=disk)
     fill(dirs.open(partition(0), SMALL, NOW_MS), 30)
@@ -359,7 +361,7 @@ def test_what_nobody_opened_keeps_its_checkpoint_and_its_need_of_recovery():
     assert not disk.exists("/data/.kafka_cleanshutdown"), "orders-0 was not recovered"
 
 
-def test_names_that_are_no_partitions_are_left_alone(tmp_path):
+def test_folders_that_are_not_partitions_are_ignored(tmp_path):
     for name in ("lost+found", "orders-0-stray", "notes", "orders-x", "__cluster_metadata-0"):
         (tmp_path / name).mkdir()
     dirs = open_dirs(tmp_path)
@@ -369,7 +371,7 @@ def test_names_that_are_no_partitions_are_left_alone(tmp_path):
     assert (tmp_path / "orders-0-stray").exists()
 
 
-def test_opening_a_partition_after_a_clean_stop_reads_a_few_small_files_and_no_log_data():
+def test_opening_a_partition_after_a_clean_shutdown_reads_no_log_data():
     disk = sim_disk()
     dirs = open_dirs("/data", disk=disk)
     for index in range(20):
@@ -391,21 +393,21 @@ def test_opening_a_partition_after_a_clean_stop_reads_a_few_small_files_and_no_l
 
 def test_logs_of_new_partitions_can_be_created_ahead_in_a_thread():
     dirs = open_dirs("/data/a", "/data/b", disk=sim_disk())
-    works = [dirs.creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) for index in range(4)]
+    works = [dirs.prepare_creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) for index in range(4)]
     assert [dirs.directory_of(partition(index)) for index in range(4)] == ["/data/a", "/data/b"] * 2
     for work in works:
         assert work is not None
         work()
     log = dirs.open(partition(3), SMALL, NOW_MS, topic_id=uuid.UUID(int=7), is_new=True)
     assert (log.directory, log.topic_id) == ("/data/b/orders-3", uuid.UUID(int=7))
-    assert dirs.creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    assert dirs.prepare_creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is None
     dirs.release()
 
 
 def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
-    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    work = dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
     assert work is not None
     disk.fail("/data/a", errno.EIO)
     work()
@@ -418,22 +420,22 @@ def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
 def test_a_log_created_ahead_in_a_directory_that_goes_offline_is_created_again_in_another():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
-    work = dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
+    work = dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7))
     assert work is not None
     work()
     disk.fail("/data/a", errno.EIO)
-    dirs.failed(partition(0), OSError(errno.EIO, "the disk fails"))
+    dirs.handle_error(partition(0), OSError(errno.EIO, "the disk fails"))
     assert dirs.open(partition(0), SMALL, NOW_MS, is_new=True).directory == "/data/b/orders-0"
     dirs.release()
 
 
-def test_a_partition_whose_namesake_is_not_durably_deleted_is_not_created_ahead():
+def test_a_partition_is_not_created_ahead_before_the_deletion_of_its_name_is_synced():
     dirs = open_dirs("/data/a", disk=sim_disk())
     dirs.open(partition(0), SMALL, NOW_MS)
     dirs.delete(partition(0), uuid.UUID(int=5), NOW_MS)
-    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is None
+    assert dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is None
     for sync in dirs.deletion_syncs():
         sync.sync()
-        sync.completed()
-    assert dirs.creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
+        sync.complete()
+    assert dirs.prepare_creation(partition(0), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
     dirs.release()

@@ -27,7 +27,7 @@ def directory(tmp_path):
     return tmp_path / "orders-0"
 
 
-def test_batches_are_shown_with_their_headers_and_records_on_request(directory):
+def test_batches_are_dumped_with_headers_and_optionally_records(directory):
     path = directory / f"{0:020d}.log"
     entries = dump(path)
     assert {entry["kind"] for entry in entries} == {"batch"}
@@ -48,7 +48,7 @@ def test_batches_are_shown_with_their_headers_and_records_on_request(directory):
     assert entries[3]["control_type"] == "ABORT"
 
 
-def test_records_of_coordinators_are_shown_by_their_fields(tmp_path):
+def test_records_of_coordinators_are_dumped_as_fields(tmp_path):
     path = tmp_path / "__consumer_offsets-7"
     key = OffsetCommitKey(group="g", topic="orders", partition=3)
     value = OffsetCommitValue(offset=5, metadata="note", commit_timestamp=NOW_MS, topic_id=uuid.UUID(int=1))
@@ -81,7 +81,7 @@ def test_records_of_coordinators_are_shown_by_their_fields(tmp_path):
     assert "OffsetCommitValue of version 4 cannot be read" in damaged["reason"]
 
 
-def test_damage_is_shown_where_it_begins(directory):
+def test_damage_is_dumped_with_its_position(directory):
     path = directory / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -92,7 +92,7 @@ def test_damage_is_shown_where_it_begins(directory):
     assert entries[-1]["position"] + entries[-1]["size"] == len(data) - 5
 
 
-def test_indexes_are_shown_as_they_are_and_without_the_room_ahead(directory):
+def test_indexes_are_dumped_without_unused_space(directory):
     offsets = dump(directory / f"{0:020d}.index")
     assert len(offsets) > 5
     batches = {entry["position"]: entry for entry in dump(directory / f"{0:020d}.log")}
@@ -107,7 +107,7 @@ def test_indexes_are_shown_as_they_are_and_without_the_room_ahead(directory):
     assert dump(directory / f"{0:020d}.index")[-1]["kind"] == "damage"
 
 
-def test_the_small_files_are_shown_too(directory, tmp_path):
+def test_checkpoints_and_snapshots_are_dumped(directory, tmp_path):
     assert dump(directory / f"{0:020d}.txnindex") == [
         {
             "kind": "aborted transaction",
@@ -132,7 +132,7 @@ def test_the_small_files_are_shown_too(directory, tmp_path):
     assert "version '7'" in dump(path)[0]["reason"]
 
 
-def test_a_name_that_is_not_kafkas_is_refused(tmp_path):
+def test_a_file_with_an_unknown_name_is_rejected(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(UnknownFileError, match=r"notes\.txt has no name of Kafka's"):
+    with pytest.raises(UnknownFileError, match=r"notes\.txt has no name of Kafka's files"):
         dump(tmp_path / "notes.txt")

@@ -4,7 +4,7 @@ import pytest
 from log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
 
 
-def test_a_flush_moves_the_recovery_point_once_it_is_on_disk(tmp_path):
+def test_a_completed_flush_moves_the_recovery_point(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     assert (log.recovery_point, log.unflushed_messages) == (0, 20)
@@ -12,11 +12,11 @@ def test_a_flush_moves_the_recovery_point_once_it_is_on_disk(tmp_path):
     fill(log, 5)
     work.sync()
     assert log.recovery_point == 0
-    log.completed(work)
+    log.complete_flush(work)
     assert (log.recovery_point, log.unflushed_messages) == (20, 10)
 
 
-def test_what_is_flushed_already_needs_no_work(tmp_path):
+def test_a_flushed_log_needs_no_flush(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     log.flush()
@@ -26,7 +26,7 @@ def test_what_is_flushed_already_needs_no_work(tmp_path):
     assert log.prepare_flush() is not None
 
 
-def test_a_flush_up_to_the_active_segment_leaves_that_alone():
+def test_a_flush_up_to_the_active_segment_does_not_sync_it():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 40)
@@ -35,23 +35,23 @@ def test_a_flush_up_to_the_active_segment_leaves_that_alone():
     assert work.files == ()
     assert active.path not in work.paths
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == active.base_offset
 
 
-def test_a_truncation_makes_a_flush_that_is_under_way_void(tmp_path):
+def test_a_truncation_invalidates_a_flush_in_progress(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     work = log.prepare_flush()
     log.truncate_to(8, NOW_MS)
     log.append([batch(8, 20)], NOW_MS)
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_log_that_was_cut_to_nothing_in_the_midst_of_a_batch_stays_cut_when_the_power_goes(seed):
+def test_a_truncation_to_an_empty_segment_survives_a_power_loss_after_a_clean_close(seed):
     disk = sim_disk(seed)
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 1, count=3)
@@ -64,7 +64,7 @@ def test_a_log_that_was_cut_to_nothing_in_the_midst_of_a_batch_stays_cut_when_th
     assert read_all(log) == b""
 
 
-def test_segments_deleted_during_a_flush_do_not_disturb_it(tmp_path):
+def test_segments_may_be_deleted_during_a_flush(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     work = log.prepare_flush()
@@ -73,11 +73,11 @@ def test_segments_deleted_during_a_flush_do_not_disturb_it(tmp_path):
     for deletion in log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms):
         deletion.perform(log._disk)
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert log.recovery_point == 120
 
 
-def test_a_disk_that_cannot_sync_is_an_error_and_the_recovery_point_stays():
+def test_a_failed_sync_is_an_error_and_does_not_move_the_recovery_point():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 3)
@@ -87,7 +87,7 @@ def test_a_disk_that_cannot_sync_is_an_error_and_the_recovery_point_stays():
     assert log.recovery_point == 0
 
 
-def test_one_message_at_a_time_costs_one_sync_each():
+def test_a_flush_after_each_message_needs_one_sync():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 1)

@@ -1,4 +1,4 @@
-"""The log against a list of batches: whatever is done to it, and however it stops, both tell the same."""
+"""The log against a model that is a list of batches: after any operations and stops, both agree."""
 
 from dataclasses import replace
 from random import Random
@@ -36,7 +36,7 @@ def read_headers(data: bytes) -> list[BatchHeader]:
 class LogMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32), is_compacted=st.booleans())
     def start(self, seed: int, is_compacted: bool) -> None:
-        # Only compaction leaves holes between offsets, here as if a follower got its log from such a leader.
+        # Only compaction leaves gaps between offsets. Here a follower copies the log of such a leader.
         self.is_compacted = is_compacted
         self.config = (
             replace(CONFIG, cleanup_policy=frozenset({"compact", "delete"})) if is_compacted else CONFIG
@@ -61,16 +61,16 @@ class LogMachine(RuleBasedStateMachine):
             recovery_point=recovery_point,
         )
 
-    # What is done to a log
+    # Operations
 
     @rule(
         counts=st.lists(st.integers(1, 5), min_size=1, max_size=3),
         size=st.integers(1, 50),
         timestamp=st.integers(0, 50),
-        hole=st.sampled_from([0, 0, 0, 3]),
+        gap=st.sampled_from([0, 0, 0, 3]),
     )
-    def append(self, counts: list[int], size: int, timestamp: int, hole: int) -> None:
-        appended, offset = [], self.end_offset + hole * self.is_compacted
+    def append(self, counts: list[int], size: int, timestamp: int, gap: int) -> None:
+        appended, offset = [], self.end_offset + gap * self.is_compacted
         for count in counts:
             appended.append(
                 batch(offset, count, size=size, timestamp=NOW_MS + timestamp, leader_epoch=self.epoch)
@@ -94,7 +94,7 @@ class LogMachine(RuleBasedStateMachine):
         work = self.log.prepare_flush(up_to)
         if work is not None:
             work.sync()
-            self.log.completed(work)
+            self.log.complete_flush(work)
 
     @rule(fraction=st.floats(0, 1))
     def delete_records(self, fraction: float) -> None:
@@ -122,12 +122,12 @@ class LogMachine(RuleBasedStateMachine):
         self.end_offset = offset
 
     @rule(offset=st.integers(0, 300))
-    def start_anew(self, offset: int) -> None:
+    def truncate_fully(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset, NOW_MS)
         self.batches = []
         self.start_offset = self.end_offset = offset
 
-    # How it stops
+    # Stops
 
     @rule()
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class LogMachine(RuleBasedStateMachine):
         flushed = [data for header, data in self.visible() if header.last_offset < recovery_point]
         self.disk.crash()
         self.disk = self.disk.reopen()
-        # A log start offset is checkpointed only as far as the log is flushed.
+        # The checkpointed log start offset is never beyond the last flush.
         start_offset = min(self.start_offset, recovery_point)
         self.log = self.open(clean=False, recovery_point=recovery_point, log_start_offset=start_offset)
         found = self.stored()
@@ -166,7 +166,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start_offset = self.log.log_start_offset
         self.end_offset = self.log.log_end_offset
 
-    # What must always hold
+    # Invariants
 
     def stored(self) -> list[tuple[BatchHeader, bytes]]:
         found, offset, end_offset = [], self.log.log_start_offset, self.log.log_end_offset

@@ -1,4 +1,4 @@
-"""`preallocate`: a new segment has its full length at once, and its true one when it is sealed."""
+"""With `preallocate`, a new segment has its full length at once, and its real size after it is sealed."""
 
 import errno
 from dataclasses import replace
@@ -19,7 +19,7 @@ def sizes(disk, directory="/data/orders-0"):
     }
 
 
-def test_the_active_segment_has_its_full_length_and_a_sealed_one_its_true_length():
+def test_the_active_segment_has_its_full_length_and_a_sealed_one_its_real_size():
     disk = sim_disk()
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     written = b"".join(fill(log, 40))
@@ -30,7 +30,7 @@ def test_the_active_segment_has_its_full_length_and_a_sealed_one_its_true_length
     assert read_all(log) == written
 
 
-def test_a_clean_stop_cuts_the_file_and_the_next_start_goes_on():
+def test_a_clean_shutdown_truncates_the_file():
     disk = sim_disk()
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     written = fill(log, 20)
@@ -42,7 +42,7 @@ def test_a_clean_stop_cuts_the_file_and_the_next_start_goes_on():
     assert read_all(log) == b"".join(written)
 
 
-def test_after_a_kill_the_zeros_behind_the_records_are_cut():
+def test_recovery_after_a_kill_truncates_the_preallocated_zeros():
     disk = sim_disk()
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     written = fill(log, 20)
@@ -56,7 +56,7 @@ def test_after_a_kill_the_zeros_behind_the_records_are_cut():
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_after_a_power_loss_all_that_was_flushed_is_there(seed):
+def test_flushed_records_survive_a_power_loss(seed):
     disk = sim_disk(seed)
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     written = fill(log, 5 + seed % 30)
@@ -69,20 +69,20 @@ def test_after_a_power_loss_all_that_was_flushed_is_there(seed):
     assert b"".join(written).startswith(read_all(log))
 
 
-def test_the_zeros_of_a_segment_that_was_rolled_before_the_crash_cost_no_later_segment():
+def test_preallocated_zeros_of_a_sealed_segment_do_not_remove_later_segments():
     disk = sim_disk()
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     written = fill(log, 20)
     first = f"/data/orders-0/{min(sizes(disk))}"
     disk.kill()
     disk = disk.reopen()
-    disk.open(first).truncate(PREALLOCATED.segment_bytes)  # the cut of the roll was not on disk
+    disk.open(first).truncate(PREALLOCATED.segment_bytes)  # as if the truncation of the roll was lost
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     assert log.log_end_offset == 40
     assert read_all(log) == b"".join(written)
 
 
-def test_a_dump_shows_the_preallocated_rest_and_no_damage():
+def test_a_dump_reports_preallocated_space_and_no_damage():
     disk = sim_disk()
     log = open_log("/data/orders-0", PREALLOCATED, disk=disk)
     fill(log, 2)
@@ -90,7 +90,7 @@ def test_a_dump_shows_the_preallocated_rest_and_no_damage():
     assert kinds == ["batch", "batch", "unused"]
 
 
-def test_an_aborted_transaction_is_indexed_later_where_no_file_can_be_opened():
+def test_an_aborted_transaction_is_indexed_later_if_no_file_can_be_opened():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

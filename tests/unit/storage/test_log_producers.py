@@ -26,7 +26,7 @@ def test_producers_are_known_after_a_restart(tmp_path, stop):
     assert sorted(log.producers.entries()) == before
 
 
-def test_after_a_clean_stop_producers_come_from_the_snapshot_alone():
+def test_after_a_clean_shutdown_producers_are_loaded_from_the_snapshot_alone():
     disk = sim_disk()
     log = open_log("/data/orders-0", disk=disk)
     fill(log, 40, producer_id=9, producer_epoch=0, base_sequence=0)
@@ -37,7 +37,7 @@ def test_after_a_clean_stop_producers_come_from_the_snapshot_alone():
     assert disk.stats.bytes_read < 200
 
 
-def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_log(tmp_path, caplog):
+def test_an_older_snapshot_and_the_log_are_used_instead_of_a_damaged_snapshot(tmp_path, caplog):
     log = open_log(tmp_path / "orders-0")
     for number in range(40):
         log.append([batch(number, producer_id=1, producer_epoch=0, base_sequence=number, size=100)], NOW_MS)
@@ -50,7 +50,7 @@ def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_log(tmp_path, ca
     assert not newest.exists()
 
 
-def test_there_is_one_snapshot_per_segment_and_one_for_the_end(tmp_path):
+def test_there_is_one_snapshot_per_segment_and_one_at_the_log_end(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     for stop in range(3):
@@ -61,7 +61,7 @@ def test_there_is_one_snapshot_per_segment_and_one_for_the_end(tmp_path):
     assert taken == {*log.segments.base_offsets[1:], log.log_end_offset}
 
 
-def test_truncation_takes_back_what_producers_did_after_the_offset(tmp_path):
+def test_truncation_restores_the_producers_at_the_offset(tmp_path):
     log = open_log(tmp_path / "orders-0")
     for number in range(40):
         log.append([batch(number, producer_id=1, producer_epoch=0, base_sequence=number, size=100)], NOW_MS)
@@ -74,7 +74,7 @@ def test_truncation_takes_back_what_producers_did_after_the_offset(tmp_path):
     assert not list((tmp_path / "orders-0").glob("*.snapshot"))
 
 
-def test_a_snapshot_holds_what_it_was_given():
+def test_a_snapshot_survives_encoding_and_decoding():
     entries = [ProducerEntry(1, 2, 3, 4, 5, 6, 7, 8), ProducerEntry(2**62, 0, -1, -1, 0, -1, -1, -1)]
     assert decode_snapshot(encode_snapshot(entries)) == entries
     assert len(encode_snapshot([])) == 10
@@ -82,7 +82,7 @@ def test_a_snapshot_holds_what_it_was_given():
 
 @settings(max_examples=100, deadline=None)
 @given(position=st.integers(0, 101), bit=st.integers(0, 7), cut=st.integers(0, 101))
-def test_a_damaged_snapshot_is_noticed(position, bit, cut):
+def test_a_damaged_snapshot_is_detected(position, bit, cut):
     data = bytearray(encode_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, 8)] * 2))
     with pytest.raises(CorruptSnapshotError):
         decode_snapshot(bytes(data[: min(cut, len(data) - 1)]))
@@ -99,7 +99,7 @@ def transaction(log, producer_id: int, records: int, *, commit: bool) -> None:
     log.append([marker(log.log_end_offset, producer_id, commit=commit)], NOW_MS)
 
 
-def test_a_reader_learns_which_transactions_between_two_offsets_were_aborted(tmp_path):
+def test_aborted_transactions_are_found_by_offset_range(tmp_path):
     log = open_log(tmp_path / "orders-0")
     transaction(log, 1, 3, commit=False)  # offsets 0 to 3
     transaction(log, 2, 3, commit=True)  # 4 to 7
@@ -115,7 +115,7 @@ def test_a_reader_learns_which_transactions_between_two_offsets_were_aborted(tmp
     assert log.aborted_transactions(0, 51) == everything
 
 
-def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path):
+def test_recovery_rebuilds_the_transaction_index(tmp_path):
     log = open_log(tmp_path / "orders-0")
     for producer_id in range(8):
         transaction(log, producer_id, 9, commit=producer_id % 2 == 0)
@@ -128,9 +128,9 @@ def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path):
 
 
 def log_with_aborted_transactions(directory, disk=None):
-    """Some of the transactions end in another segment than they begin in; the log is closed cleanly."""
+    """A cleanly closed log; some transactions begin in one segment and end in another."""
     log = open_log(directory, disk=disk)
-    for offset in range(4):  # of producer 90, which aborts at the end
+    for offset in range(4):  # a transaction of producer 90, which is aborted at the end
         log.append([batch(offset, producer_id=90, producer_epoch=0, transactional=True)], NOW_MS)
     for producer_id in range(12):
         transaction(log, producer_id, 7 + producer_id, commit=producer_id % 3 == 0)
@@ -149,7 +149,7 @@ def content_of(paths) -> dict[str, bytes]:
     "removed", [["*.txnindex"], ["*.index", "*.timeindex", "*.txnindex"], ["*index", "*.snapshot"]]
 )
 @pytest.mark.parametrize("stop", ["clean", "kill"])
-def test_missing_transaction_indexes_are_rebuilt_as_they_were(tmp_path, removed, stop):
+def test_missing_transaction_indexes_are_rebuilt_identically(tmp_path, removed, stop):
     directory = tmp_path / "orders-0"
     log = log_with_aborted_transactions(directory)
     end = log.log_end_offset
@@ -203,7 +203,7 @@ def test_a_rebuilt_transaction_index_survives_a_power_loss():
         assert len(log.aborted_transactions(0, end)) == 9
 
 
-def test_a_directory_of_kafka_gets_its_empty_transaction_indexes_once(tmp_path):
+def test_empty_transaction_indexes_are_created_once_in_a_directory_of_kafka(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.close(clean=True)
@@ -216,11 +216,11 @@ def test_a_directory_of_kafka_gets_its_empty_transaction_indexes_once(tmp_path):
         assert not any(path.stat().st_size for path in indexes)
 
 
-def test_truncation_forgets_the_transactions_that_it_cuts_off(tmp_path):
+def test_truncation_removes_aborted_transactions_from_the_index(tmp_path):
     log = open_log(tmp_path / "orders-0")
     transaction(log, 1, 3, commit=False)
     transaction(log, 2, 3, commit=False)
-    log.truncate_to(7, NOW_MS)  # the marker of the second
+    log.truncate_to(7, NOW_MS)  # removes the marker of the second transaction
     assert log.aborted_transactions(0, 7) == [(1, 0)]
     assert log.producers.first_unstable_offset() == 0
     log.producers.on_high_watermark(7)
@@ -235,7 +235,7 @@ def test_truncation_forgets_the_transactions_that_it_cuts_off(tmp_path):
     ),
     stop=st.sampled_from(["clean", "kill"]),
 )
-def test_however_a_log_stops_its_producers_and_aborted_transactions_are_those_of_its_batches(steps, stop):
+def test_producers_and_aborted_transactions_match_the_batches_after_any_stop(steps, stop):
     disk = sim_disk()
     log = open_log("/data/orders-0", SMALL, disk=disk)
     oracle, sequences = ProducerStateTable(), [0] * 4

@@ -10,7 +10,7 @@ from ottla.storage.damaged_log import DamagedLogError
 from ottla.storage.log_config import LogConfig
 
 
-def test_a_tail_torn_at_any_byte_of_the_last_batch_is_cut_to_the_batch_before_it(tmp_path, caplog):
+def test_a_torn_last_batch_is_truncated(tmp_path, caplog):
     log = open_log(tmp_path / "orders-0", LogConfig())
     written = fill(log, 3)
     log.close(clean=False)
@@ -32,25 +32,25 @@ def test_a_tail_torn_at_any_byte_of_the_last_batch_is_cut_to_the_batch_before_it
         recovered.close(clean=False)
 
 
-def test_a_flipped_bit_anywhere_in_the_last_batch_cuts_it(tmp_path):
+def test_a_flipped_bit_in_the_last_batch_truncates_it(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig())
     written = fill(log, 2)
     log.close(clean=False)
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     whole = path.read_bytes()
     keep = len(written[0])
-    # The leader epoch (bytes 12 to 15) is outside the checksum, as a leader sets it.
+    # The checksum does not cover the leader epoch (bytes 12 to 15), which the leader sets.
     for position in [*range(12), *range(16, len(written[1]))]:
         data = bytearray(whole)
         data[keep + position] ^= 0x80
         path.write_bytes(data)
         recovered = open_log(tmp_path / "orders-0", LogConfig())
-        # A base offset that grew is what compaction leaves too; a smaller one is out of order.
+        # A greater base offset could be a gap of compaction; a smaller one is out of order.
         assert recovered.log_end_offset == 2 or (position < 8 and recovered.log_end_offset > 4), position
         recovered.close(clean=False)
 
 
-def test_zeros_that_a_power_loss_left_at_the_end_are_cut(tmp_path):
+def test_zeros_at_the_end_after_a_power_loss_are_truncated(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig())
     written = fill(log, 2)
     log.close(clean=False)
@@ -78,7 +78,7 @@ def test_segments_after_a_damaged_one_are_removed(tmp_path):
     assert left == {f"{base:020d}" for base in bases[:2]}
 
 
-def test_damage_below_the_recovery_point_is_refused_and_nothing_is_cut(tmp_path):
+def test_damage_below_the_recovery_point_is_an_error_and_nothing_is_truncated(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig())
     written = fill(log, 20)
     log.close(clean=False)
@@ -101,13 +101,13 @@ def test_damage_below_the_recovery_point_is_refused_and_nothing_is_cut(tmp_path)
             assert "recovery-point-offset-checkpoint" in reason
             assert path.read_bytes() == damaged
         else:
-            # No checksum covers offset and leader epoch; a changed one of those may stay.
+            # No checksum covers offset and leader epoch, so a change of these may go unnoticed.
             assert path.stat().st_size >= flushed
     path.write_bytes(good)
     assert open_log(tmp_path / "orders-0", LogConfig(), recovery_point=20).log_end_offset == 40
 
 
-def test_segments_after_damage_below_the_recovery_point_stay(tmp_path):
+def test_segments_after_damage_below_the_recovery_point_are_kept(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.close(clean=False)
@@ -120,13 +120,13 @@ def test_segments_after_damage_below_the_recovery_point_stay(tmp_path):
     assert paths[1].read_bytes() == damaged
 
 
-def test_a_compacted_segment_that_is_damaged_replaces_nothing(tmp_path):
+def test_a_damaged_compacted_segment_replaces_nothing(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.close(clean=False)
     first, second, *_ = sorted((tmp_path / "orders-0").glob("*.log"))
     swap = tmp_path / "orders-0" / f"{first.name}.swap"
-    # Compaction had merged the first two segments, and had renamed the second.
+    # Compaction has merged the first two segments and renamed the second.
     data = bytearray(first.read_bytes() + second.read_bytes())
     data[-3] ^= 1
     swap.write_bytes(data)
@@ -144,14 +144,14 @@ def test_recovery_starts_at_the_segment_with_the_recovery_point(tmp_path):
     log.close(clean=False)
     flushed = tmp_path / "orders-0" / f"{bases[0]:020d}.log"
     data = bytearray(flushed.read_bytes())
-    data[200] ^= 1  # recovery would find this
+    data[200] ^= 1  # recovery of this segment would find the damage
     flushed.write_bytes(data)
     recovered = open_log(tmp_path / "orders-0", recovery_point=bases[1])
     assert recovered.log_end_offset == 120
     assert recovered.recovery_point == bases[1]
 
 
-def test_the_end_of_a_segment_that_is_missing_without_a_trace_ends_the_log(tmp_path, caplog):
+def test_a_log_ends_where_the_end_of_a_segment_is_missing(tmp_path, caplog):
     log = open_log(tmp_path / "orders-0")
     written = fill(log, 60)
     bases = log.segments.base_offsets
@@ -165,7 +165,7 @@ def test_the_end_of_a_segment_that_is_missing_without_a_trace_ends_the_log(tmp_p
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete"])
-def test_holes_between_segments_are_no_damage_whatever_the_policy_is_now(tmp_path, policy):
+def test_gaps_between_segments_are_legal_with_any_cleanup_policy(tmp_path, policy):
     config = LogConfig(cleanup_policy=frozenset(policy.split(",")), max_index_bytes=240)
     log = open_log(tmp_path / "orders-0", config)
     log.append([batch(0)], NOW_MS)
@@ -175,7 +175,7 @@ def test_holes_between_segments_are_no_damage_whatever_the_policy_is_now(tmp_pat
     assert offsets_of(read_all(open_log(tmp_path / "orders-0", config))) == [0, 50]
 
 
-def test_a_log_that_was_compacted_once_keeps_its_end_without_a_recovery_point(tmp_path):
+def test_a_compacted_log_keeps_its_end_without_a_recovery_point(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.flush()
@@ -194,7 +194,7 @@ def marks(folder):
     return [int(path.name[:20]) for path in sorted(folder.glob("*.unflushed"))]
 
 
-def test_a_segment_is_marked_until_what_comes_before_it_is_flushed(tmp_path):
+def test_a_segment_is_marked_until_the_previous_one_is_flushed(tmp_path):
     folder = tmp_path / "orders-0"
     log = open_log(folder)
     fill(log, 60)
@@ -202,7 +202,7 @@ def test_a_segment_is_marked_until_what_comes_before_it_is_flushed(tmp_path):
     assert marks(folder) == bases[1:]
     work = log.prepare_flush(bases[2])
     work.sync()
-    log.completed(work)
+    log.complete_flush(work)
     assert marks(folder) == bases[3:]
     log.close(clean=False)
     log = open_log(folder)
@@ -213,7 +213,7 @@ def test_a_segment_is_marked_until_what_comes_before_it_is_flushed(tmp_path):
     assert marks(folder) == [], "all before it is flushed"
 
 
-def test_marks_go_with_their_segments(tmp_path):
+def test_marks_are_removed_with_their_segments(tmp_path):
     folder = tmp_path / "orders-0"
     log = open_log(folder)
     fill(log, 60)
@@ -228,7 +228,7 @@ def test_marks_go_with_their_segments(tmp_path):
     assert marks(folder) == []
 
 
-def test_a_log_that_was_cut_within_a_batch_goes_on_there_after_a_kill(tmp_path):
+def test_a_log_truncated_within_a_batch_continues_at_that_offset_after_a_kill(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 4, count=5)
     log.truncate_to(13, NOW_MS)
@@ -249,7 +249,7 @@ def test_a_log_that_was_cut_within_a_batch_goes_on_there_after_a_kill(tmp_path):
         (".index", "beyond the log"),
     ],
 )
-def test_a_missing_or_damaged_index_is_rebuilt_as_it_was(tmp_path, suffix, damage):
+def test_a_missing_or_damaged_index_is_rebuilt_identically(tmp_path, suffix, damage):
     log = open_log(tmp_path / "orders-0")
     written = fill(log, 60)
     log.close(clean=True)
@@ -266,13 +266,13 @@ def test_a_missing_or_damaged_index_is_rebuilt_as_it_was(tmp_path, suffix, damag
         path.write_bytes(before + b"\0\0\0\x7f\0\xff\xff\xff")
     log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=log.recovery_point)
     for offset in range(0, 120, 2):
-        log.segments.forget_positions()
+        log.segments.clear_cache()
         found = log.read(offset, 100, end_offset=120, at_least_one=True)
         assert found.region.read() == written[offset // 2]
     assert path.read_bytes() == before
 
 
-def test_an_index_without_its_log_is_removed(tmp_path):
+def test_an_index_without_a_log_file_is_removed(tmp_path):
     open_log(tmp_path / "orders-0").close(clean=True)
     orphan = tmp_path / "orders-0" / "00000000000000000777.index"
     orphan.write_bytes(bytes(8))
@@ -280,7 +280,7 @@ def test_an_index_without_its_log_is_removed(tmp_path):
     assert not orphan.exists()
 
 
-def test_the_end_is_found_without_a_recovery_point_too(tmp_path):
+def test_the_log_end_is_found_without_a_recovery_point(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.close(clean=True)
@@ -288,7 +288,9 @@ def test_the_end_is_found_without_a_recovery_point_too(tmp_path):
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
-def test_a_log_start_offset_above_the_end_is_ignored_and_deletes_nothing(tmp_path, caplog, clean_shutdown):
+def test_a_log_start_offset_beyond_the_log_end_is_ignored_and_deletes_nothing(
+    tmp_path, caplog, clean_shutdown
+):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     log.close(clean=True)
@@ -303,7 +305,7 @@ def test_a_log_start_offset_above_the_end_is_ignored_and_deletes_nothing(tmp_pat
     )
 
 
-def test_a_log_start_offset_at_the_end_is_kept(tmp_path):
+def test_a_log_start_offset_at_the_log_end_is_kept(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     log.close(clean=False)
@@ -311,7 +313,7 @@ def test_a_log_start_offset_at_the_end_is_kept(tmp_path):
     assert (log.log_start_offset, log.log_end_offset) == (20, 20)
 
 
-def test_a_recovery_point_above_the_end_is_ignored_and_every_segment_is_checked(tmp_path, caplog):
+def test_a_recovery_point_beyond_the_log_end_is_ignored_and_every_segment_is_checked(tmp_path, caplog):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     bases = log.segments.base_offsets
@@ -322,7 +324,7 @@ def test_a_recovery_point_above_the_end_is_ignored_and_every_segment_is_checked(
     damaged.write_bytes(data)
     with pytest.raises(DamagedLogError, match=rf"{damaged} is damaged at position \d+"):
         open_log(tmp_path / "orders-0", recovery_point=500)
-    assert damaged.read_bytes() == data, "an entry that is not to be trusted is no reason to cut"
+    assert damaged.read_bytes() == data, "a wrong checkpoint entry must not truncate a log"
     data[200] ^= 1
     damaged.write_bytes(data)
     log = open_log(tmp_path / "orders-0", recovery_point=500)
@@ -334,7 +336,7 @@ def test_a_recovery_point_above_the_end_is_ignored_and_every_segment_is_checked(
     )
 
 
-def test_after_a_clean_stop_a_recovery_point_above_the_end_does_not_move_the_end(tmp_path, caplog):
+def test_after_a_clean_shutdown_a_recovery_point_beyond_the_log_end_is_ignored(tmp_path, caplog):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     log.close(clean=True)
@@ -343,7 +345,7 @@ def test_after_a_clean_stop_a_recovery_point_above_the_end_does_not_move_the_end
     assert "but it ends at offset 120: the entry is ignored" in caplog.text
 
 
-def test_files_that_wait_for_deletion_are_removed_at_the_next_start(tmp_path):
+def test_deleted_files_are_removed_at_the_next_start(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 40)
     log.delete_records_before(60)
@@ -357,7 +359,7 @@ def test_files_that_wait_for_deletion_are_removed_at_the_next_start(tmp_path):
     assert offsets_of(read_all(log, 60)) == list(range(60, 80))
 
 
-def test_compaction_that_had_finished_is_put_in_place_and_one_that_had_not_is_forgotten(tmp_path):
+def test_finished_compaction_is_swapped_in_and_unfinished_compaction_is_removed(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     bases = log.segments.base_offsets
@@ -377,7 +379,7 @@ def test_compaction_that_had_finished_is_put_in_place_and_one_that_had_not_is_fo
     assert not list(directory.glob("*.swap")) + list(directory.glob("*.cleaned"))
 
 
-def test_leader_epochs_come_back_from_the_log_where_their_checkpoint_is_lost_or_damaged(tmp_path):
+def test_leader_epochs_are_rebuilt_from_the_log_if_their_checkpoint_is_lost_or_damaged(tmp_path):
     log = open_log(tmp_path / "orders-0")
     for epoch in (3, 3, 5, 9):
         fill(log, 5, leader_epoch=epoch)
@@ -393,7 +395,7 @@ def test_leader_epochs_come_back_from_the_log_where_their_checkpoint_is_lost_or_
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_was_flushed_survives_a_power_loss_and_what_follows_is_a_prefix_of_it(seed):
+def test_flushed_records_survive_a_power_loss_and_unflushed_ones_in_part(seed):
     disk = sim_disk(seed)
     log = open_log("/data/orders-0", disk=disk)
     written = fill(log, 20)
@@ -406,7 +408,7 @@ def test_what_was_flushed_survives_a_power_loss_and_what_follows_is_a_prefix_of_
 
 
 @pytest.mark.parametrize("operations", range(0, 60, 3))
-def test_a_power_loss_in_the_midst_of_a_clean_close_loses_nothing_flushed(operations):
+def test_a_power_loss_during_a_clean_close_loses_no_flushed_record(operations):
     disk = sim_disk(operations)
     log = open_log("/data/orders-0", disk=disk)
     written = fill(log, 30)
@@ -422,7 +424,7 @@ def test_a_power_loss_in_the_midst_of_a_clean_close_loses_nothing_flushed(operat
     assert read_all(log) == b"".join(written[: log.log_end_offset // 2])
 
 
-def test_a_partition_that_was_never_flushed_may_vanish_with_the_power_and_start_again():
+def test_a_partition_that_was_never_flushed_may_be_lost_with_the_power():
     disk = sim_disk(7)
     open_log("/data/orders-0", SMALL, disk=disk)
     disk.crash()

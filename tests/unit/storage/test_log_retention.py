@@ -9,7 +9,7 @@ from ottla.storage.log_config import LogConfig
 HOUR_MS = 3_600_000
 
 
-def test_segments_whose_youngest_record_is_older_than_retention_ms_are_deleted(tmp_path):
+def test_segments_older_than_retention_ms_are_deleted(tmp_path):
     log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=HOUR_MS))
     fill(log, 30, timestamp=NOW_MS - 2 * HOUR_MS)
     log.roll(NOW_MS)
@@ -20,13 +20,13 @@ def test_segments_whose_youngest_record_is_older_than_retention_ms_are_deleted(t
     assert offsets_of(read_all(log)) == [60, 61]
 
 
-def test_without_retention_ms_nothing_grows_too_old(tmp_path):
+def test_without_retention_ms_nothing_is_deleted_by_age(tmp_path):
     log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=-1))
     fill(log, 30, timestamp=0)
     assert log.delete_old_segments(NOW_MS, log.log_end_offset) == []
 
 
-def test_when_all_is_expired_the_active_segment_goes_too_and_the_writer_gets_an_empty_one(tmp_path):
+def test_an_expired_active_segment_is_replaced_by_an_empty_one(tmp_path):
     log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=HOUR_MS))
     fill(log, 30, timestamp=NOW_MS - 2 * HOUR_MS)
     log.delete_old_segments(NOW_MS, 60)
@@ -37,12 +37,12 @@ def test_when_all_is_expired_the_active_segment_goes_too_and_the_writer_gets_an_
     assert log.delete_old_segments(NOW_MS, 62) == []
 
 
-def test_an_empty_active_segment_stays(tmp_path):
+def test_an_empty_active_segment_is_kept(tmp_path):
     log = open_log(tmp_path / "orders-0", replace(SMALL, retention_ms=0, retention_bytes=0))
     assert log.delete_old_segments(NOW_MS, 0) == []
 
 
-def test_retention_bytes_keeps_at_least_that_much(tmp_path):
+def test_retention_bytes_keeps_at_least_that_many_bytes(tmp_path):
     log = open_log(tmp_path / "orders-0", replace(SMALL, retention_bytes=3000, retention_ms=-1))
     fill(log, 60)
     size = log.size_bytes
@@ -85,13 +85,13 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay(tmp_path):
     assert log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms - 1) == []
     due = log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms)
     assert len(due) == 9  # two segments of four files, and one snapshot
-    for deletion in due * 2:  # what is gone already does not matter
+    for deletion in due * 2:  # a second removal does nothing
         deletion.perform(log._disk)
     assert not list((tmp_path / "orders-0").glob("*.deleted"))
     assert log.due_deletions(NOW_MS * 2) == []
 
 
-def test_the_segment_rolls_by_the_time_of_its_records(tmp_path):
+def test_a_segment_rolls_by_the_timestamps_of_its_records(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1000))
     for offset, timestamp in enumerate((0, 500, 1000, 1001, 1500)):
         log.append([batch(offset, timestamp=NOW_MS + timestamp)], NOW_MS)
@@ -104,7 +104,7 @@ def test_the_segment_rolls_by_the_time_of_its_records(tmp_path):
     assert log.segments.base_offsets == [0, 3, 6]
 
 
-def test_jitter_lets_partitions_roll_at_different_times(tmp_path):
+def test_partitions_roll_at_different_times_with_jitter(tmp_path):
     rolled = set()
     for partition in range(8):
         log = open_log(tmp_path / f"orders-{partition}", LogConfig(segment_ms=10_000, segment_jitter_ms=9000))
@@ -131,7 +131,7 @@ def test_a_changed_configuration_takes_effect_at_once(tmp_path):
     assert len(log.segments) == 2
 
 
-def test_a_deleted_log_is_renamed_as_kafka_does_and_removed_when_due(tmp_path):
+def test_a_deleted_log_is_renamed_as_in_kafka_and_removed_after_the_delay(tmp_path):
     log = open_log(tmp_path / "orders-0", SMALL)
     fill(log, 10)
     unique_id = uuid.UUID(int=0xABC)
@@ -144,7 +144,7 @@ def test_a_deleted_log_is_renamed_as_kafka_does_and_removed_when_due(tmp_path):
 
 
 @pytest.mark.parametrize("timestamp", [0, NOW_MS - 3 * HOUR_MS])
-def test_a_damaged_time_index_deletes_no_young_segment(tmp_path, caplog, timestamp):
+def test_a_damaged_time_index_does_not_delete_a_recent_segment(tmp_path, caplog, timestamp):
     config = replace(SMALL, retention_ms=HOUR_MS)
     log = open_log(tmp_path / "orders-0", config)
     fill(log, 60)

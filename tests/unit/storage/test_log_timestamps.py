@@ -19,7 +19,7 @@ def append_records(log, timestamps, **fields):
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_the_offset_for_a_time_is_exact_to_the_record_in_any_codec(tmp_path, codec):
+def test_the_offset_for_a_timestamp_is_exact_with_any_codec(tmp_path, codec):
     log = open_log(tmp_path / "orders-0", LogConfig())
     append_records(log, [100, 200, 300], codec=codec)
     append_records(log, [400, 350, 500], codec=codec)
@@ -37,7 +37,7 @@ def test_records_below_the_log_start_offset_are_not_found(tmp_path):
     assert log.offset_for_timestamp(51) is None
 
 
-def test_the_greatest_timestamp_is_the_first_record_that_has_it(tmp_path):
+def test_the_search_for_the_greatest_timestamp_finds_the_first_record_with_it(tmp_path):
     log = open_log(tmp_path / "orders-0", SMALL)
     assert log.offset_of_max_timestamp() is None
     fill(log, 20, timestamp=1000)
@@ -56,7 +56,7 @@ def test_the_greatest_timestamp_is_the_first_record_that_has_it(tmp_path):
     batches=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=40),
     reopen=st.sampled_from(["no", "clean", "kill"]),
 )
-def test_every_time_finds_what_a_scan_of_all_records_finds(batches, reopen):
+def test_every_timestamp_search_finds_the_same_as_a_scan(batches, reopen):
     disk = sim_disk()
     config = LogConfig(segment_bytes=900, index_interval_bytes=100, max_index_bytes=96)
     log = open_log("/data/orders-0", config, disk=disk)
@@ -80,7 +80,7 @@ def test_every_time_finds_what_a_scan_of_all_records_finds(batches, reopen):
     assert log.offset_of_max_timestamp().timestamp == latest
 
 
-def test_batches_without_timestamps_have_none_to_find(tmp_path):
+def test_batches_without_timestamps_are_not_found(tmp_path):
     log = open_log(tmp_path / "orders-0", SMALL)
     log.append([batch(0, timestamp=-1)], NOW_MS)
     assert log.offset_for_timestamp(0) is None

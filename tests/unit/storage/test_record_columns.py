@@ -1,4 +1,4 @@
-"""Columns of records say what reading the records one by one says."""
+"""Record columns hold the same as the records read one by one."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def placed(data: bytes, position: int) -> PlacedRecords:
 
 @given(batches())
 @settings(max_examples=60, deadline=None)
-def test_columns_say_what_the_records_say(contents: list[list[Record]]) -> None:
+def test_columns_hold_the_fields_of_the_records(contents: list[list[Record]]) -> None:
     data, places = b"", []
     for records in contents:
         batch = build_batch(records)
@@ -67,7 +67,7 @@ def test_columns_say_what_the_records_say(contents: list[list[Record]]) -> None:
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(0, 2**128 - 1))
 @settings(max_examples=60, deadline=None)
-def test_keys_have_the_same_hash_where_they_are_the_same(contents: list[bytes], seed: int) -> None:
+def test_hashes_are_equal_if_and_only_if_the_keys_are(contents: list[bytes], seed: int) -> None:
     data = b"".join(contents) + PADDING
     lengths = np.array([len(key) for key in contents], np.int64)
     positions = np.cumsum(lengths) - lengths
@@ -77,7 +77,7 @@ def test_keys_have_the_same_hash_where_they_are_the_same(contents: list[bytes], 
         assert [key == other for other in contents] == [found == other for other in hashes]
 
 
-def test_a_key_of_zeros_is_not_the_shorter_key_of_zeros() -> None:
+def test_keys_of_zero_bytes_with_different_lengths_have_different_hashes() -> None:
     data = bytes(64)
     lengths = np.arange(20)
     first, _ = hash_keys(RecordBuffer(data), np.zeros(20, np.int64), lengths, 7)
@@ -86,7 +86,7 @@ def test_a_key_of_zeros_is_not_the_shorter_key_of_zeros() -> None:
 
 @given(st.integers(0, 30), st.integers(0, 255), st.sampled_from([1, 40]))
 @settings(max_examples=80, deadline=None)
-def test_damage_is_an_error_and_nothing_worse(position: int, byte: int, count: int) -> None:
+def test_damaged_records_raise_no_other_error_than_kafka_error(position: int, byte: int, count: int) -> None:
     batch = bytearray(build_batch([Record(n, 5, b"key", b"value") for n in range(3)]))
     batch[HEADER_SIZE + position] = byte
     data = bytes(batch) * count
@@ -106,7 +106,7 @@ def test_damage_is_an_error_and_nothing_worse(position: int, byte: int, count: i
         assert columns.records == len(expected) * count
 
 
-def test_a_field_that_reaches_beyond_all_bytes_is_refused() -> None:
+def test_a_field_beyond_the_end_of_the_buffer_is_rejected() -> None:
     batch = bytearray(build_batch([Record(0, 5, b"", b"")]))
     batch[HEADER_SIZE + 2 :] = bytes([0xFF] * (len(batch) - HEADER_SIZE - 2))
     data = bytes(batch) + bytes([0xFF] * len(PADDING))
@@ -115,7 +115,7 @@ def test_a_field_that_reaches_beyond_all_bytes_is_refused() -> None:
             RecordBuffer(data).columns([placed(data, 0)] * count)
 
 
-def test_records_that_reach_beyond_their_batch_are_refused() -> None:
+def test_records_beyond_the_end_of_their_batch_are_rejected() -> None:
     data = build_batch([Record(0, 5, b"key", b"value")]) + PADDING
     place = placed(data, 0)
     for wrong in (place._replace(records_count=2), place._replace(end=place.end - 1)):

@@ -38,7 +38,7 @@ async def load_shard(
     read_bytes = min(read_bytes, _READ_BYTES_MAX)
     while offset < end_offset and not hosted.is_closed:
         found = log.read(offset, read_bytes, end_offset=end_offset, at_least_one=True)
-        data = await env.workers.run(found.region.read)
+        data = await env.threads.run(found.region.read)
         batches = read_batches(data)
         if not batches:
             break  # compaction has removed everything from here to the end

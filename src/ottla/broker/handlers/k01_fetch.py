@@ -153,7 +153,7 @@ def _after_warming(
                 region.file.read_at(start, min(_WARM_STEP_BYTES, region.position + region.length - start))
 
     async def run() -> ResponseParts:
-        await services.env.workers.run(warm)
+        await services.env.threads.run(warm)
         return parts
 
     return services.tasks.run(run())

@@ -26,7 +26,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.protocol.metadata_records.codec import decode_record, encode_record
 from ottla.protocol.metadata_records.records import AbortTransactionRecord, MetadataRecord
-from ottla.storage.disk_errors import RETRY_S, is_disk_failure, run_out_message
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
 
 logger = logging.getLogger("ottla.quorum")
 
@@ -296,7 +296,9 @@ class Quorum:
                 if is_disk_failure(error) or self._stopped is not None:
                     raise
                 # Commands wait meanwhile; their records are not visible yet.
-                logger.warning("%s", run_out_message(f"writing the metadata log in {self._log_dir}", error))
+                logger.warning(
+                    "%s", out_of_resources_message(f"writing the metadata log in {self._log_dir}", error)
+                )
                 await asyncio.sleep(RETRY_S)
         self._raft.advance(ready)
 

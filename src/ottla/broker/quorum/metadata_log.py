@@ -65,9 +65,9 @@ class MetadataLog:
             if latest.end_offset < flushed_offset:
                 raise KafkaError(
                     error.code,
-                    f"{error.where}. Restore the directory of the metadata log from a backup. To give up the metadata "
-                    f"from this offset on instead, cut the file to {error.position} bytes, and remove {flushed.path} "
-                    "and all later segments",
+                    f"{error.description}. Restore the directory of the metadata log from a backup. To give up the "
+                    f"metadata from this offset on instead, cut the file to {error.position} bytes, and remove "
+                    f"{flushed.path} and all later segments",
                 ) from error
             # The snapshot contains all of it, if it can be read.
             path = f"{directory}/{latest.file_name}"
@@ -158,7 +158,7 @@ class MetadataLog:
         self._flushed.write(work.offset)
 
     def flushed(self, work: FlushWork) -> None:
-        self._log.completed(work)
+        self._log.complete_flush(work)
 
     def snapshot_path(self, snapshot: SnapshotId) -> str:
         return f"{self.directory}/{snapshot.file_name}"

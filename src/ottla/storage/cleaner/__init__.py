@@ -1,7 +1,10 @@
-"""Log compaction: of each key the newest record is kept, tombstones and markers for their time (KIP-58, KIP-534).
+"""Log compaction: keeps the newest record of each key, and tombstones and markers for a time (KIP-58, KIP-534).
 
-`job.py` says what is to be cleaned and with which result, `cleaning.py` decides about batches and records, `changes.py`
-makes the bytes that come of it, `rewrite.py` reads closed segments and writes cleaned ones, `swap.py` puts those in
-their place. Batches and records are looked at in columns, with numpy: only worker processes (and the simulation) import
-that.
+- `cleanable_log.py` measures how dirty a log is.
+- `job.py` defines the job that a cleaner process gets, and its results.
+- `rewrite.py` reads closed segments and writes cleaned ones.
+- `batch_cleaner.py` decides which batches and records to keep; `chunk_changes.py` builds the resulting bytes.
+- `swap.py` replaces segments of the log with cleaned ones.
+
+Batches and records are numpy columns. Only cleaner processes (and the simulation) import numpy.
 """

@@ -1,4 +1,4 @@
-"""Closed segments, a few megabytes of whole batches at a time, each batch checked."""
+"""Reads closed segments in chunks of whole batches, a few megabytes each, and checks every batch."""
 
 from collections.abc import Callable, Iterator
 from struct import Struct
@@ -11,84 +11,82 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.checksum import crc32c
 from ottla.records.columns import PADDING, Ints
 from ottla.records.header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
-from ottla.storage.cleaner.batches import BatchColumns
-from ottla.storage.cleaner.known_batches import KnownBatches, joined
+from ottla.storage.cleaner.batch_columns import BatchColumns, ScannedBatches, merge_adjacent
 
-# Large, so that numpy has many batches to work on side by side.
+# Large, so that each call of numpy works on many batches.
 CHUNK_BYTES = 8 << 20
 
-Pace = Callable[[int], None]  # told of bytes before they are used: it may wait, or end the work by raising
+# Called with a number of bytes before they are used. It may wait, or raise to end the work.
+Throttle = Callable[[int], None]
 
-_LENGTH = Struct(">8xi")  # what an entry of the log begins with: its offset and its length
+_LENGTH = Struct(">8xi")  # the batch length, which follows the base offset
 
 
 class Chunk(NamedTuple):
-    """Good until the next one is asked for: the buffer is used again."""
+    """Valid until the next chunk is read, which uses the same buffer."""
 
-    data: bytearray  # with at least as many bytes behind the last batch as PADDING has
+    data: bytearray  # at least len(PADDING) bytes follow the last batch
     batches: BatchColumns
-    is_last: bool = False  # nothing of the segment follows
-    position: int = (
-        0  # in the file, of what the buffer begins with; where batches are left out, of no meaning
-    )
+    is_last: bool = False  # the last chunk of the segment
+    position: int = 0  # where the buffer begins in the file; meaningless if batches are left out
 
 
 class ChunkReader:
-    def __init__(self, chunk_bytes: int, pace: Pace) -> None:
-        # One buffer for all: new memory for every chunk would cost as much as reading into it.
+    def __init__(self, chunk_bytes: int, throttle: Throttle) -> None:
+        # One buffer for all chunks: allocating one for each would take as long as reading it.
         self._buffer = bytearray(chunk_bytes + len(PADDING))
-        self._pace = pace
+        self._throttle = throttle
 
     def read(self, file: File, end: int, *, is_checked: bool = False) -> Iterator[Chunk]:
-        """The batches up to `end`; `is_checked`: their checksums were found right a moment ago.
+        """The batches up to `end`. `is_checked`: their checksums need not be checked again.
 
-        KafkaError(CORRUPT_MESSAGE) where what lies there is not whole, sound batches.
+        Raises KafkaError(CORRUPT_MESSAGE) at a batch that is not whole or fails its checksum.
         """
         position = 0
         while position < end:
             wanted = min(len(self._buffer) - len(PADDING), end - position)
             length = file.read_into(position, memoryview(self._buffer)[:wanted])
-            places, used, missing = self._places(file.path, position, length)
-            if not places:
+            positions, used, missing = self._find_batches(file.path, position, length)
+            if not positions:
                 if length < wanted or not wanted < missing <= end - position:
-                    raise _corrupt(file.path, position, "a batch reaches beyond the end of the file")
+                    raise _corrupt(file.path, position, "the batch reaches beyond the end of the file")
                 self._buffer = bytearray(missing + len(PADDING))
                 continue
-            batches = BatchColumns.at(self._buffer, places)
+            batches = BatchColumns.at(self._buffer, positions)
             if not is_checked:
                 self._check(file.path, position, batches)
-            self._pace(used)
+            self._throttle(used)
             yield Chunk(self._buffer, batches, position + used == end, position)
             position += used
 
-    def read_again(self, file: File, batches: KnownBatches, wanted: Ints) -> Iterator[Chunk]:
-        """Only the batches with these indexes: what goes on the word of its header need not be read a second time."""
+    def read_again(self, file: File, batches: ScannedBatches, wanted: Ints) -> Iterator[Chunk]:
+        """Only the batches with the indexes `wanted`: the header alone was enough to drop the others."""
         sizes = (batches.ends - batches.positions)[wanted]
         ends = np.cumsum(sizes)
         first = before = 0
         while first < len(wanted):
             room = len(self._buffer) - len(PADDING)
             end = max(first + 1, int(np.searchsorted(ends, before + room, side="right")))
-            some = wanted[first:end]
-            self._fill(file, *joined(batches.positions[some], batches.ends[some]))
-            places = (ends[first:end] - sizes[first:end] - before).tolist()
-            self._pace(int(ends[end - 1]) - before)
-            yield Chunk(self._buffer, BatchColumns.at(self._buffer, places), end == len(wanted))
+            part = wanted[first:end]
+            self._fill(file, *merge_adjacent(batches.positions[part], batches.ends[part]))
+            positions = (ends[first:end] - sizes[first:end] - before).tolist()
+            self._throttle(int(ends[end - 1]) - before)
+            yield Chunk(self._buffer, BatchColumns.at(self._buffer, positions), end == len(wanted))
             first, before = end, int(ends[end - 1])
 
     def _fill(self, file: File, starts: Ints, ends: Ints) -> None:
-        """The stretches of the file one after the other."""
+        """Reads these ranges of the file into the buffer, one after the other."""
         size = int((ends - starts).sum())
         if size > len(self._buffer) - len(PADDING):
             self._buffer = bytearray(size + len(PADDING))
         view, filled = memoryview(self._buffer), 0
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             if file.read_into(start, view[filled : filled + end - start]) < end - start:
-                raise _corrupt(file.path, start, "it ends where there was a batch a moment ago")
+                raise _corrupt(file.path, start, "the file ends before a batch that was there a moment ago")
             filled += end - start
 
-    def _places(self, path: str, base: int, length: int) -> tuple[list[int], int, int]:
-        """(where whole batches begin, how many bytes they are, how many the next would need that is not whole)"""
+    def _find_batches(self, path: str, base: int, length: int) -> tuple[list[int], int, int]:
+        """Returns the positions of whole batches, their total size, and the size of the next batch if it is cut off."""
         found: list[int] = []
         position, data = 0, self._buffer
         while position + HEADER_SIZE <= length:
@@ -105,15 +103,16 @@ class ChunkReader:
 
     def _check(self, path: str, base: int, batches: BatchColumns) -> None:
         view = memoryview(self._buffer)
-        places = zip(
-            batches.positions.tolist(), batches.ends.tolist(), batches.headers["crc"].tolist(), strict=True
-        )
-        for position, end, crc in places:
+        checksums = batches.headers["crc"].tolist()
+        for position, end, crc in zip(
+            batches.positions.tolist(), batches.ends.tolist(), checksums, strict=True
+        ):
             if crc32c(view[position + CRC_START : end]) != crc:
-                raise _corrupt(path, base + position, "its CRC32C does not match its bytes")
+                raise _corrupt(path, base + position, "the CRC32C of the batch does not match")
 
 
 def _corrupt(path: str, position: int, reason: str) -> KafkaError:
     return KafkaError(
-        ErrorCode.corrupt_message, f"{path} is damaged at position {position}, so it is not cleaned: {reason}"
+        ErrorCode.corrupt_message,
+        f"{path} is damaged at position {position} and cannot be compacted: {reason}",
     )

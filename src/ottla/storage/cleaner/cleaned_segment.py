@@ -1,4 +1,4 @@
-"""A segment as it is written by a cleaning: batches in columns, and nobody reads it before it is swapped in."""
+"""A segment that compaction writes. Nobody reads it before the swap."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from ottla.storage.txn_index import AbortedTxn, TxnIndex
 
 
 class CleanedSegment:
-    """Its files have their names with `.cleaned`; those that a failure left are emptied."""
+    """The names of its files end with `.cleaned`. Files of these names that a failure left are emptied."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> None:
         self.size = 0
@@ -34,7 +34,7 @@ class CleanedSegment:
         self._file.truncate(0)
 
     def append(self, sizes: Ints, last_offsets: Ints, max_timestamps: Ints, buffers: Sequence[Bytes]) -> None:
-        """At least one batch; the buffers are the bytes of all."""
+        """Appends one or more batches; `buffers` are the bytes of all of them."""
         self._file.write_at(self.size, buffers)
         ends = self.size + sizes.cumsum()
         self._entries.add(PlacedBatches(ends - sizes, last_offsets, max_timestamps))
@@ -44,7 +44,7 @@ class CleanedSegment:
         self._txn_index.append(aborted)
 
     def finish(self) -> None:
-        """Writes the indexes, also those without an entry: Kafka takes a missing one for damage."""
+        """Writes the indexes, even empty ones: Kafka takes a missing index for damage."""
         self._entries.seal()
         for path, entries in (
             (self._offset_index, self._entries.offset_index),
@@ -59,6 +59,6 @@ class CleanedSegment:
         self._txn_index.close()
 
     def remove(self) -> None:
-        """After it is finished: it is not wanted."""
+        """Removes the files of a finished segment that is not needed."""
         for path in (self._log, self._offset_index, self._time_index, self._txn_index.path):
             self._disk.remove(path)

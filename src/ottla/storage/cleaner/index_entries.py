@@ -1,6 +1,6 @@
-"""The entries of a segment's two indexes, many batches at a time: what `ottla.storage.segment:Segment` does one by one.
+"""Computes the offset index and the time index of a cleaned segment, many batches at a time.
 
-A segment that is cleaned has its batches in columns. Its indexes are small and written once, when all is known.
+The entries are those that `ottla.storage.segment:Segment` would append batch by batch.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">u4")])
 
 
 class PlacedBatches(NamedTuple):
-    """Batches in the order of the log; positions are in the segment."""
+    """Batches in the order of the log. Positions are relative to the segment."""
 
     positions: Ints
     last_offsets: Ints
@@ -31,19 +31,19 @@ class IndexEntries:
         self._base_offset = base_offset
         self._interval_bytes = config.index_interval_bytes
         self._offset_bytes_max = config.max_index_bytes
-        # One slot stays free for the entry that seals the segment.
+        # One entry stays free for `seal`.
         self._time_bytes_max = config.max_index_bytes - _TIME_ENTRY.itemsize
-        self._counted_from = 0  # the position of the batch that had the last entry
+        self._last_entry_position = 0  # of the batch with the last entry
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._last_timestamp = NO_TIMESTAMP  # in the time index
 
     def add(self, batches: PlacedBatches) -> None:
         rows = self._rows_with_entry(batches.positions)
-        timestamps, offsets = self._greatest(batches)
+        timestamps, offsets = self._running_max(batches)
         is_later = np.diff(timestamps[rows], prepend=self._last_timestamp) > 0
-        taken = self._room_for(is_later)
-        rows, is_later = rows[:taken], is_later[:taken]
+        count = self._room_for(is_later)
+        rows, is_later = rows[:count], is_later[:count]
         entries = np.empty(len(rows), _OFFSET_ENTRY)
         entries["offset"] = batches.last_offsets[rows] - self._base_offset
         entries["position"] = batches.positions[rows]
@@ -52,7 +52,7 @@ class IndexEntries:
         self._max_timestamp, self._max_timestamp_offset = int(timestamps[-1]), int(offsets[-1])
 
     def _room_for(self, is_later: Mask) -> int:
-        """How many entries can be made, of which some are for both indexes: none once either of them is full."""
+        """How many of the entries fit. As in `Segment`, neither index grows once one of them is full."""
         room = (self._offset_bytes_max - len(self.offset_index)) // _OFFSET_ENTRY.itemsize
         time_room = (self._time_bytes_max - len(self.time_index)) // _TIME_ENTRY.itemsize
         if time_room <= 0:
@@ -60,7 +60,7 @@ class IndexEntries:
         return min(room, int(np.searchsorted(np.cumsum(is_later), time_room)) + 1)
 
     def seal(self) -> None:
-        """The time index ends with the greatest timestamp."""
+        """Makes the greatest timestamp the last entry of the time index."""
         if self._max_timestamp > self._last_timestamp:
             self._add_times(np.array([self._max_timestamp]), np.array([self._max_timestamp_offset]))
 
@@ -73,17 +73,17 @@ class IndexEntries:
             self._last_timestamp = int(timestamps[-1])
 
     def _rows_with_entry(self, positions: Ints) -> Ints:
-        """Each the first batch behind more than `index.interval.bytes` since the one before."""
+        """The batches that get an entry: the first one after more than `index.interval.bytes` since the last entry."""
         found: list[int] = []
-        places, row = positions.tolist(), 0
-        while self._counted_from + self._interval_bytes < places[-1]:
-            row = bisect_right(places, self._counted_from + self._interval_bytes, row)
-            self._counted_from = places[row]
+        starts, row = positions.tolist(), 0
+        while self._last_entry_position + self._interval_bytes < starts[-1]:
+            row = bisect_right(starts, self._last_entry_position + self._interval_bytes, row)
+            self._last_entry_position = starts[row]
             found.append(row)
         return np.array(found, np.int64)
 
-    def _greatest(self, batches: PlacedBatches) -> tuple[Ints, Ints]:
-        """For each batch, the greatest timestamp up to it and the last offset of the first batch that has it."""
+    def _running_max(self, batches: PlacedBatches) -> tuple[Ints, Ints]:
+        """For each batch: the greatest timestamp so far, and the last offset of the first batch with that timestamp."""
         timestamps = np.maximum.accumulate(np.maximum(batches.max_timestamps, self._max_timestamp))
         grows = np.diff(timestamps, prepend=self._max_timestamp) > 0
         since = np.maximum.accumulate(np.where(grows, np.arange(len(grows)), -1))

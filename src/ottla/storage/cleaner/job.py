@@ -1,4 +1,4 @@
-"""What a cleaning is told and what it tells: plain data, since it happens in another process."""
+"""The job of a cleaner process and its results: plain data, because they are pickled."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ottla.storage.txn_index import AbortedTxn
 
 
 class LastRecord(NamedTuple):
-    """Of a producer that is still known: its last data, or -1 and the epoch of its last marker."""
+    """The last data batch of a known producer. If it has none (-1), the epoch identifies its last marker."""
 
     last_data_offset: int
     producer_epoch: int
@@ -25,7 +25,7 @@ class SegmentToClean:
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """The closed segments below `first_uncleanable_offset`, of which those from `first_dirty_offset` on are dirty."""
+    """Cleans the closed segments below `first_uncleanable_offset`; those from `first_dirty_offset` on are dirty."""
 
     topic_partition: TopicPartition
     directory: str
@@ -44,18 +44,18 @@ class CleaningJob:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """A cleaned segment, not synced yet, under its name with `.cleaned`, and what it is to replace."""
+    """A cleaned segment in `.cleaned` files, not synced yet, and the segments that it replaces."""
 
     base_offset: int
     replaced: tuple[int, ...]  # base offsets
     size: int
     bytes_before: int
-    is_changed: bool  # else it is what is there already, and was not kept
+    is_changed: bool  # if not, it equals what it would replace, and its files are removed
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningResult:
-    """The last word of a cleaning. `clean_up_to`: below it no key has two records, once all groups are in place."""
+    """The last result of a job. Once all groups are swapped in, no key has two records below `clean_up_to`."""
 
     clean_up_to: int
     keys: int
@@ -69,7 +69,7 @@ class CleaningResult:
 def run_job(
     job: CleaningJob, disk: Disk, throttle: Callable[[int], None]
 ) -> Iterator[CleanedGroup | CleaningResult]:
-    """For a worker process, which alone needs numpy: as `ottla.storage.cleaner.rewrite:clean_log`."""
+    """Calls `ottla.storage.cleaner.rewrite:clean_log`. Imports it here, because only a cleaner process needs numpy."""
     from ottla.storage.cleaner.rewrite import clean_log
 
     yield from clean_log(job, disk, throttle)

@@ -1,7 +1,7 @@
-"""A hash of 16 bytes for every key of a column, as two words, so that equal hashes stand for equal keys.
+"""A 16-byte hash, as two words, for every key of a column. Keys with equal hashes are taken for equal.
 
-Kafka takes MD5, one key at a time. This one is made of multiplications and shifts, which numpy does for thousands of
-keys at once, and begins with a number that is drawn for every cleaning: nobody can prepare two keys that meet.
+Kafka uses MD5, one key at a time. This hash consists of multiplications and shifts, which numpy does for thousands of
+keys at once. Its seed is random for every cleaning, so that nobody can construct keys that collide.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ _FINAL = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT_FIRST, _SHIFT_SECOND, _SHIFT_FINAL = np.uint64(29), np.uint64(31), np.uint64(33)
 _ONE = np.uint64(1)
 _WORD_BYTES = 8
-# By the number of bytes of a key that a word holds: which of its bits belong to it.
+# By the number of key bytes in a word: the mask of their bits.
 _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(_WORD_BYTES + 1)], np.uint64)
 
 
 def hash_keys(buffer: RecordBuffer, positions: Ints, lengths: Ints, seed: int) -> tuple[Words, Words]:
-    """Of the keys at `positions`, which all are there (no length is negative). No second word is zero."""
+    """Hashes the keys at `positions`. No length may be negative (a null key). The second word is never zero."""
     as_words = lengths.astype(np.uint64)
     first = (as_words ^ np.uint64(seed & 0xFFFFFFFFFFFFFFFF)) * _FIRST
     second = (as_words + np.uint64(seed >> 64 & 0xFFFFFFFFFFFFFFFF)) * _SECOND
@@ -34,9 +34,9 @@ def hash_keys(buffer: RecordBuffer, positions: Ints, lengths: Ints, seed: int) -
         if len(rows) == len(first):
             _mix(first, second, word)
         else:
-            some_first, some_second = first[rows], second[rows]
-            _mix(some_first, some_second, word)
-            first[rows], second[rows] = some_first, some_second
+            part_first, part_second = first[rows], second[rows]
+            _mix(part_first, part_second, word)
+            first[rows], second[rows] = part_first, part_second
         done += _WORD_BYTES
     for words in (first, second):
         words ^= words >> _SHIFT_FINAL

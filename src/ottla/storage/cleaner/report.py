@@ -1,6 +1,6 @@
-"""How clean the partitions of a topic are, and what compaction would free, from the files of a data directory.
+"""Reports from the files of a data directory how dirty the partitions of a topic are, and what compaction would free.
 
-The protocol has no request for it. The files are only read, so a broker may be running on them.
+Kafka's protocol has no such request. The files are only read, so a broker may run on them.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ottla.env.disk import Disk
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.cleaner.batch_cleaner import BatchCleaner, CleaningRules, map_offsets
 from ottla.storage.cleaner.chunks import CHUNK_BYTES, ChunkReader
-from ottla.storage.cleaner.cleaning import BatchCleaner, CleaningRules, map_offsets
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.file_names import (
@@ -28,19 +28,19 @@ _LOAD_FACTOR = 0.9
 
 
 class CompactionReport(NamedTuple):
-    """Of closed segments; the active one is not for compaction. `last_run_ms`: None where it was never cleaned."""
+    """Covers closed segments only, as compaction does. `last_run_ms` is None if the partition was never cleaned."""
 
     partition: int
     clean_bytes: int
     dirty_bytes: int
     dirty_ratio: float
-    keys: int  # the records that would be left
+    keys: int  # records that compaction would keep
     frees_bytes: int
     last_run_ms: int | None
 
 
 def compaction_reports(disk: Disk, log_dir: str, topic: str, now_ms: int) -> Iterator[CompactionReport]:
-    """One for each partition of `topic` that lies in `log_dir`. KafkaError where a file is damaged."""
+    """A report for each partition of `topic` in `log_dir`. Raises KafkaError if a file is damaged."""
     checkpoint = read_offset_checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
     partitions = (parse_partition_dir(name) for name in disk.list_dir(log_dir))
     for partition in sorted(found for found in partitions if found is not None and found.topic == topic):
@@ -88,7 +88,7 @@ def _dry_run(
     clean_up_to: int,
     now_ms: int,
 ) -> tuple[int, int]:
-    """(records, bytes) that a cleaning now would leave, tombstones among them."""
+    """Returns the number of records, tombstones included, and of bytes that compaction would keep now."""
     aborted = _aborted(disk, directory, bases)
     reader = ChunkReader(CHUNK_BYTES, lambda size: None)
     offset_map = OffsetMap(_DEDUPE_BYTES, _LOAD_FACTOR, max(bases[-1] - clean_up_to, 0) if bases else 0)
@@ -100,7 +100,7 @@ def _dry_run(
         if segment.is_dirty
         for chunk in reader.read(disk.open(segment.path), segment.size)
     )
-    # What the map has no room for stays.
+    # Records that the map has no room for are kept.
     all(map_offsets(offset_map, chunk, clean_up_to, transactions, 0) for chunk in dirty)
     rules = CleaningRules(clean_up_to, now_ms, 0, 0, {})
     cleaner = BatchCleaner(offset_map, CleanedTransactions(aborted), rules)

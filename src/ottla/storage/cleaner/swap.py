@@ -1,7 +1,7 @@
-"""Puts a cleaned segment in the place of those that it was made of, so that a crash leaves the old or the new.
+"""Replaces segments of a log with the cleaned segment that was made of them. A crash leaves the old or the new ones.
 
-What waits for the disk is for a worker; what the event loop does in between is a handful of names, and no append and
-no reader comes in between.
+The steps that wait for the disk run in a thread. The replacement itself only renames files. It runs on the event loop,
+so that no append and no read comes in between.
 """
 
 import contextlib
@@ -18,13 +18,14 @@ from ottla.storage.file_names import (
 from ottla.storage.log import Log
 from ottla.storage.segment import Segment
 
-# What a file system answers that has no hard links.
-_WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+# Errors of a file system without hard links.
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class SegmentSwap:
-    """Of the cleaned segment at `base_offset`, under its name with `.cleaned`. In this order:
-    `announce`, `replace`, `settle`; or `announce`, `withdraw`.
+    """Swaps in the cleaned segment at `base_offset`, which is in `.cleaned` files.
+
+    Call `prepare`, `replace` and `finish`, or `prepare` and `abort`.
     """
 
     def __init__(
@@ -36,10 +37,10 @@ class SegmentSwap:
         self._replaced = replaced
         self._size = size
         self._directory = log.directory
-        self._paths: list[str] = []  # as they are to be called
+        self._paths: list[str] = []  # the final names
 
-    def announce(self) -> None:
-        """In a worker. From here on a start completes the swap: `.swap` says that the segment is whole and wanted."""
+    def prepare(self) -> None:
+        """For a thread. Renames `.cleaned` to `.swap`: after this, the next start of the broker completes the swap."""
         paths = [segment_file(self._directory, self._base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
         self._paths = [path for path in paths if self._disk.exists(path + CLEANED_SUFFIX)]
         for path in self._paths:
@@ -50,15 +51,15 @@ class SegmentSwap:
             self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
         self._disk.sync_dir(self._directory)
 
-    def withdraw(self) -> None:
-        """In a worker: the log has changed, and is to stay as it is."""
+    def abort(self) -> None:
+        """For a thread. The log has changed meanwhile, so its segments stay."""
         for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):  # not announced yet, or removed by an earlier try
+            with contextlib.suppress(FileNotFoundError):  # not renamed yet, or removed by an earlier try
                 self._disk.remove(path + SWAP_SUFFIX)
         self._disk.sync_dir(self._directory)
 
     def replace(self, now_ms: int) -> None:
-        """On the event loop. Not a name is on disk after this, so each file keeps its `.swap` beside its own."""
+        """For the event loop. No name is synced here, so each file keeps its `.swap` name as well until `finish`."""
         log = self._log
         segment = Segment(
             self._disk,
@@ -73,16 +74,16 @@ class SegmentSwap:
             for path in self._paths:
                 self._disk.link(path + SWAP_SUFFIX, path)
         except OSError as error:
-            if error.errno not in _WITHOUT_LINKS:
+            if error.errno not in _NO_HARD_LINKS:
                 raise
-            # No file system of the usual kind: the event loop has to wait for the disk.
+            # Without hard links, the event loop has to wait for the disk.
             self._disk.sync_dir(self._directory)
             for path in self._paths:
                 self._disk.rename(path + SWAP_SUFFIX, path)
 
-    def settle(self) -> None:
-        """In a worker: once all names are on disk, the swap is over. The next one syncs that, before it counts."""
+    def finish(self) -> None:
+        """For a thread. Syncs the names and removes those with `.swap`. The next swap syncs the removal."""
         self._disk.sync_dir(self._directory)
         for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):  # renamed, where there are no links
+            with contextlib.suppress(FileNotFoundError):  # renamed, on a file system without hard links
                 self._disk.remove(path + SWAP_SUFFIX)

@@ -1,4 +1,4 @@
-"""What compaction knows of transactions while it walks over a log: whose batches are aborted, which markers may go."""
+"""Tracks transactions while compaction reads a log: which batches are aborted, and which markers can be dropped."""
 
 import heapq
 from collections.abc import Iterable
@@ -9,37 +9,37 @@ from ottla.storage.txn_index import AbortedTxn
 
 
 class CleanedTransactions:
-    """`aborted`: all aborted transactions that have, or had, something between the first batch and the last.
+    """`aborted`: all aborted transactions that have, or had, a batch in the part of the log that is read.
 
-    Batches are to be told in the order of the log. `kept` collects the aborted transactions whose marker stays,
-    for the index of the cleaned segment; whoever writes one segment takes them out and empties it for the next.
+    The batches must come in the order of the log. `kept` collects the aborted transactions whose marker is kept, for
+    the transaction index of the cleaned segment; the caller empties it after each segment.
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self.kept: list[AbortedTxn] = []
-        self._waiting = [(txn.first_offset, txn) for txn in set(aborted)]
-        heapq.heapify(self._waiting)
-        self._aborted: dict[int, AbortedTxn] = {}  # by producer id: those whose marker is still to come
-        self._seen: set[int] = set()  # of those, whose data was met
-        self._committed: set[int] = (
-            set()
-        )  # producer ids of data that is not aborted, its marker still to come
+        self._not_begun = [(txn.first_offset, txn) for txn in set(aborted)]
+        heapq.heapify(self._not_begun)
+        # By producer id, until the marker is read.
+        self._aborted: dict[int, AbortedTxn] = {}
+        self._with_data: set[int] = set()  # producer ids in `_aborted` of which a data batch was read
+        # Producer ids of data that is not aborted, until the marker is read.
+        self._committed: set[int] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Of a batch of data."""
+        """Whether the data batch belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
         if header.producer_id in self._aborted:
-            self._seen.add(header.producer_id)
+            self._with_data.add(header.producer_id)
             return True
         self._committed.add(header.producer_id)
         return False
 
-    def may_lose_marker(self, header: BatchHeader, control_type: int | None) -> bool:
-        """Whether nothing of the transaction is left that a reader needs the marker for.
+    def can_discard_marker(self, header: BatchHeader, control_type: int | None) -> bool:
+        """Whether no data of the transaction is left for which a consumer needs the marker.
 
-        `control_type` is None where an earlier cleaning has left no record in the batch.
+        `control_type` is None if an earlier cleaning has removed the record of the control batch.
         """
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
@@ -47,10 +47,10 @@ class CleanedTransactions:
             return True
         if control_type == ControlType.ABORT:
             txn = self._aborted.pop(producer_id, None)
-            if txn is None or producer_id not in self._seen:
+            if txn is None or producer_id not in self._with_data:
                 return True
-            # Its data goes now, the marker with a later cleaning: a reader may be in between.
-            self._seen.discard(producer_id)
+            # This cleaning removes the data; a later one removes the marker, because a consumer may be between them.
+            self._with_data.discard(producer_id)
             self.kept.append(txn)
             return False
         if control_type == ControlType.COMMIT:
@@ -60,6 +60,6 @@ class CleanedTransactions:
         return False
 
     def _begin_up_to(self, offset: int) -> None:
-        while self._waiting and self._waiting[0][0] <= offset:
-            _, txn = heapq.heappop(self._waiting)
+        while self._not_begun and self._not_begun[0][0] <= offset:
+            _, txn = heapq.heappop(self._not_begun)
             self._aborted.setdefault(txn.producer_id, txn)

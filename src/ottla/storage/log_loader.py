@@ -1,4 +1,4 @@
-"""Opens the files of a log: by their names alone after a clean stop, with checks and repairs after any other."""
+"""Loads a log from its files: after a clean shutdown by their names alone, otherwise with checks and repairs."""
 
 import contextlib
 import logging
@@ -26,12 +26,8 @@ from ottla.storage.file_names import (
 )
 from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_index import INT32_MAX
-from ottla.storage.producer_state import (
-    ProducerSnapshots,
-    load_producers,
-    repair_txn_indexes,
-    replay_batch,
-)
+from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.producer_state import load_producers, repair_txn_indexes, replay_batch
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
@@ -51,10 +47,10 @@ class LoadedLog(NamedTuple):
 
 
 class LogLoader:
-    """`log_start_offset` and `recovery_point` are what the checkpoints say.
+    """`log_start_offset` and `recovery_point` come from the checkpoints.
 
-    Recovery checks the log from the recovery point on. Below `flushed_offset`, which is the recovery point if it is not
-    given, a batch that cannot be read is damage and not a torn tail: DamagedLogError, and nothing is cut off.
+    Recovery checks the log from the recovery point on. An unreadable batch below `flushed_offset` (by default the
+    recovery point) is damage and not a torn write: `load` raises DamagedLogError and truncates nothing.
     """
 
     def __init__(
@@ -93,7 +89,7 @@ class LogLoader:
         else:
             end_offset = self._recover(segments, snapshots)
         if len(segments):
-            self._distrust_log_start_beyond(end_offset)
+            self._ignore_log_start_beyond(end_offset)
         else:
             end_offset = self._log_start_offset
             segments.add(Segment.create(self._disk, self._directory, end_offset, self._config, self._now_ms))
@@ -117,39 +113,39 @@ class LogLoader:
         )
 
     def _segment_files(self) -> set[tuple[int, str]]:
-        """(offset, suffix) of what belongs to segments, once what a crash left half done is undone or done."""
+        """Returns (offset, suffix) of the segments' files, after finishing what a crash interrupted."""
         names = self._disk.list_dir(self._directory)
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
-            self._finish_interrupted_work(names)
+            self._finish_interrupted_operations(names)
             names = self._disk.list_dir(self._directory)
         marks = (parse_unflushed_file(name) for name in names)
         self._unflushed_marks = {base_offset for base_offset in marks if base_offset is not None}
         return {parsed for name in names if (parsed := parse_segment_file(name)) is not None}
 
-    def _finish_interrupted_work(self, names: list[str]) -> None:
-        """Deletions are completed, compaction that had not finished is forgotten, one that had is put in place."""
+    def _finish_interrupted_operations(self, names: list[str]) -> None:
+        """Completes deletions, removes unfinished cleaned segments, and completes swaps of finished ones."""
         found: dict[str, list[tuple[int, str]]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
         for name in names:
             stem, _, ending = name.rpartition(".")
             parsed = parse_segment_file(stem)
             if parsed is not None and "." + ending in found:
                 found["." + ending].append((parsed[0], name))
-        # As long as one file of a segment is called so, none of the old ones has been touched.
+        # While a segment has a `.cleaned` file, none of the segments that it replaces was changed.
         unfinished = {base_offset for base_offset, _ in found[CLEANED_SUFFIX]}
-        forgotten = [swap for swap in found[SWAP_SUFFIX] if swap[0] in unfinished]
-        # Before anything is removed: a segment that cannot be read must not replace any.
+        unfinished_swaps = [swap for swap in found[SWAP_SUFFIX] if swap[0] in unfinished]
+        # Before anything is removed, because a damaged segment must not replace others.
         ends = {
-            base_offset: self._end_of_swap(base_offset)
+            base_offset: self._check_swap(base_offset)
             for base_offset in sorted({swap[0] for swap in found[SWAP_SUFFIX]} - unfinished)
         }
-        for _, name in [*found[DELETED_SUFFIX], *found[CLEANED_SUFFIX], *forgotten]:
+        for _, name in [*found[DELETED_SUFFIX], *found[CLEANED_SUFFIX], *unfinished_swaps]:
             self._disk.remove(f"{self._directory}/{name}")
         for base_offset, end_offset in ends.items():
             swapped = [name for offset, name in found[SWAP_SUFFIX] if offset == base_offset]
             self._complete_swap(base_offset, end_offset, names, swapped)
 
-    def _end_of_swap(self, base_offset: int) -> int:
-        """Where the cleaned segment ends; its base offset if only its indexes are left without their names."""
+    def _check_swap(self, base_offset: int) -> int:
+        """Returns the end offset of the cleaned segment; its base offset if its log file has its final name already."""
         path = segment_file(self._directory, base_offset, LOG_SUFFIX) + SWAP_SUFFIX
         end_offset, position = base_offset, 0
         if self._disk.exists(path):
@@ -161,28 +157,28 @@ class LogLoader:
             if position < size:
                 raise KafkaError(
                     ErrorCode.kafka_storage_error,
-                    f"{path} is damaged at position {position}: the compacted segment there was to replace others, of "
-                    "which none was removed. Restore it from a backup, or, if all segments from offset "
-                    f"{base_offset} on are still there (some may be called .deleted), give them their names and "
+                    f"{path} is damaged at position {position}. This compacted segment was to replace others, none of "
+                    "which was removed. Restore it from a backup. Or, if all segments from offset "
+                    f"{base_offset} on are there, rename those that end with .deleted to their names without it, and "
                     "remove the .swap files",
                 )
         return end_offset
 
     def _complete_swap(self, base_offset: int, end_offset: int, names: list[str], swapped: list[str]) -> None:
-        """The cleaned segment replaces all segments that begin in the span of its offsets."""
+        """Removes all segments whose base offset is in the range of the cleaned segment, and renames its files."""
         for name in names:
             parsed = parse_segment_file(name)
             if parsed is not None and parsed[1] != SNAPSHOT_SUFFIX and base_offset < parsed[0] < end_offset:
                 self._disk.remove(f"{self._directory}/{name}")
-        # They must not come back beside the new one, should the power go.
+        # A power loss must not bring them back beside the new segment.
         self._disk.sync_dir(self._directory)
         for name in swapped:
             path = f"{self._directory}/{name}"
             self._disk.rename(path, path.removesuffix(SWAP_SUFFIX))
-            if self._disk.exists(path):  # it had both names already
+            if self._disk.exists(path):  # it had both names
                 self._disk.remove(path)
         logger.info(
-            "%s: finished the compaction that a stop had interrupted, from offset %d",
+            "%s: completed the interrupted swap of the compacted segment at offset %d",
             self._directory,
             base_offset,
         )
@@ -193,7 +189,7 @@ class LogLoader:
         for offset, suffix in sorted(files):
             if suffix != SNAPSHOT_SUFFIX and offset not in known:
                 path = segment_file(self._directory, offset, suffix)
-                logger.warning("removing %s: there is no log file that it belongs to", path)
+                logger.warning("removing %s: it has no log file", path)
                 self._disk.remove(path)
         return Segments(
             Segment(
@@ -208,7 +204,7 @@ class LogLoader:
         )
 
     def _load_epochs(self, segments: Segments) -> list[tuple[int, int]]:
-        """What the checkpoint holds, which is not yet what the log says."""
+        """Returns the entries of the checkpoint; later ones may be only in the log."""
         try:
             entries = read_epoch_checkpoint(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
             self._epochs.load(entries)
@@ -227,7 +223,7 @@ class LogLoader:
             self._epochs.assign(epoch, header.base_offset)
 
     def _end_offset_after_clean_shutdown(self, segments: Segments, snapshots: ProducerSnapshots) -> int:
-        """Read from names: a clean stop leaves a producer snapshot at the recovery point, which is the end."""
+        """Reads no log data: a clean shutdown leaves a producer snapshot at the log end, the recovery point."""
         if not len(segments):
             return self._log_start_offset
         active = segments.active
@@ -235,15 +231,15 @@ class LogLoader:
             return self._recovery_point
         end_offset = active.read_next_offset()
         if end_offset < self._recovery_point:
-            self._warn_of_recovery_point(end_offset, "the log goes on where its last batch ends")
+            self._warn_about_recovery_point(end_offset, "the log continues after its last batch")
         return end_offset
 
-    def _distrust_log_start_beyond(self, end_offset: int) -> None:
-        """A log start offset that the segments do not reach is not this log's: it must not delete them.
+    def _ignore_log_start_beyond(self, end_offset: int) -> None:
+        """A log start offset beyond the log end is wrong, and must not delete the segments.
 
-        A power loss does not lead here, as no log start offset is checkpointed before what lies below it is flushed.
-        Kafka removes the segments and goes on at the log start offset. Here the deleted records may be back, if the
-        checkpoint was right and files are missing; if it was wrong, no record is lost.
+        A power loss cannot cause it, because a log start offset is checkpointed only after all records below it are
+        flushed. Kafka removes the segments and continues at the log start offset. Here no record is lost if the
+        checkpoint is wrong; if it is right and files are missing, deleted records come back.
         """
         if end_offset >= self._log_start_offset:
             return
@@ -256,7 +252,7 @@ class LogLoader:
         )
         self._log_start_offset = 0
 
-    def _warn_of_recovery_point(self, end_offset: int, consequence: str) -> None:
+    def _warn_about_recovery_point(self, end_offset: int, consequence: str) -> None:
         logger.warning(
             "%s/recovery-point-offset-checkpoint says that %s is flushed up to offset %d, but it ends at offset %d: "
             "the entry is ignored and %s. Check whether segment files are missing",
@@ -272,9 +268,9 @@ class LogLoader:
         recovery_point = self._recovery_point
         end_offset = self._recover_from(recovery_point, segments, snapshots)
         if end_offset < recovery_point:
-            # It is not this log's, or files are missing: nothing says which segments are flushed.
+            # The entry is wrong, or files are missing: which segments are flushed is unknown.
             self._recovery_point = recovery_point
-            self._warn_of_recovery_point(end_offset, "every segment is checked")
+            self._warn_about_recovery_point(end_offset, "every segment is checked")
             self._recovery_point = 0
             end_offset = self._recover_from(0, segments, snapshots)
         return end_offset
@@ -283,15 +279,15 @@ class LogLoader:
         unflushed = segments.from_offset(recovery_point)
         end_offset = unflushed[0].base_offset
         load_producers(self._producers, snapshots, segments, end_offset)
-        # The checkpoint may be older than a truncation; from here on the batches say it anew.
+        # The checkpoint may be older than a truncation; the batches from here on have the right epochs.
         self._epochs.truncate_from_end(end_offset)
         for index, segment in enumerate(unflushed):
             is_marked = segment.base_offset in self._unflushed_marks
             if index and segment.base_offset > end_offset and is_marked:
                 if end_offset < self._flushed_offset:
                     raise DamagedLogError(segment.path, 0, end_offset, self._flushed_offset)
-                # The power was lost before the segment ahead of it was on disk. Any other hole is legal: compaction
-                # leaves them, and they stay when cleanup.policy changes.
+                # A power loss hit before the previous segment was on disk. Any other gap is legal: compaction leaves
+                # gaps, and they stay when cleanup.policy changes.
                 logger.warning(
                     "removing %d segments of %s from offset %d on: the log before them ends at offset %d",
                     len(unflushed) - index,
@@ -312,17 +308,17 @@ class LogLoader:
                     if self._config.preallocate
                     else "the batch there is torn or damaged",
                 )
-                # The cut itself is not on disk yet: the next flush must come by this segment again.
+                # The truncation is not synced yet, so the next flush must include this segment.
                 self._recovery_point = min(self._recovery_point, segment.base_offset)
                 following = unflushed[index + 1 :]
                 if following and following[0].base_offset == end_offset:
-                    continue  # the zeros of a preallocated file, whose cut was not on disk: nothing is missing
+                    continue  # the zeros of a preallocated file, whose truncation was not synced: nothing is missing
                 self._remove(segments, following)
                 break
         return end_offset
 
     def _recover_segment(self, segment: Segment) -> tuple[int, int]:
-        """(the offset after its last good batch, how many bytes were cut off)"""
+        """Returns the offset after the last valid batch, and the number of bytes that were cut off."""
         next_offset = segment.base_offset
 
         def observe(header: BatchHeader, data: memoryview) -> None:
@@ -342,7 +338,7 @@ class LogLoader:
             load_producers(self._producers, snapshots, segments, end_offset)
 
     def _remove_outdated_marks(self, segments: Segments) -> None:
-        """All but those of segments that follow another and begin beyond the recovery point."""
+        """Keeps only the marks of segments that follow another one and begin beyond the recovery point."""
         followers = {base for base in segments.base_offsets[1:] if base > self._recovery_point}
         for base_offset in sorted(self._unflushed_marks - followers):
             self._disk.remove(segment_file(self._directory, base_offset, UNFLUSHED_SUFFIX))

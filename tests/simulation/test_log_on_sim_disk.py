@@ -2,12 +2,12 @@ import pytest
 from tests.simulation.log_model import LogModel
 from tests.simulation.seeds import SEEDS
 
-# A log alone is cheap: many more programs than of the whole broker.
+# A log alone is fast, so each seed runs many programs.
 PROGRAMS_PER_SEED = 20
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_log_keeps_what_was_flushed_through_power_losses_and_all_of_it_through_kills(seed: int) -> None:
+def test_a_log_keeps_flushed_records_after_power_losses_and_all_records_after_kills(seed: int) -> None:
     for program in range(seed * PROGRAMS_PER_SEED, (seed + 1) * PROGRAMS_PER_SEED):
         model = LogModel(program)
         try:

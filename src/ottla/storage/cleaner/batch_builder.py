@@ -1,6 +1,6 @@
-"""Batches with fewer records than they had. Offsets, sequences and the span of offsets stay as they were.
+"""Builds batches with fewer records than before. Their offsets and sequence numbers do not change.
 
-So a producer's retry is still known by its sequence, and a reader finds every record where it was.
+So the broker still recognizes a producer's retry by its sequence, and a consumer finds every record at its offset.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 def empty_batch(header: BatchHeader) -> list[Bytes]:
-    """What is kept of a batch for its header's sake."""
+    """A batch without records, which is kept for its header."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
     return _sealed(
         header._replace(attributes=attributes | NONE, base_timestamp=NO_TIMESTAMP, records_count=0), b""
@@ -32,7 +32,7 @@ def empty_batch(header: BatchHeader) -> list[Bytes]:
 def batch_of_records(
     header: BatchHeader, data: Bytes, spans: Sequence[Span], count: int, max_timestamp: int
 ) -> list[Bytes]:
-    """The records that lie in `spans` of `data`, byte for byte; only the header is made anew."""
+    """A batch of the records in `spans` of `data`, which do not change; only the header is new."""
     view = memoryview(data)
     payload: Bytes = b"".join([view[start:end] for start, end in spans])
     if header.compression != NONE:
@@ -45,22 +45,22 @@ def batch_of_records(
 def batch_with_horizon(
     header: BatchHeader, data: Bytes, bodies: Sequence[Span], max_timestamp: int, horizon_ms: int
 ) -> list[Bytes]:
-    """The same with the time until which its tombstones, or its marker, are kept (KIP-534).
+    """A batch with a delete horizon, the time until which its tombstones or its marker are kept (KIP-534).
 
-    It stands in the place of the base timestamp, so every record's distance from that changes. `bodies` are the
-    records without their length.
+    The horizon takes the place of the base timestamp, so the timestamp delta of every record changes. `bodies` are the
+    records without their length field.
     """
     shift = header.base_timestamp - horizon_ms
     view = memoryview(data)
     pieces: list[Bytes] = []
     for start, end in bodies:
-        delta, behind = read_varint(data, start + 1)
+        delta, after_delta = read_varint(data, start + 1)
         timestamp = encode_varint(delta + shift)
         pieces += (
-            encode_varint(1 + len(timestamp) + end - behind),
+            encode_varint(1 + len(timestamp) + end - after_delta),
             view[start : start + 1],
             timestamp,
-            view[behind:end],
+            view[after_delta:end],
         )
     payload: Bytes = b"".join(pieces)
     if header.compression != NONE:

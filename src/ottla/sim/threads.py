@@ -1,4 +1,4 @@
-"""Work beside the event loop, as the loop sees it: done at some later time, heard of later still."""
+"""Simulated threads: the work runs on the event loop, between two random delays."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,8 +8,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class SimWorkers:
-    """Runs the work inline, after one delay and before another, so that a crash can fall on either side."""
+class SimThreads:
+    """The delays before and after the work let a simulated crash fall on either side of it."""
 
     def __init__(self, random: Random, delay_ms_max: float = 5.0) -> None:
         self._random = random
@@ -18,16 +18,16 @@ class SimWorkers:
 
     async def run(self, work: Callable[[], T]) -> T:
         if self._closed:
-            raise RuntimeError("the simulated workers are closed: no work is taken after close()")
+            raise RuntimeError("the simulated threads are closed and accept no more work")
         await asyncio.sleep(self._random.random() * self._delay_s_max)
         result = work()
         await asyncio.sleep(self._random.random() * self._delay_s_max)
         return result
 
-    async def run_gently(self, work: Callable[[], T]) -> T:
+    async def run_in_background(self, work: Callable[[], T]) -> T:
         return await self.run(work)
 
-    async def run_all(self, works: Sequence[Callable[[], None]], threads: int) -> None:
+    async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
         for work in works:
             await self.run(work)
 

@@ -1,4 +1,4 @@
-"""Looks into the batches of a chunk: their records as columns, unpacked where they are compressed."""
+"""Reads the records of a chunk's batches as columns, and decompresses them if needed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,45 +10,45 @@ from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE
 from ottla.records.records import unpacked_records
 from ottla.storage.cleaner.chunks import Chunk
 
-# Compressed batches are unpacked together up to this size.
-_UNPACKED_BYTES = 16 << 20
-# A column has eight bytes a record, and there are a dozen.
-_RECORDS_TOGETHER = 250_000
+# The decompressed size of the batches that are read together.
+_DECOMPRESSED_BYTES_MAX = 16 << 20
+# Records that are read together. Each of a dozen columns takes eight bytes per record.
+_RECORDS_MAX = 250_000
 
 
-class Look(NamedTuple):
-    """What looking into the records of some batches found."""
+class BatchRecords(NamedTuple):
+    """The records of some batches of a chunk."""
 
     batches: Ints  # indexes in the chunk
     buffer: RecordBuffer
     columns: RecordColumns
-    is_packed: bool  # the buffer is not the chunk's
+    is_decompressed: bool  # `buffer` holds decompressed records, not the bytes of the chunk
 
 
-def look_into(chunk: Chunk, indexes: Ints) -> Iterator[Look]:
-    """The records of these batches in the order of the log, of as many of them together as memory allows."""
+def read_records(chunk: Chunk, indexes: Ints) -> Iterator[BatchRecords]:
+    """The records of these batches, in the order of the log, in parts that fit into memory."""
     indexes = indexes[chunk.batches.records_counts[indexes] > 0]
     if bool(np.any(chunk.batches.attributes[indexes] & COMPRESSION_MASK)):
-        yield from _look_into_packed(chunk, indexes)
+        yield from _read_compressed(chunk, indexes)
         return
     buffer = RecordBuffer(chunk.data)
-    for some in _in_parts(indexes, chunk.batches.records_counts[indexes]):
+    for part in _split(indexes, chunk.batches.records_counts[indexes]):
         batches = chunk.batches
-        starts, ends = batches.positions[some] + HEADER_SIZE, batches.ends[some]
-        yield Look(some, buffer, buffer.columns_at(_places(chunk, some, starts, ends)), False)
+        starts, ends = batches.positions[part] + HEADER_SIZE, batches.ends[part]
+        yield BatchRecords(part, buffer, buffer.columns_at(_places(chunk, part, starts, ends)), False)
 
 
-def _in_parts(indexes: Ints, records_counts: Ints) -> Iterator[Ints]:
+def _split(indexes: Ints, records_counts: Ints) -> Iterator[Ints]:
     records = np.cumsum(records_counts)
     begin = before = 0
     while begin < len(indexes):
-        end = max(begin + 1, int(np.searchsorted(records, before + _RECORDS_TOGETHER, side="right")))
+        end = max(begin + 1, int(np.searchsorted(records, before + _RECORDS_MAX, side="right")))
         yield indexes[begin:end]
         begin, before = end, int(records[end - 1])
 
 
-def _look_into_packed(chunk: Chunk, indexes: Ints) -> Iterator[Look]:
-    """In the order of the log: a full map must know what comes before and what after."""
+def _read_compressed(chunk: Chunk, indexes: Ints) -> Iterator[BatchRecords]:
+    """In the order of the log, because the offset map may become full after any part."""
     pieces: list[bytes] = []
     ends: list[int] = []
     size, done = 0, 0
@@ -57,11 +57,11 @@ def _look_into_packed(chunk: Chunk, indexes: Ints) -> Iterator[Look]:
         pieces.append(unpacked_records(chunk.data, int(chunk.batches.positions[index]), header))
         size += len(pieces[-1])
         ends.append(size)
-        if size >= _UNPACKED_BYTES or at + 1 == len(indexes):
-            some, until = indexes[done : at + 1], np.array(ends, np.int64)
+        if size >= _DECOMPRESSED_BYTES_MAX or at + 1 == len(indexes):
+            part, until = indexes[done : at + 1], np.array(ends, np.int64)
             starts = np.concatenate([np.zeros(1, np.int64), until[:-1]])
             buffer = RecordBuffer(b"".join([*pieces, PADDING]))
-            yield Look(some, buffer, buffer.columns_at(_places(chunk, some, starts, until)), True)
+            yield BatchRecords(part, buffer, buffer.columns_at(_places(chunk, part, starts, until)), True)
             pieces, ends, size, done = [], [], 0, at + 1
 
 

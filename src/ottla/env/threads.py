@@ -1,0 +1,64 @@
+"""Threads for work that would block the event loop: fsync, reads outside the page cache, deletion of large files."""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+# Added to the niceness of the background thread. The system caps the sum at 19.
+_BACKGROUND_NICENESS = 10
+
+
+class Threads(Protocol):
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs `work` in a thread and returns its result."""
+        ...
+
+    async def run_in_background(self, work: Callable[[], T]) -> T:
+        """Runs `work` with low priority, one call at a time, for example a deletion that no client waits for."""
+        ...
+
+    async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
+        """Runs all of `works`, `concurrency` at a time, and returns when the last one is done."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class RealThreads:
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ottla-io")
+        self._background = ThreadPoolExecutor(
+            1, thread_name_prefix="ottla-background", initializer=_lower_priority
+        )
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def run_in_background(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._background, work)
+
+    async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="ottla-all")
+        try:
+            await asyncio.gather(*(loop.run_in_executor(pool, work) for work in works))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+        self._background.shutdown(wait=True)
+
+
+def _lower_priority() -> None:
+    """Lowers the priority of the calling thread. Only Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        niceness = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, niceness + _BACKGROUND_NICENESS)

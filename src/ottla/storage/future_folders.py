@@ -1,0 +1,54 @@
+"""Finishes or undoes the moves of replicas between data directories that the end of the last run interrupted."""
+
+import logging
+from collections.abc import Container, Iterator
+
+from ottla.env.disk import Disk
+from ottla.model.ids import TopicPartition
+from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
+from ottla.storage.deletion import Deletion
+from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
+from ottla.storage.log_dir import LogDir
+
+logger = logging.getLogger("ottla.storage")
+
+
+def keep_future_folders(log_dir: LogDir) -> None:
+    """While a directory is offline, the partition may be there, so the next start decides about the copy."""
+    found = (parse_future_dir(name) for name in log_dir.future_directories)
+    log_dir.unfinished_moves = {partition for partition in found if partition is not None}
+
+
+def settle_future_folders(
+    disk: Disk, log_dir: LogDir, existing: Container[TopicPartition]
+) -> Iterator[TopicPartition | Deletion]:
+    """Yields each partition whose move it has finished, and the deletion of each copy that is not needed.
+
+    A complete copy becomes the partition if its original is gone. `existing` are the partitions that have a folder; the
+    caller adds the finished ones. Raises OSError.
+    """
+    for name in log_dir.future_directories:
+        partition, directory = parse_future_dir(name), f"{log_dir.path}/{name}"
+        if partition is None or not (partition in existing or _is_complete(disk, directory)):
+            # There is no original here. If it was deleted, the copy has the only records, so it is kept.
+            logger.error(
+                "%s is an incomplete copy of a partition that is not here. Remove it if it is not needed",
+                directory,
+            )
+        elif partition in existing:
+            logger.info("removing %s: the move of the replica was not finished", directory)
+            yield Deletion(0, directory, is_directory=True)
+        else:
+            disk.rename(directory, f"{log_dir.path}/{partition}")
+            disk.sync_dir(log_dir.path)
+            logger.info("finished the move of %s to %s", partition, log_dir.path)
+            yield partition
+
+
+def _is_complete(disk: Disk, future_directory: str) -> bool:
+    """Whether the folder has its last file. Raises OSError."""
+    try:
+        return read_partition_metadata(disk, f"{future_directory}/{PARTITION_METADATA}") is not None
+    except CorruptCheckpointError as error:
+        logger.error("%s", error)
+        return False
