@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.connection import Answer, ClientConnection
 from ottla.broker.pending import Pending
+from ottla.model.tuples import new_tuple
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
-_new_tuple = tuple.__new__  # see framing
 _SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
 
 # Read or written in a few milliseconds. What is longer goes to a worker.
@@ -78,7 +78,7 @@ class Dispatcher:
         handler = self._handlers.get((header.api_key, header.api_version))
         if handler is None:
             handler = self._handler_for(header)
-        context = _new_tuple(RequestContext, (header, connection))
+        context = new_tuple(RequestContext, (header, connection))
         return handler(self._broker, context, memoryview(frame)[header.body_position :])
 
     def _handler_for(self, header: RequestHeader) -> BodyHandler:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.model.tuples import new_tuple
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.primitives import (
     INT32,
@@ -105,7 +106,6 @@ def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
 
 
 _THREE_TIMES_NO_TAGS = 3 * NO_TAGS
-_new_tuple = tuple.__new__  # makes a NamedTuple in half the time
 
 
 def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | None:
@@ -139,9 +139,9 @@ def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | No
     if length == 0 or body[end:] != _THREE_TIMES_NO_TAGS:
         return None
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, 1)
-    partitions = [_new_tuple(ProducePartition, (index, body[start:end]))]
-    topics = [_new_tuple(ProduceTopic, (name, topic_id, partitions))]
-    return _new_tuple(ProduceRequest, (None, acks, timeout_ms, topics))
+    partitions = [new_tuple(ProducePartition, (index, body[start:end]))]
+    topics = [new_tuple(ProduceTopic, (name, topic_id, partitions))]
+    return new_tuple(ProduceRequest, (None, acks, timeout_ms, topics))
 
 
 def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:

@@ -16,6 +16,7 @@ from ottla.broker.housekeeping import flush
 from ottla.broker.pending import Pending
 from ottla.core.partition.leader import ACKS_ALL, AppendPlan
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.tuples import new_tuple
 from ottla.protocol.produce_codec import (
     ProducePartition,
     ProducePartitionResponse,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 _ACKS = (-1, 0, 1)
 _NO_RECORD_ERRORS: list[tuple[int, str]] = []
-_new_tuple = (
-    tuple.__new__
-)  # makes a NamedTuple in half the time, which counts where it is made for every batch
 # Kafka's own admin client may write to internal topics; nobody else.
 _ADMIN_CLIENT_ID = "__admin_client"
 
@@ -193,7 +191,7 @@ def _append(
     appended.append((hosted, plan.last_offset + 1))
     _, first_offset, _, log_append_time_ms, _ = plan
     log_start_offset = hosted.leader.log_start_offset
-    return _new_tuple(
+    return new_tuple(
         ProducePartitionResponse,
         (data.index, 0, first_offset, log_append_time_ms, log_start_offset, _NO_RECORD_ERRORS, None, None),
     )
