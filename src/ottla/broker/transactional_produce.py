@@ -10,7 +10,7 @@ from ottla.broker.delayed_answer import DelayedAnswer
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending
 from ottla.core.partition.leader import AppendPlan
-from ottla.core.partition.producers import NOT_REQUIRED, Verification
+from ottla.core.partition.producers import NO_VERIFICATION, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.produce_codec import ProduceRequest
@@ -78,7 +78,7 @@ def admit(
         )
         admission.refused = {hosted.topic_partition: mixed for hosted, _ in batches}
     elif not verification_is_on(broker, entry):
-        admission.by_default = NOT_REQUIRED
+        admission.by_default = NO_VERIFICATION
     else:
         _start_verifications(broker, admission, batches, entry)
     if not admission.verifications:

@@ -13,7 +13,7 @@ from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS
 from ottla.broker.coordinators.shard import CoordinatorShard, ShardState
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.housekeeping import flush
-from ottla.core.partition.leader import Marker
+from ottla.core.partition.leader import TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.core.transactions.commands import MarkersWritten, WriteMarkers
 from ottla.core.transactions.machine import TransactionShard
@@ -46,7 +46,7 @@ class WrittenMarker(NamedTuple):
         return self.hosted.failure is not None or self.hosted.is_closed
 
 
-def append_marker(broker: "Broker", partition: TopicPartition, marker: Marker) -> WrittenMarker:
+def append_marker(broker: "Broker", partition: TopicPartition, marker: TransactionMarker) -> WrittenMarker:
     """Raises KafkaError, and then nothing has changed."""
     hosted = broker.partitions.find(partition.topic, None, partition.partition)
     if partition.topic == CONSUMER_OFFSETS:
@@ -136,9 +136,9 @@ class Outcome:
         if self._shard.machine is self._machine:
             self._shard.fail(error)
 
-    def _marker(self) -> Marker:
+    def _marker(self) -> TransactionMarker:
         effect = self._effect
-        return Marker(
+        return TransactionMarker(
             effect.producer_id,
             effect.producer_epoch,
             effect.commit,

@@ -28,7 +28,7 @@ from ottla.core.coordination import (
     ResponseT,
     ValueT,
 )
-from ottla.core.partition.leader import AppendPlan, Marker
+from ottla.core.partition.leader import AppendPlan, TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
@@ -246,7 +246,7 @@ class CoordinatorShard(Generic[MachineT]):
             and leader.high_watermark >= leader.log_end_offset
         )
 
-    def append_marker(self, marker: Marker) -> AppendPlan:
+    def append_marker(self, marker: TransactionMarker) -> AppendPlan:
         """Ends a producer's transaction in this partition, which the machine sees at once.
 
         Raises KafkaError, and then nothing has changed.

@@ -18,7 +18,7 @@ from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.pending import Pending, completed
-from ottla.core.partition.leader import Marker
+from ottla.core.partition.leader import TransactionMarker
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
@@ -66,7 +66,7 @@ def handle(
 def _append(
     broker: "Broker", asked: WritableTxnMarker, codes: Codes, written: list[tuple[int, WrittenMarker]]
 ) -> None:
-    marker = Marker(
+    marker = TransactionMarker(
         asked.producer_id,
         asked.producer_epoch,
         asked.transaction_result,
