@@ -151,7 +151,7 @@ def shards_of(bench: Bench) -> dict[int, Any]:
 
 
 def durable(shards: dict[int, Any]) -> dict[int, Any]:
-    return {index: shard.machine.durable() for index, shard in shards.items()}
+    return {index: shard.machine.durable_state() for index, shard in shards.items()}
 
 
 def run_seed(seed: int) -> None:

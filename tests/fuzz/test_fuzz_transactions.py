@@ -163,7 +163,7 @@ def known(bench: Bench) -> Any:
     shards = [*bench.broker.transactions.shards, *bench.broker.groups.shards]
     partitions = sorted(bench.broker.partitions, key=lambda hosted: hosted.topic_partition)
     return (
-        [shard.machine.durable() for shard in shards],
+        [shard.machine.durable_state() for shard in shards],
         [sorted(hosted.log.producers.entries()) for hosted in partitions],
         [hosted.leader.last_stable_offset for hosted in partitions],
     )

@@ -127,10 +127,10 @@ class FetchReader:
 
     def _find(self, partition: SessionPartition) -> HostedPartition:
         """A session's partitions are looked up once, and again when what was found is closed."""
-        hosted: HostedPartition | None = partition.found
+        hosted: HostedPartition | None = partition.hosted
         if hosted is None or hosted.is_closed:
             topic = partition.topic
-            hosted = partition.found = self._host.find(topic.name, topic.topic_id, partition.request.index)
+            hosted = partition.hosted = self._host.find(topic.name, topic.topic_id, partition.request.index)
         return hosted
 
     def positions(self) -> list[tuple[HostedPartition, int]]:

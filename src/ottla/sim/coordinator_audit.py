@@ -23,7 +23,7 @@ def validate_shards(broker: Broker) -> None:
 def check_shards_against_their_logs(broker: Broker) -> None:
     """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
     for shard in _active(broker):
-        known, rebuilt = shard.machine.durable(), _rebuilt(shard).durable()
+        known, rebuilt = shard.machine.durable_state(), _rebuilt(shard).durable_state()
         if known != rebuilt:
             raise Violation(f"{shard.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
 

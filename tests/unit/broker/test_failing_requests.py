@@ -123,7 +123,7 @@ async def test_an_error_while_a_coordinator_writes_is_answered_and_it_goes_on(be
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard, "_batches", broken)
         assert code(await bench.ask(commit)) is ErrorCode.unknown_server_error
-    assert shard.machine.offsets.durable() == ({}, {}), "what was not written has not happened"
+    assert shard.machine.offsets.durable_state() == ({}, {}), "what was not written has not happened"
     assert code(await bench.ask(commit)) is ErrorCode.none
 
 

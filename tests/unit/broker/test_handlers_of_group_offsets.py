@@ -359,7 +359,7 @@ def test_a_commit_that_repeats_keeps_its_retention(version: int) -> None:
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
             shard = bench.broker.groups.shards.shard_of("g")
             assert shard is not None
-            committed, _ = shard.machine.offsets._offsets.durable()  # type: ignore[misc]
+            committed, _ = shard.machine.offsets._offsets.durable_state()  # type: ignore[misc]
             value = committed["g"]["orders"][0]
             assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
             await asyncio.sleep(1)

@@ -515,7 +515,7 @@ async def test_where_epochs_run_out_the_producer_goes_on_with_another_id(bench: 
     shard = bench.broker.transactions.shards.shard_of("tx")
     assert shard is not None
     last = 2**15 - 2
-    record = replace(shard.machine.durable()["tx"], producer_epoch=i16(last))
+    record = replace(shard.machine.durable_state()["tx"], producer_epoch=i16(last))
     shard.machine.replay(TransactionLogKey(transactional_id="tx"), record)
     first_id, producer.epoch = producer.producer_id, last
     await producer.send("journal", b"a")

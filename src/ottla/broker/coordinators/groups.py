@@ -81,7 +81,7 @@ class GroupCoordinator:
         for shard in self.shards:
             shard.machine.state.topics = self._topics
             if shard.state is ShardState.ACTIVE:
-                shard.run(shard.machine.topics_changed)
+                shard.run(shard.machine.on_topics_changed)
                 if deleted:
                     shard.submit(DeletePartitionOffsets(topics=deleted))
 

@@ -151,7 +151,7 @@ class CoordinatorShard(Generic[MachineT]):
 
     def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
-        self.run(self.machine.loaded)
+        self.run(self.machine.on_loaded)
 
     def close(self) -> None:
         """The partition is led elsewhere from now on, or gone."""
@@ -220,8 +220,8 @@ class CoordinatorShard(Generic[MachineT]):
             logger.exception("a decision of %s failed", self.hosted.topic_partition)
             self._reload(_bug(), waiter)
             return
-        if decision.timings:
-            self._timers.keep(decision.timings)
+        if decision.timer_changes:
+            self._timers.keep(decision.timer_changes)
         if decision.records or decision.packed is not None:
             try:
                 self._append(decision, now_ms)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ottla.broker.waiting_room import WaitingRoom
-from ottla.core.coordination import Command, StartTimer, Timing
+from ottla.core.coordination import Command, StartTimer, TimerChange
 from ottla.core.purgatory import Operation
 
 
@@ -27,7 +27,7 @@ class ShardTimers:
         self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
 
-    def keep(self, timings: Iterable[Timing]) -> None:
+    def keep(self, timings: Iterable[TimerChange]) -> None:
         for timing in timings:
             timer = self._by_key.get(timing.key)
             if not isinstance(timing, StartTimer):

@@ -58,24 +58,24 @@ class GroupShard:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
 
-    def loaded(self, now_ms: int) -> GroupDecision:
+    def on_loaded(self, now_ms: int) -> GroupDecision:
         decision = GroupDecision(self.replay)
         for machine in self._machines():
-            machine.loaded(decision, now_ms)
+            machine.on_loaded(decision, now_ms)
         return decision
 
-    def topics_changed(self, now_ms: int) -> GroupDecision:
+    def on_topics_changed(self, now_ms: int) -> GroupDecision:
         """`state.topics` is another view than before."""
         decision = GroupDecision(self.replay)
-        self.consumer.topics_changed(decision, now_ms)
+        self.consumer.on_topics_changed(decision, now_ms)
         return decision
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
         return {
-            "classic": self.classic.durable(),
-            "consumer": self.consumer.durable(),
-            "offsets": self.offsets.durable(),
+            "classic": self.classic.durable_state(),
+            "consumer": self.consumer.durable_state(),
+            "offsets": self.offsets.durable_state(),
         }
 
     def validate(self) -> None:

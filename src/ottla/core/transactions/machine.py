@@ -82,14 +82,14 @@ class TransactionShard:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """Nothing is written to `__transaction_state` within a transaction."""
 
-    def loaded(self, now_ms: int) -> TransactionDecision:
+    def on_loaded(self, now_ms: int) -> TransactionDecision:
         decision: TransactionDecision = Decision(self.replay)
         for transactional_id in tuple(self._store.by_id):
             resume(self._store, transactional_id, decision, now_ms)
         start_expiry(self._store, decision)
         return decision
 
-    def durable(self) -> dict[str, TransactionLogValue]:
+    def durable_state(self) -> dict[str, TransactionLogValue]:
         """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
         return {transactional_id: metadata.record for transactional_id, metadata in self._store.by_id.items()}
 

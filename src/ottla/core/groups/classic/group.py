@@ -103,7 +103,7 @@ class ClassicGroup(Membership):
 
     def write(self, decision: GroupDecision) -> None:
         self.written = self.snapshot()
-        decision.write_only(GroupMetadataKey(group=self.group_id), self.written)
+        decision.write_without_replay(GroupMetadataKey(group=self.group_id), self.written)
 
     def write_tombstones(self, decision: GroupDecision) -> None:
         decision.write(GroupMetadataKey(group=self.group_id), None)

@@ -188,7 +188,7 @@ class ClassicMachine:
             group.state = DEAD
             del self._state.groups[key.group]
 
-    def loaded(self, decision: GroupDecision, now_ms: int) -> None:
+    def on_loaded(self, decision: GroupDecision, now_ms: int) -> None:
         """Nobody knows when the members were last heard of: their sessions begin now."""
         for group in self._state.groups.values():
             if not isinstance(group, ClassicGroup):
@@ -202,7 +202,7 @@ class ClassicMachine:
             if is_too_large or has_no_leader:
                 self.rebalancing.begin(group, decision, now_ms)
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         return {
             group_id: group.written
             for group_id, group in self._state.groups.items()

@@ -206,7 +206,7 @@ class ConsumerGroup:
 
     # -- for tests
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         return {
             "group_epoch": self.group_epoch,
             "metadata_hash": self.metadata_hash,

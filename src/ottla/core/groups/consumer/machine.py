@@ -255,7 +255,7 @@ class ConsumerMachine:
             group.assignment_is_timed = False
             self.rebalancing.update_target(group, decision, now_ms, is_due=True)
 
-    def topics_changed(self, decision: GroupDecision, now_ms: int) -> None:
+    def on_topics_changed(self, decision: GroupDecision, now_ms: int) -> None:
         """The next heartbeat of a group sees it by itself; the timer is for groups in which none comes soon."""
         if not self._refresh_is_near:
             self._refresh_is_near = True
@@ -273,7 +273,7 @@ class ConsumerMachine:
                 continue
             if self.rebalancing.is_stale(group, now_ms):
                 if refreshed == REFRESHED_AT_ONCE_MAX:
-                    self.topics_changed(decision, now_ms)
+                    self.on_topics_changed(decision, now_ms)
                     return
                 refreshed += 1
                 self.rebalancing.refresh_subscriptions(group, decision, now_ms)
@@ -287,7 +287,7 @@ class ConsumerMachine:
     def replay(self, key: replay.ConsumerKey, value: GroupValue | None) -> None:
         replay.replay(self._state, key, value)
 
-    def loaded(self, decision: GroupDecision, now_ms: int) -> None:
+    def on_loaded(self, decision: GroupDecision, now_ms: int) -> None:
         """Nobody knows when the members were last heard of: their sessions begin now."""
         for group in self._state.groups.values():
             if not isinstance(group, ConsumerGroup):
@@ -298,11 +298,11 @@ class ConsumerMachine:
                     self.rebalancing.time_revocation(group.group_id, member, decision)
             if group.assignment_epoch < group.group_epoch and group.members:
                 self.rebalancing.time_assignment(group, decision)
-        self.topics_changed(decision, now_ms)
+        self.on_topics_changed(decision, now_ms)
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         return {
-            group_id: group.durable()
+            group_id: group.durable_state()
             for group_id, group in self._state.groups.items()
             if isinstance(group, ConsumerGroup)
         }

@@ -116,7 +116,7 @@ class OffsetsMachine:
                 )
             key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
             if is_plain:
-                decision.write_only(key, value)
+                decision.write_without_replay(key, value)
                 self._offsets.put(group_id, topic, partition, value)
             else:
                 decision.write(key, value)
@@ -240,15 +240,15 @@ class OffsetsMachine:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self._offsets.end_transaction(producer_id, committed)
 
-    def loaded(self, decision: GroupDecision, now_ms: int) -> None:
+    def on_loaded(self, decision: GroupDecision, now_ms: int) -> None:
         self._start_expiry_timer(decision)
 
     def _start_expiry_timer(self, decision: GroupDecision) -> None:
         interval_ms = self._state.settings.offsets_retention_check_interval_ms
         decision.start_timer(EXPIRY_TIMER, interval_ms, ExpireOffsets())
 
-    def durable(self) -> object:
-        return self._offsets.durable()
+    def durable_state(self) -> object:
+        return self._offsets.durable_state()
 
     def validate(self) -> None:
         self._offsets.validate()

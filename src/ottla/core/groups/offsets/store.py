@@ -134,7 +134,7 @@ class OffsetStore:
         if not partitions:
             del self.pending[group_id]
 
-    def durable(self) -> object:
+    def durable_state(self) -> object:
         pending = {
             group_id: {partition: tuple(values.items()) for partition, values in partitions.items()}
             for group_id, partitions in self.pending.items()

@@ -99,7 +99,7 @@ class Groups(FakeShell):
     def changed_topics(self) -> None:
         """Tells the machine, as the shard does."""
         decision: Any = Decision(self.machine.replay)
-        self.machine.topics_changed(decision, self.now_ms)
+        self.machine.on_topics_changed(decision, self.now_ms)
         self._perform(decision)
 
     def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse:

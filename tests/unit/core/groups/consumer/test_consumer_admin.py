@@ -126,7 +126,7 @@ def test_tombstones_are_written_for_everything_and_the_groups_own_comes_last(gro
         ConsumerGroupMetadataKey,
     ]
     assert all(value is None for _, value in decision.records)
-    assert groups.machine.durable() == {}
+    assert groups.machine.durable_state() == {}
     written = {key for key, value in groups.records}
     assert {key for key, _ in decision.records} >= written
 
@@ -136,7 +136,7 @@ def test_tombstones_of_groups_that_are_not_there_are_nothing(groups: Groups) -> 
     fresh = groups.fresh()
     for key, _ in groups.records:
         fresh.replay(key, None)
-    assert fresh.durable() == {}
+    assert fresh.durable_state() == {}
 
 
 def test_offsets_of_subscribed_topics_are_in_use_and_others_expire(groups: Groups) -> None:

@@ -92,13 +92,13 @@ class OffsetsShard:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
 
-    def loaded(self, now_ms: int) -> Decision[Any, Any]:
+    def on_loaded(self, now_ms: int) -> Decision[Any, Any]:
         decision: Decision[Any, Any] = Decision(self.replay)
-        self.offsets.loaded(decision, now_ms)
+        self.offsets.on_loaded(decision, now_ms)
         return decision
 
-    def durable(self) -> object:
-        return self.offsets.durable(), set(self.state.groups)
+    def durable_state(self) -> object:
+        return self.offsets.durable_state(), set(self.state.groups)
 
     def validate(self) -> None:
         self.offsets.validate()

@@ -220,13 +220,13 @@ class OffsetsModel(RuleBasedStateMachine):
     def a_shard_rebuilt_from_the_log_is_the_same(self) -> None:
         rebuilt = self.shell.rebuilt(OffsetsShard(self.shell.settings))
         rebuilt.validate()
-        assert rebuilt.durable() == self.shell.machine.durable()
+        assert rebuilt.durable_state() == self.shell.machine.durable_state()
 
     @invariant()
     def a_shard_rebuilt_from_the_compacted_log_has_the_same_offsets(self) -> None:
         rebuilt = replayed(compacted(self.shell.log), OffsetsShard(self.shell.settings))
         rebuilt.validate()
-        assert rebuilt.offsets.durable() == self.shell.machine.offsets.durable()
+        assert rebuilt.offsets.durable_state() == self.shell.machine.offsets.durable_state()
 
 
 TestOffsetsModel = OffsetsModel.TestCase

@@ -41,7 +41,7 @@ def test_its_records_are_those_of_the_commit_spelled_out(offsets: list[OffsetToC
         for shell in (plain, repeated)
     ]
     assert written[0] == written[1]
-    assert plain.machine.durable() == repeated.machine.durable()
+    assert plain.machine.durable_state() == repeated.machine.durable_state()
 
 
 def test_a_group_that_refuses_is_asked_each_time() -> None:
