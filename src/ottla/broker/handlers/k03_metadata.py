@@ -22,7 +22,7 @@ from ottla.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
 
@@ -84,7 +84,7 @@ async def _create_missing(broker: "Broker", wanted: tuple[MetadataRequestTopic, 
     for topic in wanted:
         if topic.name is not None and topic.name not in broker.image.topics:
             # Internal topics are for their coordinators to make, with the partitions and configs that these need.
-            if topic_name_problem(topic.name) is not None or is_internal(topic.name):
+            if topic_name_error(topic.name) is not None or is_internal(topic.name):
                 continue
             try:
                 await broker.create_topic_automatically(topic.name)
@@ -104,7 +104,7 @@ def _find_topic(
     found = image.topics.get(wanted.name)
     if found is not None:
         return _describe_topic(image, found, operations)
-    if topic_name_problem(wanted.name) is not None:
+    if topic_name_error(wanted.name) is not None:
         return _no_topic(ErrorCode.invalid_topic_exception, wanted.name, None)
     return _no_topic(errors.get(wanted.name, ErrorCode.unknown_topic_or_partition), wanted.name, None)
 

@@ -15,7 +15,7 @@ from kio.schema.describe_configs.v4.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.config import (
     ConfigEntry,
     ResourceType,
@@ -91,7 +91,7 @@ def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[Config
     overrides = broker.image.config(resource_type, name)
     match resource_type:
         case ResourceType.TOPIC:
-            if (problem := topic_name_problem(name)) is not None:
+            if (problem := topic_name_error(name)) is not None:
                 raise KafkaError(ErrorCode.invalid_topic_exception, problem)
             if name not in broker.image.topics:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")

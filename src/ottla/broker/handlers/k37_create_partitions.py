@@ -7,7 +7,7 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 
 from ottla.broker.dispatch import RequestContext
-from ottla.core.controller.commands import CreatePartitions, MorePartitions
+from ottla.core.controller.commands import CreatePartitions, NewPartitions
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -30,7 +30,7 @@ async def handle(
     )
 
 
-def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:
+def _more_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
     placed = None if assignments is None else tuple(assignment.broker_ids for assignment in assignments)
-    return MorePartitions(topic.name, topic.count, placed)
+    return NewPartitions(topic.name, topic.count, placed)

@@ -14,7 +14,7 @@ from kio.schema.describe_producers.v0.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.pending import Pending
 from ottla.broker.topic_pieces import run_by_topic
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def handle(
 
 
 def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
-    problem = topic_name_problem(topic)
+    problem = topic_name_error(topic)
     if problem is not None:
         return _refused(index, KafkaError(ErrorCode.invalid_topic_exception, problem))
     try:

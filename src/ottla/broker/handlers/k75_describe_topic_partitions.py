@@ -14,7 +14,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 from ottla.broker.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.dispatch import RequestContext
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode
 from ottla.model.topics import is_internal
 
@@ -48,7 +48,7 @@ def handle(
         topic = image.topics.get(name)
         if topic is None:
             if request.topics:  # of those that were named; a deleted one is no news to who asks for all
-                valid = topic_name_problem(name) is None
+                valid = topic_name_error(name) is None
                 error = ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
                 topics.append(_no_topic(name, error))
             continue
