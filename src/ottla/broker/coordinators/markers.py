@@ -16,7 +16,7 @@ from ottla.broker.housekeeping import flush
 from ottla.core.partition.leader import TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.core.transactions.commands import MarkersWritten, WriteMarkers
-from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.shard import TransactionShard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 

@@ -10,17 +10,16 @@ from tests.unit.core.transactions.transaction_shell import (
 )
 
 from ottla.core.transactions.commands import MarkersWritten
-from ottla.core.transactions.expiry import ExpireTransactionalIds
-from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.core.transactions.states import (
     IDLE,
+    STATE_BY_STATUS,
     STATE_NAMES,
     VALID_PREVIOUS_STATES,
-    WRITTEN,
     TransactionState,
 )
-from ottla.core.transactions.timeouts import TransactionTimedOut
+from ottla.core.transactions.timers import ExpireTransactionalIds, TransactionTimedOut
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.transaction_records.records import TransactionPartitions
 
@@ -199,7 +198,7 @@ def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
     assert not shell.machine.durable_state()
 
 
-@pytest.mark.parametrize("state", sorted(WRITTEN.values()))
+@pytest.mark.parametrize("state", sorted(STATE_BY_STATUS.values()))
 def test_only_ids_without_a_transaction_expire(state: TransactionState) -> None:
     shell = TransactionShell()
     empty = state is TransactionState.EMPTY

@@ -29,7 +29,7 @@ from ottla.core.transactions.commands import (
     VerifyPartitions,
     WriteMarkers,
 )
-from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.shard import TransactionShard
 from ottla.core.transactions.states import ENDED, IDLE, PREPARED, TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition

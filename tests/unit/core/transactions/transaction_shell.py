@@ -16,8 +16,8 @@ from ottla.core.transactions.commands import (
     VerifyPartitions,
     WriteMarkers,
 )
-from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.transaction_records.codec import decode_record, encode_key, encode_value
