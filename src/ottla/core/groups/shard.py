@@ -15,8 +15,7 @@ from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.migration.machine import MigrationMachine
 from ottla.core.groups.offsets.machine import OffsetsMachine
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics, GroupsState
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.protocol.group_records.records import GroupKey, GroupMetadataKey, GroupValue, OffsetCommitKey
 

@@ -6,9 +6,9 @@ was when it last became stable or empty. A rebalance that a restart interrupts i
 
 from kio.static.primitive import i32, i64
 
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.member import ClassicMember, Protocols
 from ottla.core.groups.classic.membership import Membership
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.states import VALID_PREVIOUS_STATES, ClassicGroupState
 from ottla.core.groups.commands import (
     Client,

@@ -1,6 +1,7 @@
 """JoinGroup: who comes, who comes back, and who comes back under a new name."""
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import unknown_member
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -10,7 +11,6 @@ from ottla.core.groups.classic.group import (
 )
 from ottla.core.groups.classic.member import ClassicMember, distinct_protocols
 from ottla.core.groups.classic.rebalance import Rebalancing
-from ottla.core.groups.classic.refusals import unknown_member
 from ottla.core.groups.classic.timers import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessionExpired, session_key
 from ottla.core.groups.commands import JoinGroup, JoinGroupResponse
 from ottla.core.groups.group import GroupDecision

@@ -7,6 +7,7 @@ silent for too long are removed by their session's timer, which starts the next 
 from typing import Any, Protocol
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -15,7 +16,6 @@ from ottla.core.groups.classic.group import (
 )
 from ottla.core.groups.classic.join import Joining
 from ottla.core.groups.classic.rebalance import Rebalancing
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.sync import sync
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,

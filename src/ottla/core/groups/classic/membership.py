@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import fenced_instance, rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.member import ClassicMember, Protocols, distinct_protocols
-from ottla.core.groups.classic.refusals import fenced_instance, rebalance_in_progress, unknown_member
 from ottla.core.groups.commands import JoinGroupResponse, SyncGroupResponse
 from ottla.core.groups.group import GroupDecision
 from ottla.model.errors import ErrorCode, KafkaError

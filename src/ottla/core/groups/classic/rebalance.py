@@ -1,5 +1,6 @@
 """The way of a classic group from one generation to the next: everybody rejoins, the generation begins."""
 
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -7,7 +8,6 @@ from ottla.core.groups.classic.group import (
     ClassicGroup,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,
     RebalanceTimedOut,

@@ -1,6 +1,7 @@
 """SyncGroup: the leader hands in the assignment, everybody gets their part of it."""
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
@@ -8,7 +9,6 @@ from ottla.core.groups.classic.group import (
     ClassicGroup,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import sync_key
 from ottla.core.groups.commands import SyncGroup
 from ottla.core.groups.group import GroupDecision

@@ -12,8 +12,7 @@ from ottla.core.groups.commands import (
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.target_assignment import assignor_name
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics, GroupsState
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ottla.core.groups.commands import OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
 from ottla.core.groups.consumer.member import ConsumerGroupMember
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Subscriptions by regular expression, evaluated by the coordinator (KIP-848)."""
 
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics
 from ottla.model.expressions import compiled
 from ottla.model.topics import is_internal
 

@@ -6,8 +6,7 @@ from ottla.core.groups.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from ottla.core.groups.consumer.group import ConsumerGroup, Target
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics, TopicInfo
+from ottla.core.groups.state import ClusterTopics, GroupsState, TopicInfo
 from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,

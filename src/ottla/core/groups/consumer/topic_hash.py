@@ -6,7 +6,7 @@ It stands in the log, so it must come out the same in every release and every pr
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from ottla.core.groups.topics import ClusterTopics, TopicInfo
+from ottla.core.groups.state import ClusterTopics, TopicInfo
 
 _FORMAT = b"\x00"  # to be counted up where what goes into a hash changes
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from kio.static.primitive import i32
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.join import check_session_timeout, inconsistent_protocols
 from ottla.core.groups.classic.member import distinct_protocols
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.commands import (
     Heartbeat,
     JoinGroup,

@@ -6,7 +6,7 @@ from uuid import UUID
 from ottla.core.groups.commands import TopicIdPartitions
 from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer_protocol import Subscription, read_subscription, write_assignment
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics
 
 
 def embedded_assignment(

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from kio.static.primitive import i32, i64
 
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.member import NO_ASSIGNMENT, ClassicMember
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import join_key, session_key, sync_key
 from ottla.core.groups.commands import ConsumerGroupHeartbeat, JoinGroupResponse
 from ottla.core.groups.consumer.group import ConsumerGroup
