@@ -37,12 +37,12 @@ class ByteTemplate:
         self._fixed = int.from_bytes(sample, "big") & self._mask
         self._stamps = sum(1 << 8 * (len(sample) - position - 8) for position in stamp_positions)
 
-    def fits(self, data: Bytes) -> bool:
+    def matches(self, data: Bytes) -> bool:
         """Whether `data` is the sample but for its numbers."""
         return len(data) == self._size and int.from_bytes(data, "big") & self._mask == self._fixed
 
     def read(self, data: Bytes) -> tuple[int, ...]:
-        """The numbers of what fits."""
+        """The numbers of what matches."""
         return self._layout.unpack(data)
 
     def fill(self, numbers: Sequence[int], stamp: int = 0) -> bytes:

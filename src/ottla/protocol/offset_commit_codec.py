@@ -74,7 +74,7 @@ class OffsetCommitRequest(NamedTuple):
     topics: list[OffsetCommitTopic]
 
 
-def sender_of_commit(body: bytes, version: int) -> bytes | None:
+def read_commit_sender(body: bytes, version: int) -> bytes | None:
     """Group, generation and member, as the request opens with them; None if it is old or short, or has long names."""
     if version < FLEXIBLE_FROM or not body:
         return None

@@ -82,7 +82,7 @@ def test_offset_commit_asks_the_group_for_partitions_that_are_there(version: int
                     OffsetToCommit("orders", 1, 5, epoch, None, topic_id),
                     OffsetToCommit("orders", 0, 5, epoch, "note", topic_id),
                 ),
-                can_stale_member_epoch=version >= 9,
+                supports_stale_member_epoch=version >= 9,
             )
         ]
 

@@ -20,7 +20,7 @@ from ottla.core.groups.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from ottla.core.groups.offsets.repetition import CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
@@ -110,7 +110,7 @@ def versions(key: ApiKey) -> range:
 
 def decode_commit(body: memoryview, version: int) -> object:
     """As the handler does."""
-    CommitShapes().find(bytes(body), version)
+    CommitTemplates().find(bytes(body), version)
     return decode_offset_commit_request(body, version)
 
 

@@ -14,7 +14,7 @@ from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
 from ottla.core.groups.commands import DeletePartitionOffsets, ListedGroup, ListGroups
-from ottla.core.groups.offsets.repetition import CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.core.groups.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
 from ottla.core.groups.shard import GroupShard
 from ottla.model.config import BrokerConfig, ResourceType
@@ -30,7 +30,7 @@ class GroupCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.shards: ShardSet[GroupShard] = ShardSet(broker, consumer_offsets(broker.config), self._new_shard)
-        self.shapes = CommitShapes()
+        self.templates = CommitTemplates()
         self._topics = ImageTopics(MetadataImage())
         self._settings = GroupSettings()
         self.reconfigure()
@@ -61,7 +61,7 @@ class GroupCoordinator:
 
     def reconfigure(self) -> None:
         """Configs of the broker or of groups have changed."""
-        self.shapes.forget()
+        self.templates.clear()
         self._settings = group_settings(self._broker.config, self._overrides)
         for shard in self.shards:
             shard.machine.state.settings = self._settings
@@ -74,7 +74,7 @@ class GroupCoordinator:
         """After the partitions are open: takes over those of `__consumer_offsets`, and tells groups of their topics."""
         if not (changes.created or changes.deleted or changes.changed or changes.brokers):
             return
-        self.shapes.forget()
+        self.templates.clear()
         self._topics = ImageTopics(image)
         self.shards.follow(image)
         deleted = frozenset(topic.name for topic in changes.deleted)

@@ -10,7 +10,7 @@ from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.pending import Pending
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
-from ottla.core.groups.offsets.repetition import CommitShape, CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_commit_codec import (
     NO_RETENTION,
@@ -36,23 +36,23 @@ def handle_body(broker: "Broker", context: RequestContext, body: memoryview) -> 
         decoded = broker.in_worker(lambda: decode_offset_commit_request(body, context.version))
         return decoded.then(lambda request: _commit(broker, context, None, request))
     sent = bytes(body)
-    shape = broker.groups.shapes.find(sent, context.version)
-    if shape is not None:
-        return _commit_again(broker, context, sent, shape)
+    template = broker.groups.templates.find(sent, context.version)
+    if template is not None:
+        return _commit_again(broker, context, sent, template)
     return _commit(broker, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
 
 
 def _commit_again(
-    broker: "Broker", context: RequestContext, body: bytes, shape: CommitShape
+    broker: "Broker", context: RequestContext, body: bytes, template: CommitTemplate
 ) -> Answer | Pending[Answer]:
     def answer(committed: Committed) -> Answer:
-        if committed is shape.accepted:
-            return context.respond(shape.response)
+        if committed is template.accepted:
+            return context.respond(template.response)
         topics = decode_offset_commit_request(memoryview(body), context.version).topics
-        codes = _codes(committed, [None] * shape.count)
+        codes = _codes(committed, [None] * template.count)
         return context.respond(encode_offset_commit_response(topics, codes, context.version))
 
-    committed = broker.groups.submit(shape.command.group_id, shape.again(body))
+    committed = broker.groups.submit(template.command.group_id, template.read_commit(body))
     return answer(committed.value) if committed.done else committed.then(answer)
 
 
@@ -67,7 +67,7 @@ def _commit(
         codes = list(_codes(committed, refusals))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
         if body is not None and not any(codes):
-            _learn(broker.groups.shapes, body, version, request, command, response)
+            _learn(broker.groups.templates, body, version, request, command, response)
         return context.respond(response)
 
     command = OffsetCommit(
@@ -76,7 +76,7 @@ def _commit(
         group_instance_id=request.group_instance_id,
         generation_or_member_epoch=request.generation_or_member_epoch,
         offsets=tuple(offsets),
-        can_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
+        supports_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
         retention_ms=None if request.retention_ms == NO_RETENTION else request.retention_ms,
     )
     if not offsets:  # nothing for the group: whether it is there does not matter
@@ -105,7 +105,7 @@ def _submit(broker: "Broker", command: OffsetCommit) -> Pending[Committed]:
 
 
 def _learn(
-    shapes: CommitShapes,
+    templates: CommitTemplates,
     body: bytes,
     version: int,
     request: OffsetCommitRequest,
@@ -114,9 +114,9 @@ def _learn(
 ) -> None:
     """The commit was accepted as it is; when its sender commits again it will mostly be the same, offsets aside."""
     can_repeat = bool(command.offsets) and command.retention_ms is None and len(body) <= SHAPE_BYTES_MAX
-    if can_repeat and shapes.is_repeated(body, version):
+    if can_repeat and templates.is_repeated(body, version):
         positions = [partition.position for topic in request.topics for partition in topic.partitions]
-        shapes.learn(body, version, CommitShape(body, positions, command, response))
+        templates.add(body, version, CommitTemplate(body, positions, command, response))
 
 
 def _codes(committed: Committed, refusals: Refusals) -> Iterator[ErrorCode]:

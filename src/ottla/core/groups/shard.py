@@ -1,7 +1,7 @@
 """One shard of the group coordinator: the groups that hash to one partition of `__consumer_offsets`.
 
-It decides nothing about groups itself. Each type of group has its own machine, offsets have theirs, and all share the
-state of the shard; this is the switchboard in front of them.
+The shard only dispatches commands and records to its machines, one per group type and one for offsets, which share its
+state.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class GroupShard:
         self.classic = ClassicMachine(self.state)
         self.consumer = ConsumerMachine(self.state)
         self.offsets = OffsetsMachine(self.state)
-        self.migration = MigrationMachine(self.state, self.classic.rebalancing, self.consumer.rebalancing)
+        self.migration = MigrationMachine(self.state, self.classic.rebalancer, self.consumer.rebalance)
         self.classic.migration = self.consumer.migration = self.migration
         self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
         for machine in (*self._machines(), self.migration):
@@ -64,13 +64,13 @@ class GroupShard:
         return decision
 
     def on_topics_changed(self, now_ms: int) -> GroupDecision:
-        """`state.topics` is another view than before."""
+        """`state.topics` has changed."""
         decision = GroupDecision(self.replay)
         self.consumer.on_topics_changed(decision, now_ms)
         return decision
 
     def durable_state(self) -> dict[str, Any]:
-        """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
+        """The state that a shard rebuilt from the log must have too, in comparable form."""
         return {
             "classic": self.classic.durable_state(),
             "consumer": self.consumer.durable_state(),
@@ -82,7 +82,7 @@ class GroupShard:
             machine.validate()
 
     def _list(self, command: ListGroups, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        listed = (group.listed() for group in self.state.groups.values())
+        listed = (group.as_listed_group() for group in self.state.groups.values())
         decision.reply(
             waiter,
             tuple(

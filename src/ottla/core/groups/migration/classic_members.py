@@ -25,26 +25,30 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember, MemberState
-from ottla.core.groups.consumer.rebalancing import Rebalancing
-from ottla.core.groups.consumer.validation import check_not_full, known_member, known_static_member
-from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
+from ottla.core.groups.consumer.validation import check_not_full, require_member, require_static_member
+from ottla.core.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerProtocolSubscription,
+    read_subscription,
+)
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.migration.deadlines import Awaited, ClassicMemberTimedOut, Deadlines
-from ottla.core.groups.migration.embedded import embedded_assignment, owned_partitions
+from ottla.core.groups.migration.embedded_protocol import embedded_assignment, owned_partitions
 from ottla.core.groups.migration.upgrade import classic_metadata, subscribed_names
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
 
 
 class ClassicMembers:
-    def __init__(self, state: GroupsState, rebalancing: Rebalancing) -> None:
+    def __init__(self, state: GroupsState, rebalancer: ConsumerRebalancer) -> None:
         self._state = state
-        self._rebalancing = rebalancing
+        self._rebalancer = rebalancer
         self.deadlines = Deadlines()
 
     # -- JoinGroup
 
-    def check_join(self, group: ConsumerGroup, command: JoinGroup) -> Subscription:
+    def check_join(self, group: ConsumerGroup, command: JoinGroup) -> ConsumerProtocolSubscription:
         """Raises where the member cannot be in this group. Returns what it is subscribed to."""
         check_session_timeout(command, self._state.settings)
         static_id = group.static_members.get(command.group_instance_id or "", "")
@@ -71,11 +75,11 @@ class ClassicMembers:
         instance_id = command.group_instance_id
         if instance_id is not None:
             if command.member_id:
-                return known_static_member(group, instance_id, command.member_id)
+                return require_static_member(group, instance_id, command.member_id)
             predecessor = group.static_member(instance_id)
             if predecessor is not None:
-                self.forget(group.group_id, predecessor.member_id, decision)
-                return self._rebalancing.replace_member(group, predecessor, command.new_member_id, decision)
+                self.cancel_deadlines(group.group_id, predecessor.member_id, decision)
+                return self._rebalancer.replace_member(group, predecessor, command.new_member_id, decision)
         member_id = command.member_id or command.new_member_id
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
 
@@ -84,7 +88,7 @@ class ClassicMembers:
         group: ConsumerGroup,
         member: ConsumerGroupMember,
         command: JoinGroup,
-        subscription: Subscription,
+        subscription: ConsumerProtocolSubscription,
         decision: GroupDecision,
     ) -> bool:
         """Writes what the member told anew. Returns whether it is subscribed to something else than before."""
@@ -106,9 +110,9 @@ class ClassicMembers:
             ),
         )
         if metadata != old or member.member_id not in group.members:
-            self._rebalancing.write_metadata(group.group_id, member.with_metadata(metadata), decision)
+            self._rebalancer.write_metadata(group.group_id, member.with_metadata(metadata), decision)
         if member.regex:
-            self._rebalancing.forget_unused_regexes(group, decision)
+            self._rebalancer.delete_unused_regexes(group, decision)
             return True
         return metadata.subscribed_topic_names != old.subscribed_topic_names
 
@@ -116,20 +120,20 @@ class ClassicMembers:
         self,
         group: ConsumerGroup,
         member_id: str,
-        subscription: Subscription,
+        subscription: ConsumerProtocolSubscription,
         decision: GroupDecision,
         *,
         changed: bool,
     ) -> ConsumerGroupMember:
         owned = owned_partitions(subscription, self._state.topics)
-        return self._rebalancing.reconcile(group, member_id, owned, decision, subscription_changed=changed)
+        return self._rebalancer.reconcile(group, member_id, owned, decision, subscription_changed=changed)
 
-    def joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
+    def on_joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
         """It is expected to sync now."""
-        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+        self.deadlines.cancel(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         sync = _timer(group.group_id, member.member_id, Awaited.SYNC)
-        self.deadlines.met(sync, decision)
+        self.deadlines.cancel(sync, decision)
         self.deadlines.start(sync, member.metadata.rebalance_timeout_ms, decision)
 
     # -- SyncGroup
@@ -141,8 +145,8 @@ class ClassicMembers:
         if behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._ask_to_rejoin(group, member, waiter, decision)
             return
-        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.SYNC), decision)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+        self.deadlines.cancel(_timer(group.group_id, member.member_id, Awaited.SYNC), decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         assignment = embedded_assignment(member, member.assigned, self._state.topics)
         decision.reply(waiter, SyncGroupResponse(assignment, command.protocol_type, command.protocol_name))
 
@@ -152,7 +156,7 @@ class ClassicMembers:
         self, group: ConsumerGroup, command: Heartbeat, waiter: Waiter, decision: GroupDecision
     ) -> None:
         member = _classic_member(group, command)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         if must_rejoin(group, member):
             self._ask_to_rejoin(group, member, waiter, decision)
         else:
@@ -167,7 +171,7 @@ class ClassicMembers:
 
     # -- LeaveGroup
 
-    def leaving(
+    def resolve_leaving(
         self, group: ConsumerGroup, command: LeaveGroup
     ) -> tuple[tuple[str, ...], tuple[MemberLeft, ...]]:
         """Who goes, and what each of them is told. An administrator may name a static member by its instance alone,
@@ -184,9 +188,9 @@ class ClassicMembers:
             left.append(MemberLeft(leaving.member_id, leaving.group_instance_id, error))
         return tuple(going), tuple(left)
 
-    def forget(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
+    def cancel_deadlines(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
         for awaited in Awaited:
-            self.deadlines.met(_timer(group_id, member_id, awaited), decision)
+            self.deadlines.cancel(_timer(group_id, member_id, awaited), decision)
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
@@ -206,9 +210,9 @@ def _timer(group_id: str, member_id: str, awaited: Awaited) -> ClassicMemberTime
 
 def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> ConsumerGroupMember:
     if command.group_instance_id is None:
-        member = known_member(group, command.member_id)
+        member = require_member(group, command.member_id)
     else:
-        member = known_static_member(group, command.group_instance_id, command.member_id)
+        member = require_static_member(group, command.group_instance_id, command.member_id)
     if not member.uses_classic_protocol:
         raise KafkaError(
             ErrorCode.unknown_member_id, f"Member {member.member_id} does not use the classic protocol."
@@ -224,15 +228,15 @@ def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Con
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
     if leaving.group_instance_id is None:
-        return known_member(group, leaving.member_id)
+        return require_member(group, leaving.member_id)
     member_id = leaving.member_id or group.static_members.get(leaving.group_instance_id, "")
-    return known_static_member(group, leaving.group_instance_id, member_id)
+    return require_static_member(group, leaving.group_instance_id, member_id)
 
 
 def _check_protocol(member: ConsumerGroupMember, command: SyncGroup) -> None:
     """KIP-559: from v5 on a member says which protocol it believes was chosen."""
-    told = (command.protocol_type, command.protocol_name)
-    for given, chosen in zip(told, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
+    claimed = (command.protocol_type, command.protocol_name)
+    for given, chosen in zip(claimed, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
         if given is not None and given != chosen:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
@@ -247,7 +251,7 @@ def protocol_name(member: ConsumerGroupMember) -> str:
     return member.classic_member_metadata.supported_protocols[0].name
 
 
-def joined_response(member: ConsumerGroupMember) -> JoinGroupResponse:
+def join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
     """It has no leader, so that it never takes itself for one."""
     return JoinGroupResponse(
         ErrorCode.none,

@@ -33,12 +33,12 @@ class Deadlines:
             self._running.add(timer)
             decision.start_timer(("classic member", timer), max(delay_ms, 0), timer)
 
-    def met(self, timer: ClassicMemberTimedOut, decision: GroupDecision) -> None:
+    def cancel(self, timer: ClassicMemberTimedOut, decision: GroupDecision) -> None:
         if timer in self._running:
             self._running.remove(timer)
             decision.cancel_timer(("classic member", timer))
 
-    def missed(self, timer: ClassicMemberTimedOut) -> bool:
+    def expire(self, timer: ClassicMemberTimedOut) -> bool:
         """The timer has fired. False: what it was for had come before."""
         is_running = timer in self._running
         self._running.discard(timer)

@@ -2,14 +2,14 @@
 
 from ottla.core.groups.classic.group import STABLE, ClassicGroup
 from ottla.core.groups.classic.member import ClassicMember
-from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.commands import Client
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.timers import assignment_key, revocation_key, session_key
 from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from ottla.core.groups.group import GroupDecision
-from ottla.core.groups.migration.embedded import embedded_assignment
+from ottla.core.groups.migration.embedded_protocol import embedded_assignment
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
 
@@ -31,7 +31,7 @@ def downgrade(
     group: ConsumerGroup,
     leaving: tuple[str, ...],
     state: GroupsState,
-    rebalancing: Rebalancing,
+    rebalancer: ClassicRebalancer,
     decision: GroupDecision,
     now_ms: int,
     *,
@@ -48,7 +48,7 @@ def downgrade(
             classic.add(_classic_member(group, member, state))
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     classic.protocol_name = classic.select_protocol()
-    classic.learn_subscribed_topics()
+    classic.compute_subscribed_topics()
     classic.generation_id = group.group_epoch
     classic.state = STABLE
     classic.state_timestamp_ms = now_ms
@@ -64,7 +64,7 @@ def downgrade(
     for classic_member in classic.members.values():
         classic_member.restart_session(decision)
     if leader_id is None:
-        rebalancing.begin(classic, decision, now_ms)
+        rebalancer.begin(classic, decision, now_ms)
     return classic
 
 

@@ -7,7 +7,7 @@ group loses a member.
 from ottla.core.coordination import Waiter
 from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.machine import ClassicCommand
-from ottla.core.groups.classic.rebalance import Rebalancing as ClassicRebalancing
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.commands import (
     ConsumerGroupHeartbeat,
     Heartbeat,
@@ -18,9 +18,9 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
-from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
 from ottla.core.groups.group import Group, GroupDecision
-from ottla.core.groups.migration.classic_members import ClassicMembers, joined_response
+from ottla.core.groups.migration.classic_members import ClassicMembers, join_response
 from ottla.core.groups.migration.deadlines import ClassicMemberTimedOut
 from ottla.core.groups.migration.downgrade import can_downgrade, downgrade
 from ottla.core.groups.migration.upgrade import upgraded_members, write_upgrade
@@ -30,12 +30,12 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 class MigrationMachine:
     def __init__(
-        self, state: GroupsState, classic_rebalancing: ClassicRebalancing, rebalancing: Rebalancing
+        self, state: GroupsState, classic_rebalancer: ClassicRebalancer, rebalancer: ConsumerRebalancer
     ) -> None:
         self._state = state
-        self._classic_rebalancing = classic_rebalancing
-        self._rebalancing = rebalancing
-        self._members = ClassicMembers(state, rebalancing)
+        self._classic_rebalancer = classic_rebalancer
+        self._rebalancer = rebalancer
+        self._members = ClassicMembers(state, rebalancer)
 
     # -- classic members in consumer groups
 
@@ -72,19 +72,19 @@ class MigrationMachine:
         )
         member = self._members.admit(group, command, decision)
         changed = self._members.update(group, member, command, subscription, decision)
-        if changed or self._rebalancing.is_stale(group, now_ms):
-            self._rebalancing.refresh_subscriptions(group, decision, now_ms, changed=changed)
+        if changed or self._rebalancer.is_stale(group, now_ms):
+            self._rebalancer.refresh_subscriptions(group, decision, now_ms, changed=changed)
         if not is_last_of_its_protocol:
             # At once, and not after the interval of KIP-1263: a classic member would rejoin until it is there.
-            self._rebalancing.update_target(group, decision, now_ms, is_due=True)
+            self._rebalancer.update_target(group, decision, now_ms, is_due=True)
         member = self._members.reconcile(group, member.member_id, subscription, decision, changed=changed)
         if is_last_of_its_protocol:
-            self._bring_back(group, member, command, waiter, decision, now_ms)
+            self._downgrade_on_rejoin(group, member, command, waiter, decision, now_ms)
         else:
-            self._members.joined(group, member, decision)
-            decision.reply(waiter, joined_response(member))
+            self._members.on_joined(group, member, decision)
+            decision.reply(waiter, join_response(member))
 
-    def _bring_back(
+    def _downgrade_on_rejoin(
         self,
         group: ConsumerGroup,
         member: ConsumerGroupMember,
@@ -98,25 +98,25 @@ class MigrationMachine:
         """
         if group.state != "Stable" or not command.can_skip_assignment:
             self._downgrade(group, (), decision, now_ms)
-            decision.reply(waiter, joined_response(member))
+            decision.reply(waiter, join_response(member))
             return
         classic = self._downgrade(group, (), decision, now_ms, leader_id=member.member_id)
-        response = classic.joined(member.member_id, with_members=True)
+        response = classic.join_response(member.member_id, with_members=True)
         decision.reply(waiter, response._replace(skip_assignment=True))
 
     def _leave(
         self, group: ConsumerGroup, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
-        going, left = self._members.leaving(group, command)
+        going, left = self._members.resolve_leaving(group, command)
         if going:
             self._remove(group, going, decision, now_ms)
         decision.reply(waiter, left)
 
-    def end_wait(
+    def expire_deadline(
         self, timer: ClassicMemberTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group = self._state.groups.get(timer.group_id)
-        if not self._members.deadlines.missed(timer) or not isinstance(group, ConsumerGroup):
+        if not self._members.deadlines.expire(timer) or not isinstance(group, ConsumerGroup):
             return
         member = group.members.get(timer.member_id)
         if member is not None and member.uses_classic_protocol:
@@ -126,9 +126,9 @@ class MigrationMachine:
         self, group: ConsumerGroup, member_ids: tuple[str, ...], decision: GroupDecision, now_ms: int
     ) -> None:
         for member_id in member_ids:
-            self._members.forget(group.group_id, member_id, decision)
+            self._members.cancel_deadlines(group.group_id, member_id, decision)
         if not self.downgrade(group, member_ids, decision, now_ms):
-            self._rebalancing.remove_members(group, member_ids, decision, now_ms)
+            self._rebalancer.remove_members(group, member_ids, decision, now_ms)
 
     # -- from one type to the other
 
@@ -138,7 +138,7 @@ class MigrationMachine:
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group.")
         members = upgraded_members(group, command, self._state)
-        write_upgrade(group, members, self._state, self._rebalancing, decision)
+        write_upgrade(group, members, self._state, self._rebalancer, decision)
 
     def downgrade(
         self, group: ConsumerGroup, leaving: tuple[str, ...], decision: GroupDecision, now_ms: int
@@ -157,8 +157,8 @@ class MigrationMachine:
         leader_id: str | None = None,
     ) -> ClassicGroup:
         for member_id in group.members:
-            self._members.forget(group.group_id, member_id, decision)
-        rebalancing = self._classic_rebalancing
-        return downgrade(group, leaving, self._state, rebalancing, decision, now_ms, leader_id=leader_id)
+            self._members.cancel_deadlines(group.group_id, member_id, decision)
+        rebalancer = self._classic_rebalancer
+        return downgrade(group, leaving, self._state, rebalancer, decision, now_ms, leader_id=leader_id)
 
-    DECIDE = {ClassicMemberTimedOut: end_wait}  # noqa: RUF012
+    DECIDE = {ClassicMemberTimedOut: expire_deadline}  # noqa: RUF012

@@ -17,9 +17,13 @@ from ottla.core.groups.classic.timers import join_key, session_key, sync_key
 from ottla.core.groups.commands import ConsumerGroupHeartbeat, JoinGroupResponse
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
-from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
 from ottla.core.groups.consumer.target_assignment import write_member_target
-from ottla.core.groups.consumer_protocol import Subscription, read_assignment, read_subscription
+from ottla.core.groups.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    read_assignment,
+    read_subscription,
+)
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
@@ -56,14 +60,14 @@ def upgraded_members(
     subscriptions = {member.member_id: _subscription(group, member) for member in group.members.values()}
     taken: set[tuple[UUID, int]] = set()
     targets = {
-        member.member_id: _unless_taken(
-            _has_partitions(group, member, subscriptions[member.member_id]), state, taken
+        member.member_id: _claim_partitions(
+            _assigned_partitions(group, member, subscriptions[member.member_id]), state, taken
         )
         for member in group.members.values()
     }
     # Where two claim to own a partition, the one of the later generation does.
     kept = {
-        member_id: _unless_taken(subscription.owned_partitions, state, taken)
+        member_id: _claim_partitions(subscription.owned_partitions, state, taken)
         for member_id, subscription in sorted(subscriptions.items(), key=lambda item: -item[1].generation_id)
     }
     return tuple(
@@ -76,7 +80,7 @@ def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, setting
     max_size = settings.consumer_max_size
     if settings.consumer_migration_policy not in ("upgrade", "bidirectional"):
         raise _cannot_upgrade(group, "online upgrade is disabled: see group.consumer.migration.policy")
-    if not group.is_of_consumers:
+    if not group.uses_consumer_protocol_type:
         raise _cannot_upgrade(group, "the group does not use the consumer embedded protocol")
     if len(group.members) > max_size:
         raise _cannot_upgrade(
@@ -89,7 +93,7 @@ def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, setting
         )
 
 
-def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
+def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     subscription = read_subscription(member.protocols[0][1])
     if subscription is None:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
@@ -97,7 +101,11 @@ def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
 
 
 def _upgraded(
-    member: ClassicMember, subscription: Subscription, epoch: int, target: Partitions, kept: Partitions
+    member: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+    epoch: int,
+    target: Partitions,
+    kept: Partitions,
 ) -> UpgradedMember:
     """`kept` is what the member owned when it joined and the leader has taken from it. It may not know that yet, so
     nobody else gets it before the member has rejoined without it. Kafka gives it away at once.
@@ -119,18 +127,18 @@ def _upgraded(
             member_epoch=epoch,
             previous_member_epoch=epoch,
             state=MemberState.UNREVOKED_PARTITIONS if kept else MemberState.STABLE,
-            assigned=_since(epoch, target),
-            pending_revocation=_since(epoch, kept),
+            assigned=_with_epoch(epoch, target),
+            pending_revocation=_with_epoch(epoch, kept),
         ),
         target,
     )
 
 
-def _since(epoch: int, partitions: Partitions) -> Assigned:
+def _with_epoch(epoch: int, partitions: Partitions) -> Assigned:
     return {topic_id: dict.fromkeys(sorted(of_topic), epoch) for topic_id, of_topic in partitions.items()}
 
 
-def _unless_taken(
+def _claim_partitions(
     named: tuple[tuple[str, tuple[int, ...]], ...], state: GroupsState, taken: set[tuple[UUID, int]]
 ) -> dict[UUID, frozenset[int]]:
     """Of topics that are there. Where a leader gave a partition to two, the first of them has it: a consumer group
@@ -147,8 +155,8 @@ def _unless_taken(
     return found
 
 
-def _has_partitions(
-    group: ClassicGroup, member: ClassicMember, subscription: Subscription
+def _assigned_partitions(
+    group: ClassicGroup, member: ClassicMember, subscription: ConsumerProtocolSubscription
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """As the leader last assigned them. Where that was dropped, because a rebalance followed on another, the member
     still owns what it said when it joined, if it rebalances cooperatively.
@@ -170,15 +178,15 @@ def write_upgrade(
     group: ClassicGroup,
     members: tuple[UpgradedMember, ...],
     state: GroupsState,
-    rebalancing: Rebalancing,
+    rebalancer: ConsumerRebalancer,
     decision: GroupDecision,
 ) -> None:
     """The group's generation becomes its epoch. Whoever waits in the classic group is asked to rejoin."""
     group_id, epoch = group.group_id, group.generation_id
     for member in group.members.values():
-        told = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
-        group.answer_join(member, told, decision)
-        group.answer_sync(member, rebalance_in_progress(group_id), decision)
+        response = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
+        group.respond_to_join(member, response, decision)
+        group.respond_to_sync(member, rebalance_in_progress(group_id), decision)
     for pending_id in group.pending_members:
         decision.cancel_timer(session_key(group_id, pending_id))
     decision.cancel_timer(join_key(group_id))
@@ -188,12 +196,12 @@ def write_upgrade(
     if not members:
         return  # all have left while the group was preparing its first rebalance: it begins as any new group
     for upgraded in members:
-        rebalancing.write_metadata(group_id, upgraded.member, decision)
+        rebalancer.write_metadata(group_id, upgraded.member, decision)
     consumer_group = state.groups[group_id]
     assert isinstance(consumer_group, ConsumerGroup)
     # No hash of the topics yet: so the heartbeat that brought the upgrade finds another, and a new target is computed.
     # The old one may be that of a rebalance that had not ended, or of topics that have changed since.
-    rebalancing.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
+    rebalancer.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
     for upgraded in members:
         write_member_target(decision, group_id, upgraded.member.member_id, upgraded.target)
     # The time of the last assignment is left open: the next one shall not wait (KIP-1263).
@@ -202,8 +210,8 @@ def write_upgrade(
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=i32(epoch), assignment_timestamp=i64(0)),
     )
     for upgraded in members:
-        rebalancing.write_current(group_id, upgraded.member, decision)
-        rebalancing.restart_session(group_id, upgraded.member, decision)
+        rebalancer.write_current_assignment(group_id, upgraded.member, decision)
+        rebalancer.restart_session(group_id, upgraded.member, decision)
 
 
 def classic_metadata(
@@ -215,7 +223,7 @@ def classic_metadata(
     )
 
 
-def subscribed_names(subscription: Subscription) -> tuple[str, ...]:
+def subscribed_names(subscription: ConsumerProtocolSubscription) -> tuple[str, ...]:
     return tuple(sorted(set(subscription.topics)))
 
 

@@ -21,7 +21,7 @@ from ottla.core.groups.commands import (
     TxnOffsetCommit,
 )
 from ottla.core.groups.group import Group, GroupDecision, OffsetExpiry
-from ottla.core.groups.offsets.repetition import CommittedAgain, RepeatedCommit
+from ottla.core.groups.offsets.repeated_commits import RepeatedCommit, RepeatedOffsets
 from ottla.core.groups.offsets.store import OffsetStore, OffsetValue
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -52,31 +52,31 @@ class OffsetsMachine:
             # KIP-848: from v9 on the error says what is wrong; before, clients only knew what to do about this one.
             code = (
                 ErrorCode.group_id_not_found
-                if command.can_stale_member_epoch
+                if command.supports_stale_member_epoch
                 else ErrorCode.illegal_generation
             )
             raise _no_such_group(command.group_id, code)
         expire_ms = NO_TIMESTAMP if command.retention_ms is None else now_ms + command.retention_ms
         decision.reply(waiter, self._write(command.group_id, command.offsets, expire_ms, decision, now_ms))
 
-    def commit_again(
+    def commit_repeated(
         self, command: RepeatedCommit, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         """As `commit`, of what was committed before and can only differ in its offsets."""
-        shape, group_id = command.shape, command.shape.command.group_id
+        template, group_id = command.template, command.template.command.group_id
         group = self._state.groups.get(group_id)
-        if group is None or not self._offsets.can_repeat(group_id):
-            self.commit(command.spelled_out(), waiter, decision, now_ms)
+        if group is None or not self._offsets.can_put_repeated(group_id):
+            self.commit(command.to_offset_commit(), waiter, decision, now_ms)
             return
-        group.check_offset_commit(shape.command, decision, now_ms)
-        decision.write_packed(shape.count, shape.packed_records(command.offsets, now_ms))
-        self._offsets.repeat(group_id, CommittedAgain(shape, command.offsets, now_ms))
-        decision.reply(waiter, shape.accepted)
+        group.check_offset_commit(template.command, decision, now_ms)
+        decision.write_packed(template.count, template.packed_records(command.offsets, now_ms))
+        self._offsets.put_repeated(group_id, RepeatedOffsets(template, command.offsets, now_ms))
+        decision.reply(waiter, template.accepted)
 
     def commit_in_transaction(
         self, command: TxnOffsetCommit, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
-        _refuse_empty_group_id(command.group_id)
+        _check_group_id(command.group_id)
         group = self._state.groups.get(command.group_id)
         if group is not None:
             group.check_offset_commit(command, decision, now_ms)
@@ -157,7 +157,7 @@ class OffsetsMachine:
         decision.reply(waiter, tuple(fetched))
 
     def delete(self, command: OffsetDelete, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        _refuse_empty_group_id(command.group_id)
+        _check_group_id(command.group_id)
         group = self._group(command.group_id)
         group.check_offset_delete()
         errors = []
@@ -208,7 +208,7 @@ class OffsetsMachine:
             for topic, offsets in self._offsets.of_group(group.group_id).items()
             if not group.is_subscribed_to(topic)
             for partition, value in offsets.items()
-            if now_ms >= _expires_at(value, since_ms, retention_ms) and (topic, partition) not in pending
+            if now_ms >= _expiry_ms(value, since_ms, retention_ms) and (topic, partition) not in pending
         ]
 
     def _has_offsets(self, group_id: str) -> bool:
@@ -257,7 +257,7 @@ class OffsetsMachine:
 
     DECIDE: ClassVar[dict[type[Command[Any]], Method]] = {
         OffsetCommit: commit,
-        RepeatedCommit: commit_again,
+        RepeatedCommit: commit_repeated,
         TxnOffsetCommit: commit_in_transaction,
         OffsetFetch: fetch,
         OffsetDelete: delete,
@@ -267,7 +267,7 @@ class OffsetsMachine:
     }
 
 
-def _expires_at(value: OffsetValue, since_ms: int, retention_ms: int) -> int:
+def _expiry_ms(value: OffsetValue, since_ms: int, retention_ms: int) -> int:
     if value.expire_timestamp != NO_TIMESTAMP:
         return value.expire_timestamp
     return max(value.commit_timestamp, since_ms) + retention_ms
@@ -278,7 +278,7 @@ def _write_tombstone(group_id: str, partition: TopicPartition, decision: GroupDe
     decision.write(key, None)
 
 
-def _refuse_empty_group_id(group_id: str) -> None:
+def _check_group_id(group_id: str) -> None:
     """Commits and fetches of old clients may have an empty group id; nothing else may."""
     if not group_id:
         raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty: name the group")

@@ -7,7 +7,7 @@ loses its value there and then; so no record's position needs to be kept with a 
 
 from collections.abc import Iterator
 
-from ottla.core.groups.offsets.repetition import CommitShape, CommittedAgain
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, RepeatedOffsets
 from ottla.model.ids import TopicPartition
 from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitValue
 
@@ -24,25 +24,25 @@ class OffsetStore:
         # Where each open transaction has written, as group and partition: a dict serves as an ordered set.
         self.transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
         # Newer than what `committed` has, oldest first, for groups that are there: spelled out when somebody asks.
-        self._repeated: dict[str, dict[CommitShape, CommittedAgain]] = {}
+        self._repeated: dict[str, dict[CommitTemplate, RepeatedOffsets]] = {}
 
     def of_group(self, group_id: str) -> OffsetsByTopic:
         if group_id in self._repeated:
-            self._spell_out(group_id)
+            self._expand_repeated(group_id)
         return self.committed.get(group_id) or {}
 
-    def can_repeat(self, group_id: str) -> bool:
+    def can_put_repeated(self, group_id: str) -> bool:
         """Whether a repeated commit has nothing to do but to be kept: there are offsets, and none is pending."""
         return group_id in self.committed and group_id not in self.pending
 
-    def repeat(self, group_id: str, commit: CommittedAgain) -> None:
+    def put_repeated(self, group_id: str, commit: RepeatedOffsets) -> None:
         commits = self._repeated.get(group_id)
         if commits is None:
             commits = self._repeated[group_id] = {}
-        commits.pop(commit.shape, None)  # so that it stands last, as it does in the log
-        commits[commit.shape] = commit
+        commits.pop(commit.template, None)  # so that it stands last, as it does in the log
+        commits[commit.template] = commit
 
-    def _spell_out(self, group_id: str) -> None:
+    def _expand_repeated(self, group_id: str) -> None:
         topics = self.committed[group_id]
         for commit in self._repeated.pop(group_id).values():
             for key, value in commit.records():
@@ -117,7 +117,7 @@ class OffsetStore:
 
     def _put_committed(self, group_id: str, topic: str, partition: int, value: OffsetValue) -> None:
         if group_id in self._repeated:
-            self._spell_out(group_id)
+            self._expand_repeated(group_id)
         topics = self.committed.get(group_id)
         if topics is None:
             topics = self.committed[group_id] = {}

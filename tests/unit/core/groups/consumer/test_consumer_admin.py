@@ -95,14 +95,14 @@ def test_a_group_that_is_not_there_is_not_described(groups: Groups) -> None:
 
 def test_a_group_is_listed_with_its_state_and_type(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
-    assert groups.group().listed() == (GROUP, "consumer", "Stable", "consumer")
+    assert groups.group().as_listed_group() == (GROUP, "consumer", "Stable", "consumer")
     Member(groups, "b", "orders").join()
-    assert groups.group().listed().state == "Assigning"
+    assert groups.group().as_listed_group().state == "Assigning"
     groups.advance(1000)
-    assert groups.group().listed().state == "Reconciling"
+    assert groups.group().as_listed_group().state == "Reconciling"
     member.leave()
     groups.heartbeat("b", -1)
-    assert groups.group().listed().state == "Empty"
+    assert groups.group().as_listed_group().state == "Empty"
 
 
 def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
@@ -157,7 +157,7 @@ def test_a_member_commits_with_its_epoch(groups: Groups) -> None:
     with refused(ErrorCode.stale_member_epoch, "newer"):
         commit(groups, "a", member.epoch + 1, 0)
     with refused(ErrorCode.unsupported_version, "version 9"):
-        commit(groups, "a", member.epoch, 0, can_stale_member_epoch=False)
+        commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
 
 
 def test_an_older_epoch_is_good_for_partitions_that_the_member_has_had_since(groups: Groups) -> None:
@@ -232,7 +232,7 @@ def test_a_member_of_the_classic_protocol_is_told_of_generations(groups: Groups)
     classic = ClassicMemberMetadata(session_timeout_ms=10_000, supported_protocols=())
     groups.machine.replay(key, replace(value, classic_member_metadata=classic))
     assert groups.group().num_classic_members == 1
-    commit(groups, "a", member.epoch, 0, can_stale_member_epoch=False)
+    commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
     with refused(ErrorCode.illegal_generation):
         commit(groups, "a", member.epoch + 1, 0)
     with refused(ErrorCode.illegal_generation):

@@ -302,7 +302,7 @@ def test_a_partition_that_a_leader_gave_to_two_has_one_owner_after_the_upgrade()
     group = groups.classic_group()
     for member in group.members.values():
         member.assignment = write_assignment(1, {"t": (0, 1), "gone": (0,)})
-    group.written = group.snapshot()
+    group.last_written = group.snapshot()
     Member(groups, "c", "t").join()
     groups.machine.validate()
     upgraded = groups.group().members

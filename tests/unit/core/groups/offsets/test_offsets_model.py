@@ -79,12 +79,12 @@ class OffsetsModel(RuleBasedStateMachine):
         self.committed.update(self._accepted(group_id, offsets, lives_ms))
 
     @rule(group_id=groups, partitions=some_partitions, metadata=st.sampled_from((None, "fits")))
-    def commit_again(
+    def commit_repeated(
         self, group_id: str, partitions: tuple[TopicPartition, ...], metadata: str | None
     ) -> None:
-        """In the short way, whether there was a commit of this shape before or not."""
+        """In the short way, whether there was a commit of this template before or not."""
         offsets = self._offsets(partitions, metadata)
-        answer = self.shell.commit_again(*offsets, group_id=group_id)
+        answer = self.shell.commit_repeated(*offsets, group_id=group_id)
         assert not any(each.error_code for each in answer)
         self.committed.update(self._accepted(group_id, offsets, RETENTION_MS))
 

@@ -5,7 +5,11 @@ from uuid import UUID
 
 from ottla.core.groups.commands import TopicIdPartitions
 from ottla.core.groups.consumer.member import ConsumerGroupMember
-from ottla.core.groups.consumer_protocol import Subscription, read_subscription, write_assignment
+from ottla.core.groups.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    read_subscription,
+    write_assignment,
+)
 from ottla.core.groups.state import ClusterTopics
 
 
@@ -24,7 +28,9 @@ def embedded_assignment(
     return write_assignment(subscription.version, named)
 
 
-def owned_partitions(subscription: Subscription, topics: ClusterTopics) -> tuple[TopicIdPartitions, ...]:
+def owned_partitions(
+    subscription: ConsumerProtocolSubscription, topics: ClusterTopics
+) -> tuple[TopicIdPartitions, ...]:
     """What the member says it owns. One that rebalances eagerly has given up everything before it joins."""
     owned = []
     for name, partitions in subscription.owned_partitions:
