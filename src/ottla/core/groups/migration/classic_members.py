@@ -1,8 +1,8 @@
-"""Members that speak the classic protocol in a consumer group (KIP-848).
+"""Members of a consumer group that use the classic protocol (KIP-848).
 
-To them it looks like a classic group in which they never lead. JoinGroup says what they are subscribed to and own, and
-takes them one step towards their target; SyncGroup tells what they have; Heartbeat asks them to rejoin where there is
-a further step for them. Their generation is their member epoch.
+To them it looks like a classic group of which they are never the leader. JoinGroup carries their subscription and owned
+partitions, and moves them one step towards their target. SyncGroup returns their assignment. Heartbeat asks them to
+rejoin if there is another step. Their generation is their member epoch.
 """
 
 from dataclasses import replace
@@ -49,7 +49,7 @@ class ClassicMembers:
     # -- JoinGroup
 
     def check_join(self, group: ConsumerGroup, command: JoinGroup) -> ConsumerProtocolSubscription:
-        """Raises where the member cannot be in this group. Returns what it is subscribed to."""
+        """Raises KafkaError if the member cannot join this group. Returns its subscription."""
         check_session_timeout(command, self._state.settings)
         static_id = group.static_members.get(command.group_instance_id or "", "")
         check_not_full(group, command.member_id or static_id, self._state.settings)
@@ -61,17 +61,17 @@ class ClassicMembers:
         if subscription is None:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
-                f"The subscription of member {command.member_id!r} to group {command.group_id} cannot be read: it is "
-                "not one of the consumer protocol.",
+                f"The subscription of member {command.member_id!r} of group {command.group_id} is not valid in the "
+                "consumer protocol.",
             )
         member_id = command.member_id
         if member_id and member_id not in group.members and subscription.owned_partitions:
-            # Its session has ended while it goes on consuming. Whoever owns nothing may come with any id.
+            # Its session has expired while it continues to consume. Without owned partitions any id may join.
             raise unknown_member(group.group_id, member_id)
         return subscription
 
     def admit(self, group: ConsumerGroup, command: JoinGroup, decision: GroupDecision) -> ConsumerGroupMember:
-        """The member as it was before this JoinGroup. A static one may take the place of its predecessor."""
+        """The member as it was before this JoinGroup. A static member may replace its previous incarnation."""
         instance_id = command.group_instance_id
         if instance_id is not None:
             if command.member_id:
@@ -91,7 +91,7 @@ class ClassicMembers:
         subscription: ConsumerProtocolSubscription,
         decision: GroupDecision,
     ) -> bool:
-        """Writes what the member told anew. Returns whether it is subscribed to something else than before."""
+        """Writes the changed metadata of the member. Returns whether its subscription has changed."""
         old = member.metadata
         rebalance_timeout_ms = command.rebalance_timeout_ms
         metadata = replace(
@@ -129,7 +129,7 @@ class ClassicMembers:
         return self._rebalancer.reconcile(group, member_id, owned, decision, subscription_changed=changed)
 
     def on_joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
-        """It is expected to sync now."""
+        """The member must sync before the deadline that starts here."""
         self.deadlines.cancel(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
         self._rebalancer.restart_session(group.group_id, member, decision)
         sync = _timer(group.group_id, member.member_id, Awaited.SYNC)
@@ -174,8 +174,8 @@ class ClassicMembers:
     def resolve_leaving(
         self, group: ConsumerGroup, command: LeaveGroup
     ) -> tuple[tuple[str, ...], tuple[MemberLeft, ...]]:
-        """Who goes, and what each of them is told. An administrator may name a static member by its instance alone,
-        and may send away members of either protocol.
+        """The ids of the members to remove, and the response for each. An administrator may remove a static
+        member by its instance id alone, and members of either protocol.
         """
         going: dict[str, None] = {}
         left = []
@@ -183,8 +183,8 @@ class ClassicMembers:
             error = ErrorCode.none
             try:
                 going[_leaving_member(group, leaving).member_id] = None
-            except KafkaError as refusal:
-                error = refusal.code
+            except KafkaError as rejected:
+                error = rejected.code
             left.append(MemberLeft(leaving.member_id, leaving.group_instance_id, error))
         return tuple(going), tuple(left)
 
@@ -194,7 +194,7 @@ class ClassicMembers:
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """There is a new epoch, there are partitions to give up, or all that the member waits for has become free."""
+    """There is a new epoch, there are partitions to revoke, or all partitions that the member waits for are free."""
     if member.member_epoch < group.group_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
@@ -234,25 +234,25 @@ def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGro
 
 
 def _check_protocol(member: ConsumerGroupMember, command: SyncGroup) -> None:
-    """KIP-559: from v5 on a member says which protocol it believes was chosen."""
+    """KIP-559: from v5 on the request contains the protocol that the member knows."""
     claimed = (command.protocol_type, command.protocol_name)
     for given, chosen in zip(claimed, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
         if given is not None and given != chosen:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
-                f"Group {command.group_id} has chosen {chosen!r} for member {member.member_id}, which says "
+                f"Group {command.group_id} has chosen {chosen!r} for member {member.member_id}, which sent "
                 f"{given!r}: rejoin the group.",
             )
 
 
 def protocol_name(member: ConsumerGroupMember) -> str:
-    """Each member gets the protocol that it likes most: none of them will have to assign by it."""
+    """The member's most preferred protocol: no member uses it to assign partitions."""
     assert member.classic_member_metadata is not None
     return member.classic_member_metadata.supported_protocols[0].name
 
 
 def join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
-    """It has no leader, so that it never takes itself for one."""
+    """Without a leader id, so that the member does not act as the leader."""
     return JoinGroupResponse(
         ErrorCode.none,
         member.member_id,

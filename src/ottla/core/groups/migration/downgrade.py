@@ -1,4 +1,4 @@
-"""From a consumer group back to a classic one, when the last member that speaks the consumer protocol goes."""
+"""Converts a consumer group to a classic one when its last member with the consumer protocol leaves."""
 
 from ottla.core.groups.classic.group import STABLE, ClassicGroup
 from ottla.core.groups.classic.member import ClassicMember
@@ -17,7 +17,9 @@ from ottla.core.groups.state import GroupsState
 def can_downgrade(
     group: ConsumerGroup, without: tuple[str, ...], settings: GroupSettings, *, joining: int = 0
 ) -> bool:
-    """Whether, without these members and with classic ones that join, all speak the classic protocol, and may."""
+    """Whether the group can become classic without these members and with `joining` new classic members: all that
+    remain use the classic protocol, and the settings allow it.
+    """
     left = len(group.members) - len(without)
     classic = group.num_classic_members - sum(group.members[i].uses_classic_protocol for i in without)
     return (
@@ -37,10 +39,10 @@ def downgrade(
     *,
     leader_id: str | None,
 ) -> ClassicGroup:
-    """Writes the consumer group away and a classic group in its place, its epoch the generation.
+    """Replaces the consumer group by a classic group, with its epoch as the generation.
 
-    Without a leader all members are to rejoin. It is written so, too: after a reload this tells that the rebalance, of
-    which there is no record, has still to come.
+    Without a leader all members must rejoin. The record without a leader tells a reloaded shard to start the rebalance,
+    for which there is no other record.
     """
     classic = ClassicGroup(group.group_id)
     for member in group.members.values():

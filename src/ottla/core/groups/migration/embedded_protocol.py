@@ -1,4 +1,4 @@
-"""What a classic member in a consumer group says and is told in the consumer protocol's embedded messages."""
+"""The embedded protocol of classic members in a consumer group: their assignment and owned partitions."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -16,7 +16,7 @@ from ottla.core.groups.state import ClusterTopics
 def embedded_assignment(
     member: ConsumerGroupMember, partitions: Mapping[UUID, Iterable[int]], topics: ClusterTopics
 ) -> bytes:
-    """In the version of the member's own subscription. Topics that are gone have no name, and are left out."""
+    """In the version of the member's own subscription. Without deleted topics, which have no name."""
     assert member.classic_member_metadata is not None
     subscription = read_subscription(member.classic_member_metadata.supported_protocols[0].metadata)
     assert subscription is not None, f"member {member.member_id} was admitted with a broken subscription"
@@ -31,7 +31,7 @@ def embedded_assignment(
 def owned_partitions(
     subscription: ConsumerProtocolSubscription, topics: ClusterTopics
 ) -> tuple[TopicIdPartitions, ...]:
-    """What the member says it owns. One that rebalances eagerly has given up everything before it joins."""
+    """The owned partitions that the member reports. A member with eager rebalancing owns none when it joins."""
     owned = []
     for name, partitions in subscription.owned_partitions:
         topic = topics.find(name)

@@ -1,7 +1,6 @@
-"""The machine of migration: serves classic members in consumer groups, and turns groups of one type into the other.
+"""The machine of migration: serves classic members of consumer groups, and converts groups between the types.
 
-The other two machines call it, where a request meets a group of the type that is not theirs, and where a consumer
-group loses a member.
+The other two machines call it if a request is for a group of the other type, or if a member leaves a consumer group.
 """
 
 from ottla.core.coordination import Waiter
@@ -61,7 +60,7 @@ class MigrationMachine:
         subscription = self._members.check_join(group, command)
         is_dynamic = command.group_instance_id is None
         if is_dynamic and not command.member_id and command.require_known_member_id:
-            # KIP-394. Nothing is kept of it: whoever comes with an id is a member here.
+            # KIP-394. The id need not be stored, because here any id may join.
             decision.reply(waiter, JoinGroupResponse(ErrorCode.member_id_required, command.new_member_id))
             return
         replaced = None if is_dynamic else group.static_member(command.group_instance_id or "")
@@ -75,7 +74,7 @@ class MigrationMachine:
         if changed or self._rebalancer.is_stale(group, now_ms):
             self._rebalancer.refresh_subscriptions(group, decision, now_ms, changed=changed)
         if not is_last_of_its_protocol:
-            # At once, and not after the interval of KIP-1263: a classic member would rejoin until it is there.
+            # Without the interval of KIP-1263: a classic member would rejoin again and again until the target is there.
             self._rebalancer.update_target(group, decision, now_ms, is_due=True)
         member = self._members.reconcile(group, member.member_id, subscription, decision, changed=changed)
         if is_last_of_its_protocol:
@@ -93,8 +92,9 @@ class MigrationMachine:
         decision: GroupDecision,
         now_ms: int,
     ) -> None:
-        """The last member of the consumer protocol has restarted as a classic one. If everybody has what they shall
-        have, it goes on so, under its lead: a classic group needs a leader that watches the topics (KIP-814).
+        """The last member of the consumer protocol has restarted as a classic one. If the group is stable, the
+        assignment stays and this member becomes the leader, which watches the topics (KIP-814). Else all
+        members rejoin.
         """
         if group.state != "Stable" or not command.can_skip_assignment:
             self._downgrade(group, (), decision, now_ms)
@@ -107,10 +107,10 @@ class MigrationMachine:
     def _leave(
         self, group: ConsumerGroup, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
-        going, left = self._members.resolve_leaving(group, command)
-        if going:
-            self._remove(group, going, decision, now_ms)
-        decision.reply(waiter, left)
+        leaving, response = self._members.resolve_leaving(group, command)
+        if leaving:
+            self._remove(group, leaving, decision, now_ms)
+        decision.reply(waiter, response)
 
     def expire_deadline(
         self, timer: ClassicMemberTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int

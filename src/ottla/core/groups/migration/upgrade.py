@@ -1,7 +1,7 @@
-"""From a classic group to a consumer group: the first member that speaks the consumer protocol takes the others along.
+"""Converts a classic group to a consumer group when the first member with the consumer protocol joins.
 
-The classic members keep what they have as their assignment and as their target. They are asked to rejoin by their next
-heartbeat, and are served by `classic_members` from then on.
+The classic members keep their partitions, as assignment and as target. Their next heartbeat asks them to rejoin; from
+then on `classic_members` serves them.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-# Their assignments need no data of the user's. librdkafka writes some all the same, which Kafka takes for a reason to
-# refuse: a group of librdkafka's sticky members could be upgraded in its first generation only.
+# The user data in assignments of these assignors is not needed. Kafka rejects the upgrade of a group with user data,
+# but librdkafka's sticky assignor writes some, so such a group could be upgraded only in its first generation.
 DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 
@@ -45,7 +45,7 @@ Partitions = Mapping[UUID, frozenset[int]]
 
 
 class UpgradedMember(NamedTuple):
-    """A classic member as it will be in the consumer group."""
+    """A classic member, converted to a member of the consumer group."""
 
     member: ConsumerGroupMember
     target: Partitions
@@ -54,7 +54,7 @@ class UpgradedMember(NamedTuple):
 def upgraded_members(
     group: ClassicGroup, command: ConsumerGroupHeartbeat, state: GroupsState
 ) -> tuple[UpgradedMember, ...]:
-    """Raises GROUP_ID_NOT_FOUND where the group cannot be upgraded, GROUP_MAX_SIZE_REACHED where it would be full."""
+    """Raises GROUP_ID_NOT_FOUND if the group cannot be upgraded, GROUP_MAX_SIZE_REACHED if it would be too large."""
     if group.members:
         _check_upgrade(group, command, state.settings)
     subscriptions = {member.member_id: _subscription(group, member) for member in group.members.values()}
@@ -65,7 +65,7 @@ def upgraded_members(
         )
         for member in group.members.values()
     }
-    # Where two claim to own a partition, the one of the later generation does.
+    # If two members claim a partition, the one of the later generation owns it.
     kept = {
         member_id: _claim_partitions(subscription.owned_partitions, state, taken)
         for member_id, subscription in sorted(subscriptions.items(), key=lambda item: -item[1].generation_id)
@@ -107,8 +107,9 @@ def _upgraded(
     target: Partitions,
     kept: Partitions,
 ) -> UpgradedMember:
-    """`kept` is what the member owned when it joined and the leader has taken from it. It may not know that yet, so
-    nobody else gets it before the member has rejoined without it. Kafka gives it away at once.
+    """`kept` has the partitions that the member owned when it joined, but that the leader has not assigned to it.
+    It may not know that yet, so no other member gets them before this one has rejoined without them. Kafka
+    assigns them to others at once.
     """
     return UpgradedMember(
         ConsumerGroupMember(
@@ -141,8 +142,8 @@ def _with_epoch(epoch: int, partitions: Partitions) -> Assigned:
 def _claim_partitions(
     named: tuple[tuple[str, tuple[int, ...]], ...], state: GroupsState, taken: set[tuple[UUID, int]]
 ) -> dict[UUID, frozenset[int]]:
-    """Of topics that are there. Where a leader gave a partition to two, the first of them has it: a consumer group
-    knows one owner only.
+    """The partitions of existing topics that no other member has claimed. If a leader assigned a partition twice, the
+    first member gets it, because a consumer group allows one owner only.
     """
     found: dict[UUID, frozenset[int]] = {}
     for name, partitions in named:
@@ -158,8 +159,8 @@ def _claim_partitions(
 def _assigned_partitions(
     group: ClassicGroup, member: ClassicMember, subscription: ConsumerProtocolSubscription
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """As the leader last assigned them. Where that was dropped, because a rebalance followed on another, the member
-    still owns what it said when it joined, if it rebalances cooperatively.
+    """The leader's last assignment. If the next rebalance has dropped that, a cooperative member still owns the
+    partitions that it reported when it joined.
     """
     if member.assignment == NO_ASSIGNMENT:
         return subscription.owned_partitions
@@ -181,7 +182,7 @@ def write_upgrade(
     rebalancer: ConsumerRebalancer,
     decision: GroupDecision,
 ) -> None:
-    """The group's generation becomes its epoch. Whoever waits in the classic group is asked to rejoin."""
+    """The generation becomes the group epoch. Members with waiting requests are asked to rejoin."""
     group_id, epoch = group.group_id, group.generation_id
     for member in group.members.values():
         response = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
@@ -194,17 +195,17 @@ def write_upgrade(
 
     group.write_tombstones(decision)
     if not members:
-        return  # all have left while the group was preparing its first rebalance: it begins as any new group
+        return  # all members have left during the first rebalance: it starts like a new group
     for upgraded in members:
         rebalancer.write_metadata(group_id, upgraded.member, decision)
     consumer_group = state.groups[group_id]
     assert isinstance(consumer_group, ConsumerGroup)
-    # No hash of the topics yet: so the heartbeat that brought the upgrade finds another, and a new target is computed.
-    # The old one may be that of a rebalance that had not ended, or of topics that have changed since.
+    # A hash of 0 makes the present heartbeat find a difference and compute a new target. The old one may be from a
+    # rebalance that did not end, or the topics may have changed since.
     rebalancer.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
     for upgraded in members:
         write_member_target(decision, group_id, upgraded.member.member_id, upgraded.target)
-    # The time of the last assignment is left open: the next one shall not wait (KIP-1263).
+    # A timestamp of 0, so that the next target does not wait for the assignment interval (KIP-1263).
     decision.write(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=i32(epoch), assignment_timestamp=i64(0)),
