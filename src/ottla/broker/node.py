@@ -48,9 +48,9 @@ from ottla.model.config import (
     BrokerConfig,
     ConfigError,
     ResourceType,
-    not_built,
-    not_built_dynamically,
-    refusals,
+    rejection_errors,
+    unsupported_change_error,
+    unsupported_errors,
     validate,
     validate_broker_configs,
     validate_group_configs,
@@ -115,7 +115,7 @@ class Broker:
     async def start(self) -> None:
         """Loads everything, and listens last. Raises ConfigError, RefusedDirectoryError, KafkaError, OSError."""
         config, env = self.config, self.env
-        if problems := not_built(config):
+        if problems := unsupported_errors(config):
             raise ConfigError(problems)
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
@@ -406,7 +406,10 @@ class Broker:
     ) -> str | None:
         """What is wrong with them. Raises KafkaError INVALID_CONFIG where they ask for what is not built."""
         problem = self._config_problem(resource, configs, altered)
-        if problem is None and (reason := not_built_dynamically(resource.type, configs, altered)) is not None:
+        if (
+            problem is None
+            and (reason := unsupported_change_error(resource.type, configs, altered)) is not None
+        ):
             raise KafkaError(ErrorCode.invalid_config, reason)
         return problem
 
@@ -479,9 +482,9 @@ class Broker:
         try:
             changed = self.config.apply_dynamic(own, default)
         except ConfigError as error:
-            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.problems))
+            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.errors))
             return
-        for reason in refusals(ResourceType.BROKER, {**default, **own}):
+        for reason in rejection_errors(ResourceType.BROKER, {**default, **own}):
             logger.error("a dynamic broker config of the metadata has no effect: %s", reason)
         if changed:
             logger.info("broker configs changed: %s", ", ".join(sorted(changed)))

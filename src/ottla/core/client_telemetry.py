@@ -11,7 +11,7 @@ from uuid import UUID
 from zlib import crc32
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 
 DEFAULT_INTERVAL_MS = 300_000
 INSTANCES_MAX = 16_384
@@ -125,7 +125,7 @@ def _matches(match: str, labels: ClientLabels) -> bool:
     for rule in filter(None, (part.strip() for part in match.split(","))):
         label, _, pattern = rule.partition("=")
         try:
-            expression = compiled(pattern.strip(), "The pattern of a client-metrics subscription")
+            expression = compile_regex(pattern.strip(), "The pattern of a client-metrics subscription")
         except KafkaError:  # written by a broker with another regex syntax: it matches no client
             return False
         if not expression.fullmatch(values.get(label.strip(), "")):

@@ -403,7 +403,7 @@ def test_a_broker_with_configs_that_promise_what_is_not_built_does_not_start(tmp
     )
     with pytest.raises(ConfigError) as refused:
         run(Broker(config).start())
-    assert [problem.partition(" ")[0] for problem in refused.value.problems] == [
+    assert [problem.partition(" ")[0] for problem in refused.value.errors] == [
         "authorizer.class.name",
         "create.topic.policy.class.name",
     ]

@@ -11,7 +11,7 @@ from ottla.core.transactions.metadata import TransactionMetadata
 from ottla.core.transactions.states import PREPARED, STATE_NAMES
 from ottla.core.transactions.store import TransactionDecision, TransactionStore, check_transactional_id
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 
 
 def describe_transaction(
@@ -52,7 +52,7 @@ def list_transactions(
     now_ms: int,
 ) -> None:
     pattern = command.transactional_id_pattern
-    matches_id = compiled(pattern, "Transaction ID pattern").fullmatch if pattern else None
+    matches_id = compile_regex(pattern, "Transaction ID pattern").fullmatch if pattern else None
     decision.reply(
         waiter,
         tuple(

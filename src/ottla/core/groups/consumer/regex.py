@@ -1,7 +1,7 @@
 """Subscriptions by regular expression, resolved by the coordinator (KIP-848)."""
 
 from ottla.core.groups.state import ClusterTopics
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 from ottla.model.topics import is_internal
 
 _PATTERNS_MAX = 1024  # in the cache
@@ -9,7 +9,7 @@ _PATTERNS_MAX = 1024  # in the cache
 
 def check_regex(regex: str) -> None:
     """Raises INVALID_REGULAR_EXPRESSION if RE2 cannot compile it."""
-    compiled(regex, "SubscribedTopicRegex")
+    compile_regex(regex, "SubscribedTopicRegex")
 
 
 class RegexResolver:
@@ -39,7 +39,7 @@ class RegexResolver:
         self.names_version(topics)
         looked_at, matches = self._matches.get(regex, (frozenset(), frozenset()))
         if looked_at is not self._names:
-            matches_whole = compiled(regex, "SubscribedTopicRegex").fullmatch
+            matches_whole = compile_regex(regex, "SubscribedTopicRegex").fullmatch
             found = {name for name in self._names - looked_at if matches_whole(name)}
             matches = (matches & self._names) | found
             if len(self._matches) >= _PATTERNS_MAX:
