@@ -29,7 +29,7 @@ from ottla.records.header import (
     rewrite_header,
     scan_batches,
 )
-from ottla.records.markers import EndTransaction, build_marker_batch
+from ottla.records.markers import EndTransactionMarker, build_marker_batch
 from ottla.records.record_check import check_start
 from ottla.records.validate import ExaminedBatch, RecordSettings, examine
 from ottla.storage.log import Log
@@ -73,7 +73,7 @@ class FetchResult(NamedTuple):
 @lru_cache(maxsize=8)
 def _marker_batch(marker: TransactionMarker, now_ms: int) -> tuple[BatchHeader, bytes]:
     return build_marker_batch(
-        EndTransaction(marker.commit, marker.coordinator_epoch),
+        EndTransactionMarker(marker.commit, marker.coordinator_epoch),
         timestamp=now_ms,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
