@@ -158,15 +158,15 @@ class FetchSession:
                     self.partitions[partition] = None
                 else:
                     partition.request = request
-        for gone in forgotten:
-            self._forget(gone)
+        for topic in forgotten:
+            self._forget(topic)
 
-    def _forget(self, gone: ForgottenTopic) -> None:
-        key = gone.topic_id if self.uses_topic_ids else gone.name
+    def _forget(self, forgotten: ForgottenTopic) -> None:
+        key = forgotten.topic_id if self.uses_topic_ids else forgotten.name
         topic = self.topics.get(key)
         if topic is None:
             return
-        for index in gone.partitions:
+        for index in forgotten.partitions:
             partition = topic.partitions.pop(index, None)
             if partition is not None:
                 del self.partitions[partition]

@@ -81,7 +81,7 @@ COPY_BYTES_MAX = 4096
 
 
 class FetchPartition(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
@@ -131,7 +131,7 @@ class SnapshotId(NamedTuple):
 
 
 class FetchPartitionResponse(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     error_code: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1

@@ -50,7 +50,7 @@ _PARTITION_V2 = Struct(">iq")
 class OffsetCommitPartition(NamedTuple):
     """`position` is the position of the offset and leader epoch (OFFSET_FIELDS) in the request."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     offset: int
     leader_epoch: int
     metadata: str | None

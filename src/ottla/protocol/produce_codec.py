@@ -52,7 +52,7 @@ SINGLE_PARTITION = Struct(">ihqqqBBBBiB")
 
 
 class ProducePartition(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     records: memoryview | None
 
 
@@ -72,7 +72,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1

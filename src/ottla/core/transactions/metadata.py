@@ -57,7 +57,7 @@ class TransactionMetadata:
         if state in PREPARED:
             assert self.unmarked, "all markers are written, but the transaction is not complete"
             assert self.partitions.keys() >= self.unmarked.keys()
-            assert self.markers is not None, "nobody writes the markers"
+            assert self.markers is not None, "the markers are not being written"
             assert (self.markers.producer_id, self.markers.producer_epoch) == self.producer
         else:
             assert self.markers is None

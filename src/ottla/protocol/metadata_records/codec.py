@@ -125,7 +125,6 @@ def _read_older(record_type: type[Any], version: int, data: bytes) -> Any:
 @cache
 def _older_type(api_key: int, version: int) -> type[Any]:
     record_type = BY_API_KEY[api_key]
-
     missing = MISSING_FIELDS[record_type, version]
     kept = [each for each in fields(record_type) if each.name not in missing]
     namespace = {name: getattr(record_type, name) for name in ("__type__", "__flexible__")}

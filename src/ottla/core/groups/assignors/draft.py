@@ -29,8 +29,8 @@ def topic_subscribers(
     """The existing topics, sorted by name, with their subscribers. In a homogeneous group all share one list."""
     subscribers: dict[UUID, list[int]] = {}
     if group.is_homogeneous and members:
-        everybody = list(range(len(members)))
-        subscribers = dict.fromkeys(members[0].topic_ids, everybody)
+        all_members = list(range(len(members)))
+        subscribers = dict.fromkeys(members[0].topic_ids, all_members)
     else:
         for number, member in enumerate(members):
             for topic_id in member.topic_ids:
