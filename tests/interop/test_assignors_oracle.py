@@ -20,7 +20,7 @@ from tests.unit.core.groups.assignors.assignor_groups import (
 )
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupAssignment, GroupSpec
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 pytestmark = [pytest.mark.java]
 

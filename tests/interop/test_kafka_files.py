@@ -14,7 +14,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.model.ids import TopicPartition
 from ottla.records.control import build_control_batch
 from ottla.records.header import read_header
-from ottla.records.markers import EndTransaction
+from ottla.records.markers import EndTransactionMarker
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.storage.dump import dump_file
 from ottla.storage.log import Log
@@ -75,7 +75,7 @@ def ottla_log(tmp_path_factory: pytest.TempPathFactory) -> Log:
         log.append([(read_header(data), [data])], NOW_MS)
         if number % 30 == 29:
             marker = build_control_batch(
-                [EndTransaction(commit=number % 60 == 59, coordinator_epoch=1)],
+                [EndTransactionMarker(commit=number % 60 == 59, coordinator_epoch=1)],
                 base_offset=log.log_end_offset,
                 timestamp=NOW_MS,
                 leader_epoch=number // 200,

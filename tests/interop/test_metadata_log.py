@@ -83,7 +83,7 @@ async def fill(quorum: Quorum) -> None:
     )
     await quorum.submit(commands.CreateTopics(topics))
     await quorum.submit(commands.DeleteTopics((commands.TopicToDelete(name="deleted"),)))
-    await quorum.submit(commands.CreatePartitions((commands.MorePartitions("grown", 5),)))
+    await quorum.submit(commands.CreatePartitions((commands.NewPartitions("grown", 5),)))
     change = commands.ConfigChange("log.cleaner.threads", commands.ConfigOp.SET, "2")
     resource = Resource(OttlaResourceType.BROKER, "")
     await quorum.submit(commands.IncrementalAlterConfigs(((resource, (change,)),)))

@@ -6,7 +6,7 @@ from ottla.core.controller.image import ConfigResource
 from ottla.model.config import (
     BrokerConfig,
     ResourceType,
-    not_built_dynamically,
+    unsupported_change_error,
     validate,
     validate_broker_configs,
     validate_group_configs,
@@ -26,7 +26,7 @@ def validate_configs(
     Raises KafkaError INVALID_CONFIG if they need a function that this release does not have.
     """
     error = _find_error(broker_config, resource, configs, altered)
-    if error is None and (reason := not_built_dynamically(resource.type, configs, altered)) is not None:
+    if error is None and (reason := unsupported_change_error(resource.type, configs, altered)) is not None:
         raise KafkaError(ErrorCode.invalid_config, reason)
     return error
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.core.controller.image import MetadataImage
-from ottla.model.config import BrokerConfig, ConfigError, ResourceType, refusals
+from ottla.model.config import BrokerConfig, ConfigError, ResourceType, rejection_errors
 
 logger = logging.getLogger("ottla.broker")
 
@@ -25,9 +25,9 @@ class DynamicConfigs:
         try:
             changed = self._config.apply_dynamic(own, default)
         except ConfigError as error:
-            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.problems))
+            logger.error("dynamic broker configs are not applied: %s", "; ".join(error.errors))
             return
-        for reason in refusals(ResourceType.BROKER, {**default, **own}):
+        for reason in rejection_errors(ResourceType.BROKER, {**default, **own}):
             logger.error("a dynamic broker config of the metadata has no effect: %s", reason)
         if changed:
             logger.info("broker configs changed: %s", ", ".join(sorted(changed)))

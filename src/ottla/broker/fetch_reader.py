@@ -125,10 +125,10 @@ class FetchReader:
 
     def _find(self, partition: SessionPartition) -> HostedPartition:
         """Looks up a partition of a session once, and again when the hosted partition is closed."""
-        hosted: HostedPartition | None = partition.found
+        hosted: HostedPartition | None = partition.hosted
         if hosted is None or hosted.is_closed:
             topic = partition.topic
-            hosted = partition.found = self._host.find(topic.name, topic.topic_id, partition.request.index)
+            hosted = partition.hosted = self._host.find(topic.name, topic.topic_id, partition.request.index)
         return hosted
 
     def positions(self) -> list[tuple[HostedPartition, int]]:

@@ -11,8 +11,8 @@ from ottla.core.partition.leader import (
     AppendPlan,
     Effects,
     LeaderSettings,
-    Marker,
     PartitionLeader,
+    TransactionMarker,
 )
 from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ from ottla.records.header import (
     rewrite_header,
     scan_batches,
 )
-from ottla.records.markers import EndTransaction, build_marker_batch
+from ottla.records.markers import EndTransactionMarker, build_marker_batch
 from ottla.records.record_check import check_start
 from ottla.records.validate import ExaminedBatch, RecordSettings, examine
 from ottla.storage.log import Log
@@ -71,9 +71,9 @@ class FetchResult(NamedTuple):
 
 # All partitions of a transaction get the same bytes, except for offset and leader epoch, which are set by the append.
 @lru_cache(maxsize=8)
-def _marker_batch(marker: Marker, now_ms: int) -> tuple[BatchHeader, bytes]:
+def _marker_batch(marker: TransactionMarker, now_ms: int) -> tuple[BatchHeader, bytes]:
     return build_marker_batch(
-        EndTransaction(marker.commit, marker.coordinator_epoch),
+        EndTransactionMarker(marker.commit, marker.coordinator_epoch),
         timestamp=now_ms,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
@@ -125,7 +125,7 @@ class HostedPartition:
         verification: Verification | None = None,
     ) -> AppendPlan:
         """Appends a client's batch after a LongExamination. The leader checks it again, as time has passed."""
-        plan = self.leader.append(
+        plan = self.leader.plan_append(
             (batch.header,), now_ms, required_acks=required_acks, verification=verification
         )
         return self._write(plan, batch.records, now_ms)
@@ -142,8 +142,10 @@ class HostedPartition:
         headers = scan_batches(records, _CLIENT_BATCHES_MAX)
         for header in headers:
             check_client_batch(header, forbidden)
-        plan = self.leader.append(headers, now_ms, required_acks=required_acks, verification=verification)
-        if plan.duplicate:
+        plan = self.leader.plan_append(
+            headers, now_ms, required_acks=required_acks, verification=verification
+        )
+        if plan.is_duplicate:
             return plan
         header = headers[0]
         if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
@@ -164,16 +166,16 @@ class HostedPartition:
                 pass
         raise LongExamination(self, partial(examine, records, header, settings, now_ms))
 
-    def append_marker(self, marker: Marker, now_ms: int) -> AppendPlan:
+    def append_marker(self, marker: TransactionMarker, now_ms: int) -> AppendPlan:
         """Appends the marker that ends a transaction."""
         header, records = _marker_batch(marker, now_ms)
-        plan = self.leader.append_marker(header, marker, now_ms)
+        plan = self.leader.plan_marker(header, marker, now_ms)
         return self._write(plan, records, now_ms)
 
     def append_for_coordinator(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:
         """Appends batches of a coordinator of this broker, which need no checks."""
         headers = [header for header, _ in batches]
-        plan = self.leader.append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
+        plan = self.leader.plan_append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
         records = batches[0][1] if len(batches) == 1 else b"".join([batch for _, batch in batches])
         return self._write(plan, records, now_ms)
 
@@ -185,7 +187,7 @@ class HostedPartition:
         self._keeps_records_opaque = records == RecordSettings()
 
     def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
-        if plan.duplicate:
+        if plan.is_duplicate:
             return plan
         parts = []
         for header, position, rewritten in plan.batches:
@@ -196,7 +198,7 @@ class HostedPartition:
             self.log.append(parts, now_ms)
         except OSError as error:
             raise self.storage_failed(error) from error
-        self._apply(self.leader.appended(plan, now_ms, awaits_flush=self.needs_flush))
+        self._apply(self.leader.on_appended(plan, now_ms, awaits_flush=self.needs_flush))
         return plan
 
     def _apply(self, effects: Effects) -> None:
@@ -206,7 +208,7 @@ class HostedPartition:
 
     def flushed(self, now_ms: int) -> None:
         """The log was flushed up to its recovery point: records that waited for the flush are committed."""
-        self._apply(self.leader.flushed(self.log.recovery_point, now_ms))
+        self._apply(self.leader.on_flushed(self.log.recovery_point, now_ms))
 
     def follower_fetched(
         self, replica_id: int, fetch_offset: int, leader_epoch: int, log_start_offset: int, now_ms: int

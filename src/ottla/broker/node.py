@@ -42,7 +42,7 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
 from ottla.env import Env
 from ottla.env.real import real_env
-from ottla.model.config import BrokerConfig, ConfigError, not_built
+from ottla.model.config import BrokerConfig, ConfigError, unsupported_errors
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 
@@ -94,7 +94,7 @@ class Broker:
     @classmethod
     async def start(cls, config: BrokerConfig, env: Env | None = None) -> Self:
         """Loads everything, and listens last. Raises ConfigError, UnusableDirectoryError, KafkaError, OSError."""
-        if unsupported := not_built(config):
+        if unsupported := unsupported_errors(config):
             raise ConfigError(unsupported)
         failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         fail = partial(_fail, failed)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.quorum.driver import Quorum
     from ottla.broker.serial_thread import SerialThread
     from ottla.core.client_telemetry import ClientTelemetry
-    from ottla.core.controller.commands import Command, ResponseT
+    from ottla.core.controller.commands import ControllerCommand, ResponseT
     from ottla.core.controller.image import MetadataImage
     from ottla.core.fetch_session import FetchSessionCache
     from ottla.env import Env
@@ -37,7 +37,7 @@ class MetadataCache(Protocol):
 class ControllerClient(Protocol):
     """The way to the active controller."""
 
-    async def submit(self, command: "Command[ResponseT]") -> "ResponseT":
+    async def submit(self, command: "ControllerCommand[ResponseT]") -> "ResponseT":
         """The controller's response to `command`, once its records are committed and applied here.
 
         Raises KafkaError if the controller rejects the whole command.

@@ -16,7 +16,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import AppendPlan
-from ottla.core.partition.producers import NOT_REQUIRED, Verification
+from ottla.core.partition.producers import NO_VERIFICATION, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.produce_codec import ProduceRequest
@@ -83,7 +83,7 @@ def verify_and_append(
         )
         verified.errors = {hosted.topic_partition: mixed for hosted, _ in batches}
     elif not verification_is_enabled(services, mode):
-        verified.default = NOT_REQUIRED
+        verified.default = NO_VERIFICATION
     else:
         _start_verifications(services, verified, batches, mode)
     if not verified.verifications:

@@ -20,7 +20,7 @@ def serve(arguments: Sequence[str]) -> int:
         config = broker_config(options)
     except ConfigError as error:
         print("ottla serve: the configuration is refused:", file=sys.stderr)
-        for problem in error.problems:
+        for problem in error.errors:
             print(f"  {problem}", file=sys.stderr)
         return BAD_CONFIG
     from ottla.broker.run import run_broker

@@ -1,7 +1,7 @@
-"""Which metrics clients are asked to push, and whether a push may come now (KIP-714).
+"""Which metrics clients are asked to push, and whether a push is accepted (KIP-714).
 
-Subscriptions are client-metrics configs: names of metrics, an interval, and which clients they are for. A client is
-known by its instance id; the id of what it is subscribed to changes with the configs, so that it asks again.
+Subscriptions are client-metrics configs: names of metrics, an interval, and which clients they are for. Each client
+has an instance id. The id of its subscription changes with the configs, so that the client asks for it again.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from uuid import UUID
 from zlib import crc32
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 
 DEFAULT_INTERVAL_MS = 300_000
 INSTANCES_MAX = 16_384
@@ -19,7 +19,7 @@ _ALL = "*"
 
 
 class ClientLabels(NamedTuple):
-    """What a subscription's `match` can look at."""
+    """The labels that a subscription's `match` can select by."""
 
     client_instance_id: str
     client_id: str
@@ -29,16 +29,16 @@ class ClientLabels(NamedTuple):
     client_source_port: str
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     subscription_id: int
     interval_ms: int
     metrics: tuple[str, ...]
 
 
-class Instance:
+class ClientInstance:
     __slots__ = ("is_terminating", "labels", "last_push_ms", "pushed_bytes", "subscription")
 
-    def __init__(self, labels: ClientLabels, subscription: Subscription) -> None:
+    def __init__(self, labels: ClientLabels, subscription: TelemetrySubscription) -> None:
         self.labels = labels
         self.subscription = subscription
         self.last_push_ms: int | None = None
@@ -50,17 +50,17 @@ class ClientTelemetry:
     def __init__(self, max_push_bytes: int) -> None:
         self.max_push_bytes = max_push_bytes
         self._configs: Mapping[str, Mapping[str, str]] = {}
-        self._instances: OrderedDict[UUID, Instance] = OrderedDict()
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
 
     def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """All client-metrics resources, by name. Whose subscription changes by them hears of it with its next push."""
+        """Sets all client-metrics resources, by name. Clients learn of changes at their next push."""
         self._configs = configs
         for instance in self._instances.values():
             instance.subscription = self._subscription_of(instance.labels)
 
-    def subscribe(self, instance_id: UUID, labels: ClientLabels) -> Subscription:
+    def subscribe(self, instance_id: UUID, labels: ClientLabels) -> TelemetrySubscription:
         subscription = self._subscription_of(labels)
-        self._instances[instance_id] = Instance(labels, subscription)
+        self._instances[instance_id] = ClientInstance(labels, subscription)
         self._instances.move_to_end(instance_id)
         if len(self._instances) > INSTANCES_MAX:
             self._instances.popitem(last=False)
@@ -68,22 +68,23 @@ class ClientTelemetry:
 
     def push(
         self, instance_id: UUID | None, subscription_id: int, size: int, *, terminating: bool, now_ms: int
-    ) -> Instance:
-        """Whether metrics of `size` bytes are accepted; KafkaError where not."""
+    ) -> ClientInstance:
+        """Accepts a push of `size` bytes. Raises KafkaError if it is rejected."""
         instance = None if instance_id is None else self._instances.get(instance_id)
         if instance is None:
             raise KafkaError(
                 ErrorCode.invalid_request,
-                f"client instance {instance_id} has not asked for its subscriptions",
+                f"client instance {instance_id} has not requested its subscriptions",
             )
         if instance.is_terminating:
             raise KafkaError(
-                ErrorCode.invalid_request, f"client instance {instance_id} has said that it ends"
+                ErrorCode.invalid_request,
+                f"client instance {instance_id} has sent its terminating push already",
             )
         if instance.subscription.subscription_id != subscription_id:
             raise KafkaError(
                 ErrorCode.unknown_subscription_id,
-                f"subscription {subscription_id} is not {instance.subscription.subscription_id}: ask again",
+                f"the subscription is {instance.subscription.subscription_id}, not {subscription_id}: request it again",
             )
         last_ms = instance.last_push_ms
         if (
@@ -104,7 +105,7 @@ class ClientTelemetry:
         instance.pushed_bytes += size
         return instance
 
-    def _subscription_of(self, labels: ClientLabels) -> Subscription:
+    def _subscription_of(self, labels: ClientLabels) -> TelemetrySubscription:
         metrics: set[str] = set()
         intervals = []
         for name in sorted(self._configs):
@@ -116,7 +117,7 @@ class ClientTelemetry:
         chosen = ("",) if _ALL in metrics else tuple(sorted(metrics))
         interval_ms = min(intervals, default=DEFAULT_INTERVAL_MS)
         fingerprint = crc32(repr((chosen, interval_ms)).encode())
-        return Subscription(fingerprint & 0x7FFFFFFF, interval_ms, chosen)
+        return TelemetrySubscription(fingerprint & 0x7FFFFFFF, interval_ms, chosen)
 
 
 def _matches(match: str, labels: ClientLabels) -> bool:
@@ -124,8 +125,8 @@ def _matches(match: str, labels: ClientLabels) -> bool:
     for rule in filter(None, (part.strip() for part in match.split(","))):
         label, _, pattern = rule.partition("=")
         try:
-            expression = compiled(pattern.strip(), "The pattern of a client-metrics subscription")
-        except KafkaError:  # written by a broker that knows another syntax: nobody is subscribed by it
+            expression = compile_regex(pattern.strip(), "The pattern of a client-metrics subscription")
+        except KafkaError:  # written by a broker with another regex syntax: it matches no client
             return False
         if not expression.fullmatch(values.get(label.strip(), "")):
             return False

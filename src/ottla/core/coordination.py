@@ -1,10 +1,10 @@
-"""The shape of every coordinator's machine: decide, append, replay.
+"""The interface of every coordinator shard: decide, append, replay.
 
-A coordinator is split into shards, one per partition of its internal topic. A shard's machine takes commands and says
-what is to be written, answered and timed; the shell appends the records, sends the answers once everything written so
-far is committed, and keeps the timers. What a machine must know after a crash it changes only by replaying records,
-so that a shard rebuilt from its log equals the one that wrote it. A failed append gives up the whole machine: it is
-rebuilt from the log, so nothing here is ever undone.
+A coordinator has one shard per partition of its internal topic. A shard takes commands and returns decisions: records
+to append, responses to send, timers to start. The runtime in the shell appends the records, sends the responses once
+everything appended so far is committed, and runs the timers. State that must survive a crash is changed only by
+replaying records, so that a shard rebuilt from its log equals the one that wrote it. If an append fails, the runtime
+drops the shard and rebuilds it from the log, so a shard never has to undo anything.
 """
 
 from collections.abc import Hashable
@@ -19,24 +19,24 @@ ValueT = TypeVar("ValueT")
 KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
 ValueT_contra = TypeVar("ValueT_contra", contravariant=True)
 
-# Who is to be answered; what it is, is the shell's business. None: nobody (a timer).
+# The request that waits for a response; opaque to the core. None if nobody waits, as for a timer.
 Waiter = Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[ResponseT]):
-    """A command names the type of its response. Randomness (member ids) comes in with it."""
+    """The type parameter is the type of the response. Random values (member ids) come with the command."""
 
 
 class Reply(NamedTuple):
-    """To be sent when all that was written up to its decision is committed. A KafkaError is a refusal."""
+    """Sent when all records up to and including its decision are committed. The response may be a KafkaError."""
 
     waiter: Waiter
     response: Any
 
 
 class StartTimer(NamedTuple):
-    """`command` is to be decided in `delay_ms`, unless the timer is cancelled or started anew under the same key."""
+    """Runs `command` after `delay_ms`, unless the timer is cancelled or restarted under the same key before."""
 
     key: Hashable
     delay_ms: int
@@ -47,11 +47,11 @@ class CancelTimer(NamedTuple):
     key: Hashable
 
 
-Timing = StartTimer | CancelTimer
+TimerChange = StartTimer | CancelTimer
 
 
 class Producer(NamedTuple):
-    """Under whose transaction records are written."""
+    """The producer in whose transaction records are written."""
 
     producer_id: int
     producer_epoch: int
@@ -64,16 +64,17 @@ class Replay(Protocol[KeyT_contra, ValueT_contra]):
 
 
 class PackedRecords(NamedTuple):
-    """Records that are encoded already, as they stand in a batch that holds nothing else."""
+    """Records that are already encoded: the payload of a batch of `count` records."""
 
-    number: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not needed here
     payload: bytes
 
 
 class Decision(Generic[KeyT, ValueT]):
-    """What a machine wants done: collected while it decides, performed by the shell afterwards.
+    """The outcome of a command: collected while the shard decides, performed by the runtime afterwards.
 
-    Where `producer` is set, before the first record, all of them belong to that producer's transaction.
+    If `producer` is set, which must be done before the first record, all records belong to that producer's
+    transaction.
     """
 
     def __init__(self, replay: Replay[KeyT, ValueT]) -> None:
@@ -82,46 +83,46 @@ class Decision(Generic[KeyT, ValueT]):
         self.records: list[tuple[KeyT, ValueT | None]] = []  # all or none of them are written
         self.packed: PackedRecords | None = None  # instead of `records`
         self.replies: list[Reply] = []
-        self.timings: list[Timing] = []
+        self.timer_changes: list[TimerChange] = []
         self.effects: list[Any] = []
 
     def write(self, key: KeyT, value: ValueT | None) -> None:
-        """Writes a record, whose effect the machine sees at once. Without a value it is a tombstone."""
+        """Adds a record and replays it at once. Without a value it is a tombstone."""
         self.records.append((key, value))
         if self.producer is None:
             self._replay(key, value)
         else:
             self._replay(key, value, self.producer.producer_id)
 
-    def write_only(self, key: KeyT, value: ValueT | None) -> None:
-        """Writes a record of what the machine has changed already (a snapshot of its state)."""
+    def write_without_replay(self, key: KeyT, value: ValueT | None) -> None:
+        """Adds a record for a change that the shard has already made to its state."""
         self.records.append((key, value))
 
-    def write_packed(self, number: int, payload: bytes) -> None:
-        """Likewise, of encoded records, which are then all that this decision writes."""
-        assert not self.records, "packed records stand alone"
-        self.packed = PackedRecords(number, payload)
+    def write_packed(self, count: int, payload: bytes) -> None:
+        """As `write_without_replay`, for encoded records. A decision cannot have other records beside them."""
+        assert not self.records, "packed records must be the only records of a decision"
+        self.packed = PackedRecords(count, payload)
 
     def reply(self, waiter: Waiter, response: Any) -> None:
         if waiter is not None:
             self.replies.append(Reply(waiter, response))
 
     def perform(self, effect: Any) -> None:
-        """Has the shell do what this coordinator's machine and shell agree on, once the records are committed."""
+        """Asks the runtime for an effect that is specific to this coordinator, once the records are committed."""
         self.effects.append(effect)
 
     def start_timer(self, key: Hashable, delay_ms: int, command: Command[Any]) -> None:
-        self.timings.append(StartTimer(key, delay_ms, command))
+        self.timer_changes.append(StartTimer(key, delay_ms, command))
 
     def cancel_timer(self, key: Hashable) -> None:
-        self.timings.append(CancelTimer(key))
+        self.timer_changes.append(CancelTimer(key))
 
 
 class CoordinatorMachine(Protocol[KeyT, ValueT]):
     """One shard of a coordinator."""
 
     def decide(self, command: Command[Any], waiter: Waiter, now_ms: int) -> Decision[KeyT, ValueT]:
-        """Raises KafkaError where the command is refused as a whole, before anything has changed."""
+        """Raises KafkaError if the whole command is rejected. The state is unchanged then."""
         ...
 
     def replay(self, key: KeyT, value: ValueT | None, producer_id: int = NO_PRODUCER_ID) -> None:
@@ -132,10 +133,10 @@ class CoordinatorMachine(Protocol[KeyT, ValueT]):
         """Applies the end of a producer's transaction in this partition."""
         ...
 
-    def loaded(self, now_ms: int) -> Decision[KeyT, ValueT]:
-        """The whole log has been replayed: what is to be timed from now on."""
+    def on_loaded(self, now_ms: int) -> Decision[KeyT, ValueT]:
+        """The whole log has been replayed. The decision starts the timers."""
         ...
 
     def validate(self) -> None:
-        """Raises AssertionError where the state contradicts itself. Called after every event in tests."""
+        """Raises AssertionError if the state is inconsistent. Called after every event in tests."""
         ...

@@ -1,8 +1,7 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, then only what changes; so does the broker.
+"""Fetch sessions (KIP-227): a client sends its partitions once, then only the changes; so does the broker.
 
-A fetch without a session is answered whole. One that opens a session (epoch 0) is answered whole and
-remembered. An incremental one (epoch 1, 2, ...) carries the differences, and its answer leaves out every
-partition about which there is nothing new.
+A full fetch (epoch -1 or 0) gets a full response; epoch 0 also opens a session. An incremental fetch (epoch 1, 2, ...)
+carries only the differences, and its response contains only partitions with news.
 """
 
 from abc import ABC, abstractmethod
@@ -28,12 +27,12 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 SESSION_ID_MAX = EPOCH_MAX = 0x7FFFFFFF
 
-# Topics and partitions of all sessions together. One takes about 500 bytes, so that they take 100 MB at most.
+# The sum of topics and partitions over all sessions. Each takes about 500 bytes, so this limits them to 100 MB.
 ENTRIES_MAX = 200_000
 
 
 class SessionTopic:
-    """A topic as the client names it: by name up to version 12 of Fetch, by id from 13."""
+    """A topic as the client identifies it: by name up to Fetch v12, by id from v13."""
 
     __slots__ = ("__weakref__", "name", "partitions", "topic_id")
 
@@ -44,22 +43,22 @@ class SessionTopic:
 
 
 class SessionPartition:
-    """One partition to read: what the client asks of it, and what it was last told.
+    """A partition to read: the client's request for it, and the offsets that it was last sent.
 
-    `found` is the reader's: where it found the partition, so that it need not look it up with every fetch.
+    `hosted` belongs to the reader, which keeps the hosted partition here to avoid a lookup per fetch.
     """
 
-    __slots__ = ("found", "high_watermark", "log_start_offset", "request", "topic")
+    __slots__ = ("high_watermark", "hosted", "log_start_offset", "request", "topic")
 
     def __init__(self, topic: SessionTopic, request: FetchPartition) -> None:
         self.topic = topic
         self.request = request
-        self.found: Any = None
+        self.hosted: Any = None
         self.high_watermark = NO_OFFSET
         self.log_start_offset = NO_OFFSET
 
-    def note(self, response: FetchPartitionResponse) -> bool:
-        """Remembers what the client is told; whether there is anything in it that it does not know yet."""
+    def update_sent(self, response: FetchPartitionResponse) -> bool:
+        """Remembers what is sent to the client; returns whether any of it is new to the client."""
         has_news = (
             response.high_watermark != self.high_watermark
             or response.log_start_offset != self.log_start_offset
@@ -69,7 +68,7 @@ class SessionPartition:
             or has_records(response)
         )
         if has_news:
-            # After an error the client must hear of the partition again, even if nothing else has changed.
+            # After an error the next response must contain the partition again, even if nothing else has changed.
             self.high_watermark = response.high_watermark if response.error_code == 0 else NO_OFFSET
             self.log_start_offset = response.log_start_offset
         return has_news
@@ -84,16 +83,16 @@ class SessionResponse(NamedTuple):
 
 
 class FetchContext(ABC):
-    """One fetch request: what to read, in which order, and how to answer it."""
+    """A fetch request: which partitions to read, in which order, and how to respond."""
 
     @property
     @abstractmethod
     def partitions(self) -> Collection[SessionPartition]:
-        """In the order in which they are to be read."""
+        """In reading order."""
 
     @abstractmethod
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
-        """The response to send, from a result for each of `partitions`. To be called once."""
+        """The response to send, given a result for each of `partitions`. Must be called once."""
 
 
 class SessionlessContext(FetchContext):
@@ -112,7 +111,7 @@ class SessionlessContext(FetchContext):
 
 
 class FetchSession:
-    """What one client fetches. Partitions that returned records go to the end, so that none starves."""
+    """The partitions that a client fetches. Those that returned records move to the end, so that none starves."""
 
     __slots__ = (
         "created_ms",
@@ -135,9 +134,9 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.is_privileged = is_privileged
         self.topics: dict[str | UUID | None, SessionTopic] = {}
-        # In reading order; a dict, because a partition goes to the end after each answer with records.
+        # In reading order. A dict, because a partition moves to the end after each response with records.
         self.partitions: dict[SessionPartition, None] = {}
-        self.entries = 0  # as the cache has counted them
+        self.entries = 0  # as counted by the cache
         self.created_ms = self.last_used_ms = 0
         self.eviction_key = (is_privileged, 0, NO_SESSION_ID)
         self.evictable_by_all = self.evictable_by_privileged = False
@@ -159,25 +158,25 @@ class FetchSession:
                     self.partitions[partition] = None
                 else:
                     partition.request = request
-        for gone in forgotten:
-            self._forget(gone)
+        for topic in forgotten:
+            self._forget(topic)
 
-    def _forget(self, gone: ForgottenTopic) -> None:
-        key = gone.topic_id if self.uses_topic_ids else gone.name
+    def _forget(self, forgotten: ForgottenTopic) -> None:
+        key = forgotten.topic_id if self.uses_topic_ids else forgotten.name
         topic = self.topics.get(key)
         if topic is None:
             return
-        for index in gone.partitions:
+        for index in forgotten.partitions:
             partition = topic.partitions.pop(index, None)
             if partition is not None:
                 del self.partitions[partition]
         if not topic.partitions:
             del self.topics[key]
 
-    def dissolve(self) -> None:
-        """Ends the session. Topics and partitions know each other: without this only a collector frees them.
+    def close(self) -> None:
+        """Ends the session and breaks the reference cycle of topics and partitions, so that they are freed at once.
 
-        A request that is still at work reads the partitions as they are.
+        `partitions` stays, for a request that is still reading.
         """
         for topic in self.topics.values():
             topic.partitions.clear()
@@ -188,10 +187,10 @@ class FetchSession:
         self.partitions[partition] = None
 
 
-def prepare_whole_fetch(
+def prepare_full_fetch(
     session_epoch: int, topics: Sequence[FetchTopic], *, uses_topic_ids: bool, is_follower: bool
 ) -> FetchSession | SessionlessContext | None:
-    """What `FetchSessionCache.resolve` makes of a whole fetch; None for an incremental one. Safe in any thread."""
+    """Builds what `FetchSessionCache.resolve` needs for a full fetch; None for an incremental one. Thread-safe."""
     if session_epoch == FINAL_EPOCH:
         return SessionlessContext(topics)
     if session_epoch != INITIAL_EPOCH:
@@ -202,7 +201,7 @@ def prepare_whole_fetch(
 
 
 class FullContext(FetchContext):
-    """A whole fetch that opens a session, if the cache has room for it."""
+    """A full fetch that opens a session, if the cache has room for it."""
 
     def __init__(self, cache: "FetchSessionCache", session: FetchSession, random_id: int) -> None:
         self._cache = cache
@@ -215,10 +214,10 @@ class FullContext(FetchContext):
 
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
         for partition, response in results:
-            partition.note(response)
+            partition.update_sent(response)
         session_id = self._cache.add(self._session, now_ms, self._random_id)
         if session_id == NO_SESSION_ID:
-            self._session.dissolve()
+            self._session.close()
         return SessionResponse(session_id, _by_topic(results))
 
 
@@ -236,13 +235,13 @@ class IncrementalContext(FetchContext):
         if session.epoch != self._epoch:
             raise KafkaError(
                 ErrorCode.invalid_fetch_session_epoch,
-                f"fetch session {session.session_id} went on to epoch {session.epoch} before epoch "
-                f"{self._epoch} was answered: the client sent a request twice",
+                f"fetch session {session.session_id} moved to epoch {session.epoch} before the response to epoch "
+                f"{self._epoch}: the client sent a request twice",
             )
         news = []
         for result in results:
             partition, response = result
-            if partition.note(response):
+            if partition.update_sent(response):
                 news.append(result)
                 if has_records(response):
                     session.move_to_end(partition)
@@ -250,13 +249,15 @@ class IncrementalContext(FetchContext):
 
 
 class FetchSessionCache:
-    """A bounded number of sessions. A new one may take the place of a less valuable one:
+    """A bounded number of sessions. If the cache is full, a new session evicts the first that exists of:
 
-    of one not used for `min_eviction_ms`; else of a consumer's, if it is a follower's (privileged) itself; else
-    of one with fewer partitions that has lived for `min_eviction_ms`.
+    - a session that was not used for `min_eviction_ms`,
+    - a consumer's session, if the new one is a follower's (privileged),
+    - a session with fewer partitions that is older than `min_eviction_ms`.
 
-    Their memory is bounded too, which Kafka leaves to its heap. Sessions that nobody uses make room, and a consumer's
-    for a follower's; a small one not for a large one, or a single client could push out all the others.
+    The memory of the sessions is bounded too (Kafka has no such limit). To make room, unused sessions are evicted, and
+    consumers' sessions for a follower's. A small session is not evicted for a large one, or a single client could
+    evict all others.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class FetchSessionCache:
         self.entries = 0
         self.evictions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        # Least valuable first. Lists kept in order: they change only when a session's size or age class does.
+        # Sorted lists, least valuable first. They change only when a session's size or evictability does.
         self._evictable_by_all: list[tuple[bool, int, int]] = []
         self._evictable_by_privileged: list[tuple[bool, int, int]] = []
 
@@ -288,16 +289,16 @@ class FetchSessionCache:
         random_id: int,
         prepared: FetchSession | SessionlessContext | None = None,
     ) -> FetchContext:
-        """What the request means. KafkaError where it speaks of a session that is not there as it thinks."""
+        """The context of a request. Raises KafkaError if its session id or epoch does not match a session."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            # A whole fetch closes the session that it names.
+            # A full fetch closes the session whose id it carries.
             if session_id != NO_SESSION_ID and session_id in self._sessions:
                 self._remove(self._sessions[session_id])
-            whole = prepared or prepare_whole_fetch(
+            full = prepared or prepare_full_fetch(
                 session_epoch, topics, uses_topic_ids=uses_topic_ids, is_follower=is_follower
             )
-            assert whole is not None
-            return FullContext(self, whole, random_id) if isinstance(whole, FetchSession) else whole
+            assert full is not None
+            return FullContext(self, full, random_id) if isinstance(full, FetchSession) else full
         session = self._find(session_id, session_epoch, uses_topic_ids)
         session.update(topics, forgotten)
         if not session.partitions:
@@ -308,14 +309,14 @@ class FetchSessionCache:
             self._remove(session)
             raise KafkaError(
                 ErrorCode.fetch_session_id_not_found,
-                f"fetch session {session_id} has grown to {len(session.partitions)} partitions, for which there is no "
-                "room; fetch with epoch 0",
+                f"fetch session {session_id} has grown to {len(session.partitions)} partitions, which exceeds the "
+                "memory for fetch sessions; fetch with epoch 0",
             )
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         return IncrementalContext(session)
 
     def add(self, session: FetchSession, now_ms: int, random_id: int) -> int:
-        """Takes the session in and answers its id; 0 where no other session may be evicted for it."""
+        """Adds the session and returns its id; 0 if there is no room and no session may be evicted for it."""
         if not self._make_room(session, session.count_entries(), now_ms):
             return NO_SESSION_ID
         if len(self._sessions) >= self.max_sessions and not self._try_evict(session, now_ms):
@@ -350,7 +351,7 @@ class FetchSessionCache:
         return session
 
     def _make_room(self, session: FetchSession, added: int, now_ms: int) -> bool:
-        """Whether `added` more entries have room, once sessions are evicted that must not keep them from it."""
+        """Evicts sessions until `added` more entries fit; False if they do not."""
         if session.count_entries() > self.max_entries:
             return False
         while self.entries + added > self.max_entries:
@@ -378,7 +379,7 @@ class FetchSessionCache:
             or by_all != session.evictable_by_all
             or by_privileged != session.evictable_by_privileged
         ):
-            self._leave_eviction_order(session)
+            self._remove_from_eviction_lists(session)
             session.eviction_key = key
             session.evictable_by_all, session.evictable_by_privileged = by_all, by_privileged
             if by_all:
@@ -386,15 +387,15 @@ class FetchSessionCache:
             if by_privileged:
                 insort(self._evictable_by_privileged, key)
 
-    def _try_evict(self, newcomer: FetchSession, now_ms: int) -> bool:
+    def _try_evict(self, new: FetchSession, now_ms: int) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
         if now_ms - oldest.last_used_ms > self.min_eviction_ms:
             victim = oldest
         else:
-            candidates = self._evictable_by_privileged if newcomer.is_privileged else self._evictable_by_all
-            value = (newcomer.is_privileged, len(newcomer.partitions), 0)
+            candidates = self._evictable_by_privileged if new.is_privileged else self._evictable_by_all
+            value = (new.is_privileged, len(new.partitions), 0)
             if not candidates or value < candidates[0]:
                 return False
             victim = self._sessions[candidates[0][2]]
@@ -406,10 +407,10 @@ class FetchSessionCache:
         del self._sessions[session.session_id]
         self.entries -= session.entries
         session.entries = 0
-        self._leave_eviction_order(session)
-        session.dissolve()
+        self._remove_from_eviction_lists(session)
+        session.close()
 
-    def _leave_eviction_order(self, session: FetchSession) -> None:
+    def _remove_from_eviction_lists(self, session: FetchSession) -> None:
         key = session.eviction_key
         if session.evictable_by_all:
             del self._evictable_by_all[bisect_left(self._evictable_by_all, key)]
@@ -425,7 +426,7 @@ def has_records(response: FetchPartitionResponse) -> bool:
 
 
 def _by_topic(results: Iterable[PartitionResult]) -> list[FetchTopicResponse]:
-    """Neighbours of the same topic share an entry; the reading order stays as it is."""
+    """Groups consecutive partitions of a topic; keeps the reading order."""
     topics: list[FetchTopicResponse] = []
     responses: list[FetchPartitionResponse] = []
     current: SessionTopic | None = None

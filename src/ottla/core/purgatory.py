@@ -1,7 +1,8 @@
-"""Where requests wait that cannot be answered yet: a produce for its replicas, a fetch for its bytes.
+"""Delayed requests: a produce that waits for its replicas, a fetch that waits for data.
 
-An operation watches keys (partitions, groups). Whoever changes something under a key checks it; what has not
-completed by its deadline expires. It completes once, and then no list knows it any more.
+An operation watches keys (partitions, groups). Code that changes something under a key calls `check` for it. An
+operation that has not completed by its deadline expires. Each operation completes or expires once, and is then
+removed from all lists.
 """
 
 from abc import ABC, abstractmethod
@@ -11,9 +12,10 @@ from ottla.core.timing_wheel import Timer, TimingWheel
 
 
 class Operation(ABC):
-    """What waits. Either `try_complete` returns True once, or `on_expire` is called once, or one of them raises.
+    """A delayed request. Either `try_complete` returns True once, or `on_expire` is called once, or one of them raises.
 
-    One that raised is removed and handed to the purgatory's `on_error`; the shell calls the operation's own then.
+    An operation that raised is removed and passed to the purgatory's `on_error`; the shell then calls the operation's
+    own `on_error`.
     """
 
     def __init__(self) -> None:
@@ -28,31 +30,31 @@ class Operation(ABC):
 
     @abstractmethod
     def try_complete(self, now_ms: int) -> bool:
-        """Completes the operation where that is possible now, and says whether it was."""
+        """Completes the operation if that is possible now; returns whether it did."""
 
     @abstractmethod
     def on_expire(self, now_ms: int) -> None:
-        """Completes the operation with what there is, its time being over."""
+        """The deadline has passed: completes the operation with what is available."""
 
     @abstractmethod
     def on_error(self, error: Exception) -> None:
-        """Another method raised `error`: releases the client that waits, by an error or by closing its connection."""
+        """Another method raised `error`: sends the waiting client an error, or closes its connection."""
 
 
 class Purgatory:
-    """`timers.next_deadline_ms()` says when `expire` is to be called next.
+    """`timers.next_deadline_ms()` is the time at which `expire` must be called next.
 
-    An operation that raises harms no other: `on_error` gets it, and the rest goes on.
+    An operation that raises does not affect others: it is passed to `on_error`.
     """
 
     def __init__(self, now_ms: int, on_error: Callable[[Operation, Exception], None]) -> None:
         self._on_error = on_error
         self.timers: TimingWheel[Operation] = TimingWheel(now_ms)
-        # Dicts as ordered sets: operations are tried in the order in which they came, and leave at once.
+        # Dicts as ordered sets: operations are tried in the order in which they were added.
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
 
     def __len__(self) -> int:
-        """Operations that wait."""
+        """The number of operations that wait."""
         return len(self.timers)
 
     @property
@@ -63,7 +65,7 @@ class Purgatory:
         return key in self._watchers
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], deadline_ms: int) -> None:
-        """Lets the operation wait, which the caller has tried before: nothing is tried here."""
+        """Adds the operation. The caller has tried it before; it is not tried here."""
         assert operation._timer is None, "an operation waits once at a time"
         operation._keys = tuple(keys)
         operation._timer = self.timers.add(operation, deadline_ms)
@@ -75,24 +77,24 @@ class Purgatory:
                 watching[operation] = None
 
     def check(self, key: Hashable, now_ms: int) -> int:
-        """Something changed under `key`: tries what watches it, in order; answers how many completed."""
+        """Something changed under `key`: tries the operations that watch it, in order; returns how many completed."""
         watching = self._watchers.get(key)
         if watching is None:
             return 0
         completed = 0
         for operation in list(watching):
-            # One that completed may have completed others on its way.
+            # An operation that completed may have completed others.
             if operation._timer is not None and self._try(operation, now_ms):
                 completed += 1
         return completed
 
     def cancel(self, operation: Operation) -> None:
-        """Nobody waits for it any more (its connection is gone): neither of its methods is called again."""
+        """Removes an operation whose client is gone: none of its methods is called again."""
         if operation._timer is not None:
             self._remove(operation)
 
     def expire(self, now_ms: int) -> int:
-        """Ends the wait of all whose deadline has come; answers how many expired."""
+        """Expires all operations whose deadline has passed; returns how many."""
         expired = 0
         for timer in self.timers.advance(now_ms):
             operation = timer.item
@@ -107,7 +109,7 @@ class Purgatory:
 
     def _try(self, operation: Operation, now_ms: int) -> bool:
         if operation._is_trying:
-            # Its own attempt changed something that it watches. It must look again, but not from within.
+            # Its own attempt changed something under a key that it watches. Try again after it, not recursively.
             operation._is_tried_again = True
             return False
         operation._is_trying = True

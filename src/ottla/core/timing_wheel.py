@@ -1,8 +1,8 @@
-"""Timers by the thousand: a hierarchical timing wheel, where to insert, to cancel and to expire cost the same
-however many timers wait.
+"""A hierarchical timing wheel: adding, cancelling and expiring a timer take constant time.
 
-The lowest wheel has 20 buckets of 1 ms, the next 20 buckets of 20 ms, and so on, each made when first needed.
-When a bucket of a higher wheel comes up, its timers move down. Time enters only as an argument.
+The lowest wheel has 20 buckets of 1 ms, the next 20 buckets of 20 ms, and so on; each wheel is made when it is first
+needed. When the time of a bucket in a higher wheel comes, its timers move to lower wheels. Time enters only as an
+argument.
 """
 
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Timer(Generic[T]):
-    """One item and when it is due. It is in a bucket until it expires or is cancelled."""
+    """An item and its deadline. It is in a bucket until it expires or is cancelled."""
 
     __slots__ = ("bucket", "deadline_ms", "item")
 
@@ -48,7 +48,7 @@ class _Bucket(Generic[T]):
 
 
 class _Wheel(Generic[T]):
-    """`tick` counts ticks since the epoch. Occupied buckets lie within one turn after it, so none is ambiguous."""
+    """`tick` counts ticks since the epoch. All timers are due within one turn after it, so each bucket has one time."""
 
     __slots__ = ("buckets", "occupied", "size", "tick", "tick_ms")
 
@@ -74,7 +74,7 @@ class TimingWheel(Generic[T]):
         self._wheel_size = wheel_size
         self._now_ms = now_ms
         self._wheels: list[_Wheel[T]] = [_Wheel(tick_ms, wheel_size, now_ms)]
-        # Timers that were due when they were added. A wheel of one bucket that never turns.
+        # Timers that were due when they were added.
         self._due: _Bucket[T] = _Wheel[T](tick_ms, 1, now_ms).buckets[0]
         self._count = 0
 
@@ -89,7 +89,7 @@ class TimingWheel(Generic[T]):
         return timer
 
     def cancel(self, timer: Timer[T]) -> bool:
-        """False where the timer has expired or was cancelled before."""
+        """False if the timer has expired or was cancelled before."""
         if timer.bucket is None:
             return False
         timer.bucket.remove(timer)
@@ -97,7 +97,7 @@ class TimingWheel(Generic[T]):
         return True
 
     def advance(self, now_ms: int) -> list[Timer[T]]:
-        """Moves the clock on and takes out every timer with a deadline up to now, in order of deadlines."""
+        """Advances the clock and removes all timers with a deadline up to now; returns them in order of deadlines."""
         expired = sorted(self._due.take_all(), key=_deadline)
         while (start_ms := self._next_start_ms()) is not None and start_ms <= now_ms:
             timers = self._take_buckets(start_ms)
@@ -111,11 +111,11 @@ class TimingWheel(Generic[T]):
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` is to be called next: never later than the first deadline, at times a little sooner."""
+        """When `advance` must be called next: at the first deadline, or a little before it."""
         return self._now_ms if self._due.timers else self._next_start_ms()
 
     def _place(self, timer: Timer[T]) -> bool:
-        """Puts the timer into the lowest wheel that reaches its deadline; False where it is due."""
+        """Puts the timer into the lowest wheel that reaches its deadline; False if it is due."""
         deadline_ms = timer.deadline_ms
         for wheel in self._wheels:
             ticks = deadline_ms // wheel.tick_ms
@@ -130,7 +130,7 @@ class TimingWheel(Generic[T]):
         return self._place(timer)
 
     def _next_start_ms(self) -> int | None:
-        """When the first occupied bucket of any wheel comes up."""
+        """The start time of the first occupied bucket of all wheels."""
         earliest: int | None = None
         for wheel in self._wheels:
             tick = wheel.next_tick()
@@ -139,7 +139,7 @@ class TimingWheel(Generic[T]):
         return earliest
 
     def _take_buckets(self, start_ms: int) -> list[Timer[T]]:
-        """The timers of all buckets that come up at `start_ms`; from the highest wheel first, they wait longest."""
+        """Removes the timers of all buckets that start at `start_ms`, of the highest wheel first: those are older."""
         timers: list[Timer[T]] = []
         for wheel in reversed(self._wheels):
             tick = wheel.next_tick()

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the exception that carries one to the client that caused it."""
+"""Kafka's error codes, and the exception that carries one."""
 
 from kio.schema.errors import ErrorCode
 
@@ -6,7 +6,7 @@ __all__ = ["ErrorCode", "KafkaError"]
 
 
 class KafkaError(Exception):
-    """A refusal in the protocol's terms: the code goes to the client, the message names the thing."""
+    """An error with a Kafka error code for the client, and a message."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -14,7 +14,7 @@ class KafkaError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[type["KafkaError"], tuple[ErrorCode, str]]:
-        return type(self), (self.code, self.message)  # from a worker process to the broker
+        return type(self), (self.code, self.message)  # for errors from a cleaner process
 
     def __str__(self) -> str:
         return f"{self.code.name.upper()}: {self.message}"

@@ -1,4 +1,4 @@
-"""Names of things: topic partitions, and Kafka's way of writing a UUID (22 characters, URL-safe base64)."""
+"""Topic partitions, the numbers that mean "none", and Kafka's text form of UUIDs (22 characters, URL-safe base64)."""
 
 import base64
 import uuid
@@ -13,7 +13,7 @@ NO_SEQUENCE = -1
 
 ZERO_UUID = uuid.UUID(int=0)
 METADATA_TOPIC = "__cluster_metadata"
-# KIP-500: the id of the metadata topic is fixed, so that a fetch can name it before any metadata is known.
+# KIP-500: the id of the metadata topic is fixed, so that it can be fetched before any metadata is known.
 METADATA_TOPIC_ID = uuid.UUID(int=1)
 
 
@@ -30,7 +30,7 @@ def uuid_to_string(value: uuid.UUID) -> str:
 
 
 def uuid_from_string(text: str) -> uuid.UUID:
-    """Raises ValueError where `text` is not 16 bytes in URL-safe base64."""
+    """Raises ValueError if `text` is not 16 bytes in URL-safe base64."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a UUID: it has {len(raw)} bytes, not 16")

@@ -1,4 +1,4 @@
-"""A run of bytes in a file that can go to a socket without passing through Python (sendfile)."""
+"""A range of bytes in a file, which can be sent to a socket without a copy in Python (sendfile)."""
 
 from typing import NamedTuple, Protocol
 

@@ -1,4 +1,4 @@
-"""The topics that the cluster keeps for itself."""
+"""Kafka's internal topics."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

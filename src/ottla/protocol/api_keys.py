@@ -1,4 +1,4 @@
-"""The API keys of Kafka 4.3 with the versions that are answered, and from which version each is flexible (KIP-482)."""
+"""The API keys that the broker serves, with their versions and the first flexible version (KIP-482)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec(NamedTuple):
-    """`is_latest_unstable`: clients get the last version only with `unstable.api.versions.enable`."""
+    """`is_latest_unstable`: the last version is offered only with `unstable.api.versions.enable`."""
 
     min_version: int
     max_version: int
@@ -63,7 +63,7 @@ class ApiSpec(NamedTuple):
         return self.max_version - (self.is_latest_unstable and not unstable)
 
 
-# min, max, first flexible version: of Kafka 4.3 (KIP-896 removed the versions below `min`).
+# min, max and first flexible version of Kafka 4.3 (KIP-896 removed the versions below `min`).
 APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.PRODUCE: ApiSpec(3, 13, 9),
     ApiKey.FETCH: ApiSpec(4, 18, 12),

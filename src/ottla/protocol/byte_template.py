@@ -1,7 +1,6 @@
-"""Numbers at fixed places of byte strings that are otherwise alike.
+"""Templates of byte strings that differ only in numbers at fixed positions.
 
-What is sent or written again and again with other numbers is read and packed whole, in a few operations on long
-integers, however many numbers there are.
+All numbers are read or written together, with a few operations on large integers, however many there are.
 """
 
 from collections.abc import Sequence
@@ -11,9 +10,9 @@ from ottla.records.header import Bytes
 
 
 class ByteTemplate:
-    """Made from one such string: `fields` (of the module struct) stand at each of `positions`, which ascend.
+    """Made from a sample. `fields` (in the syntax of struct) are at each of the ascending `positions`.
 
-    A number of 8 bytes that is the same everywhere, as a time, may stand at each of `stamp_positions`.
+    At each of `stamp_positions` is the same number of 8 bytes, for example a timestamp.
     """
 
     __slots__ = ("_fixed", "_layout", "_mask", "_size", "_stamps")
@@ -37,15 +36,15 @@ class ByteTemplate:
         self._fixed = int.from_bytes(sample, "big") & self._mask
         self._stamps = sum(1 << 8 * (len(sample) - position - 8) for position in stamp_positions)
 
-    def fits(self, data: Bytes) -> bool:
-        """Whether `data` is the sample but for its numbers."""
+    def matches(self, data: Bytes) -> bool:
+        """Whether `data` differs from the sample only in the numbers."""
         return len(data) == self._size and int.from_bytes(data, "big") & self._mask == self._fixed
 
     def read(self, data: Bytes) -> tuple[int, ...]:
-        """The numbers of what fits."""
+        """The numbers in `data`, which must match."""
         return self._layout.unpack(data)
 
     def fill(self, numbers: Sequence[int], stamp: int = 0) -> bytes:
-        """The sample with these numbers in the places of its own."""
+        """The sample with these numbers instead of its own."""
         filled = int.from_bytes(self._layout.pack(*numbers), "big") | self._fixed | stamp * self._stamps
         return filled.to_bytes(self._size, "big")

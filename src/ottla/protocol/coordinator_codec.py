@@ -1,4 +1,4 @@
-"""Records of coordinators as bytes: a key is its type and then its fields, a value its version and then its fields."""
+"""Encodes and decodes records of coordinators: a key starts with its type, a value with its version."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -11,7 +11,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.decoder import entity_reader
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.messages import converter
-from ottla.protocol.record_schema import shape_of
+from ottla.protocol.record_schema import schema_of
 
 TYPE = Struct(">h")
 VERSION = Struct(">h")
@@ -22,18 +22,18 @@ def encode_key(key: Any) -> bytes:
 
 
 def encode_value(value: Any, version: int) -> bytes:
-    return encode(VERSION.pack(version), shape_of(value.__class__, version), value)
+    return encode(VERSION.pack(version), schema_of(value.__class__, version), value)
 
 
-def encode(prefix: bytes, shape: type, message: Any) -> bytes:
+def encode(prefix: bytes, schema: type, message: Any) -> bytes:
     buffer = BytesIO()
     buffer.write(prefix)
-    entity_writer(shape)(buffer, message)
+    entity_writer(schema)(buffer, message)
     return buffer.getvalue()
 
 
 def decode_key(key: bytes, types: Mapping[int, Any]) -> Any | None:
-    """None where the type is none of `types`."""
+    """None if the type is not in `types`."""
     if len(key) < TYPE.size:
         raise corrupt(f"a key of {len(key)} bytes has no type")
     (number,) = TYPE.unpack_from(key)
@@ -44,10 +44,12 @@ def decode_key(key: bytes, types: Mapping[int, Any]) -> Any | None:
 
 
 def decode_value(value: bytes, value_type: Any) -> Any:
-    """The value in its newest version, whichever it was written in."""
+    """Reads any version, and converts the value to the newest."""
     version = read_version(value, value_type)
-    shape = shape_of(value_type, version)
-    return converter(shape, value_type)(_decode(value, shape, f"{value_type.__name__} of version {version}"))
+    schema = schema_of(value_type, version)
+    return converter(schema, value_type)(
+        _decode(value, schema, f"{value_type.__name__} of version {version}")
+    )
 
 
 def read_version(value: bytes, value_type: Any) -> int:
@@ -63,9 +65,9 @@ def read_version(value: bytes, value_type: Any) -> int:
     return version
 
 
-def _decode(data: bytes, shape: type, name: str) -> Any:
+def _decode(data: bytes, schema: type, name: str) -> Any:
     try:
-        return entity_reader(shape)(memoryview(data), 2)[0]
+        return entity_reader(schema)(memoryview(data), 2)[0]
     except MalformedRequest as error:
         raise corrupt(f"a {name} cannot be read: {error}") from error
 

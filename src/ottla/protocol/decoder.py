@@ -1,8 +1,8 @@
-"""Reads messages that a client sent. Every length is checked against what is there before anything is made of it.
+"""Decodes messages of clients. Checks every length against the available bytes before it allocates memory.
 
-kio's native reader is faster, but it trusts the length of an array: a request of ten bytes that claims two thousand
-million elements makes it allocate for them, and the process aborts (docs/decisions/0002). What comes from a socket
-is read here; Produce and Fetch, where speed matters, have codecs of their own.
+kio's native reader is faster, but it trusts the length of an array: for a request of ten bytes that claims two billion
+elements it allocates memory for all of them, and the process aborts (docs/decisions/0002). So this decoder reads what
+comes from a socket. Produce and Fetch, for which speed matters, have their own codecs.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ Read = Callable[[Buffer, int], tuple[Any, int]]
 
 
 class BoundedRequest(bytes):
-    """A request that is long enough to have more than `ELEMENTS_MAX` elements in its arrays, which it may not."""
+    """A request that is long enough to have more than `ELEMENTS_MAX` elements in its arrays, which is not allowed."""
 
     _elements = 0
 
-    def take(self, count: int) -> None:
-        """Before `count` elements are read. Raises MalformedRequest if they are too many."""
+    def add_elements(self, count: int) -> None:
+        """Call it before reading `count` elements. Raises MalformedRequest if there are too many."""
         try:
             self._elements = count_elements(self._elements, count)
         except ValueError as error:
@@ -36,7 +36,7 @@ class BoundedRequest(bytes):
 
 
 def bounded(body: memoryview) -> Buffer:
-    """`body` as `entity_reader` is to read it. A short one cannot hold too many elements: each has a byte or more."""
+    """`body` for `entity_reader`. A short body cannot have too many elements, because each takes at least one byte."""
     return body if len(body) <= ELEMENTS_MAX else BoundedRequest(body)
 
 
@@ -58,23 +58,23 @@ def _error_code(value: int) -> ErrorCode:
     try:
         return ErrorCode(value)
     except ValueError as error:
-        raise MalformedRequest(f"{value} is no error code") from error
+        raise MalformedRequest(f"{value} is not an error code") from error
 
 
-def _moment(value: int) -> datetime | None:
+def _datetime(value: int) -> datetime | None:
     if value == -1:
         return None
     try:
         return datetime.fromtimestamp(value / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise MalformedRequest(f"{value} ms is no moment in time") from error
+        raise MalformedRequest(f"{value} ms is not a valid timestamp") from error
 
 
 def _milliseconds(value: int) -> timedelta:
     try:
         return timedelta(milliseconds=value)
     except OverflowError as error:
-        raise MalformedRequest(f"{value} ms is too long a time") from error
+        raise MalformedRequest(f"{value} ms is too long") from error
 
 
 _FIXED: dict[str, Read] = {
@@ -92,7 +92,7 @@ _FIXED: dict[str, Read] = {
     "error_code": _fixed(">h", _error_code),
     "timedelta_i32": _fixed(">i", _milliseconds),
     "timedelta_i64": _fixed(">q", _milliseconds),
-    "datetime_i64": _fixed(">q", _moment),
+    "datetime_i64": _fixed(">q", _datetime),
 }
 _INT16 = _FIXED["int16"]
 _INT32 = _FIXED["int32"]
@@ -116,7 +116,7 @@ def _sized(read_length: Read, is_text: bool, optional: bool) -> Read:
         if length < 0:
             if optional and length == -1:
                 return None, position
-            raise MalformedRequest(f"a field that must be there has length {length}")
+            raise MalformedRequest(f"a required field has the length {length}")
         end = position + length
         if end > len(data):
             raise MalformedRequest(f"a field claims {length} bytes where {len(data) - position} are left")
@@ -139,13 +139,13 @@ def _array(read_length: Read, item: Read, optional: bool) -> Read:
         if length < 0:
             if optional and length == -1:
                 return None, position
-            raise MalformedRequest(f"an array that must be there has length {length}")
-        if length > len(data) - position:  # no element is smaller than a byte
+            raise MalformedRequest(f"a required array has the length {length}")
+        if length > len(data) - position:  # each element has at least one byte
             raise MalformedRequest(
                 f"an array claims {length} elements where {len(data) - position} bytes are left"
             )
         if isinstance(data, BoundedRequest):
-            data.take(length)
+            data.add_elements(length)
         items = []
         for _ in range(length):
             value, position = item(data, position)
@@ -165,7 +165,7 @@ def _nullable_entity(read_entity: Read) -> Read:
 
 def _nullable_tagged_entity(read_entity: Read) -> Read:
     def read(data: Buffer, position: int) -> tuple[Any, int]:
-        marker, position = _uvarint(data, position)  # KIP-893, which has another marker in tagged fields
+        marker, position = _uvarint(data, position)  # KIP-893: in tagged fields the marker is a varint
         return (None, position) if marker == 0 else read_entity(data, position)
 
     return read
@@ -220,7 +220,7 @@ def _read_tags(
 ) -> int:
     count, position = _uvarint(data, position)
     if count and isinstance(data, BoundedRequest):
-        data.take(count)
+        data.add_elements(count)
     for _ in range(count):
         tag, position = _uvarint(data, position)
         size, position = _uvarint(data, position)

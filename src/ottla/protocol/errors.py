@@ -1,5 +1,5 @@
-"""What goes wrong below the level of Kafka's error codes."""
+"""Errors for which Kafka has no error code."""
 
 
 class MalformedRequest(Exception):
-    """Bytes that are no request: there is nothing to answer, the connection closes."""
+    """Bytes that are not a valid request. The broker closes the connection without a response."""

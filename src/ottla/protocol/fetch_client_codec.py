@@ -3,10 +3,6 @@
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.fetch_codec import (
     ABORTED,
-    ASKED_V4,
-    ASKED_V5,
-    ASKED_V9,
-    ASKED_V12,
     DIRECTORY_IDS_FROM,
     DIVERGING,
     FLEXIBLE_FROM,
@@ -19,6 +15,10 @@ from ottla.protocol.fetch_codec import (
     RACK_FROM,
     REPLICA_STATE,
     REPLICA_STATE_FROM,
+    REQUEST_PARTITION_V4,
+    REQUEST_PARTITION_V5,
+    REQUEST_PARTITION_V9,
+    REQUEST_PARTITION_V12,
     REQUEST_V4,
     REQUEST_V7,
     REQUEST_V15,
@@ -43,10 +43,10 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    check_fully_read,
     encode_compact_string,
     encode_string,
     encode_tags,
-    finish,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -106,17 +106,17 @@ def _encode_topic(topic: FetchTopic | ForgottenTopic, version: int) -> bytes:
 def _encode_partition(partition: FetchPartition, version: int) -> bytes:
     index, epoch, offset, _, log_start_offset, max_bytes, directory_id, high_watermark = partition
     if version < 5:
-        return ASKED_V4.pack(index, offset, max_bytes)
+        return REQUEST_PARTITION_V4.pack(index, offset, max_bytes)
     if version < LEADER_EPOCH_FROM:
-        return ASKED_V5.pack(index, offset, log_start_offset, max_bytes)
+        return REQUEST_PARTITION_V5.pack(index, offset, log_start_offset, max_bytes)
     if version < FLEXIBLE_FROM:
-        return ASKED_V9.pack(index, epoch, offset, log_start_offset, max_bytes)
+        return REQUEST_PARTITION_V9.pack(index, epoch, offset, log_start_offset, max_bytes)
     tags: dict[int, bytes] = {}
     if directory_id is not None and version >= DIRECTORY_IDS_FROM:
         tags[0] = directory_id.bytes
     if high_watermark != UNKNOWN_HIGH_WATERMARK and version >= HIGH_WATERMARK_FROM:
         tags[1] = HIGH_WATERMARK.pack(high_watermark)
-    return ASKED_V12.pack(*partition[:6]) + encode_tags(tags)
+    return REQUEST_PARTITION_V12.pack(*partition[:6]) + encode_tags(tags)
 
 
 def _encode_request_tags(request: FetchRequest, version: int) -> bytes:
@@ -157,7 +157,7 @@ def _decode_rigid(body: memoryview, version: int) -> FetchResponse:
             partition, position = _decode_rigid_partition(body, position, version)
             partitions.append(partition)
         topics.append(FetchTopicResponse(required(name), None, partitions))
-    finish(body, position)
+    check_fully_read(body, position)
     return FetchResponse(throttle_time_ms, error_code, session_id, topics, [])
 
 
@@ -216,7 +216,7 @@ def _decode_flexible(body: memoryview, version: int) -> FetchResponse:
         position = skip_tags(body, position)
         topics.append(FetchTopicResponse(name, topic_id, partitions))
     tags, position = read_tags(body, position)
-    finish(body, position)
+    check_fully_read(body, position)
     endpoints: list[NodeEndpoint] = []
     if 0 in tags and version >= LEADER_HINTS_FROM:
         endpoints = read_node_endpoints(tags[0])
@@ -245,12 +245,12 @@ def _decode_flexible_partition(body: memoryview, position: int) -> tuple[FetchPa
     tags, position = read_tags(body, position)
     if 0 in tags:
         diverging = EpochEndOffset(*DIVERGING.unpack_from(tags[0]))
-        finish(tags[0], skip_tags(tags[0], DIVERGING.size))
+        check_fully_read(tags[0], skip_tags(tags[0], DIVERGING.size))
     if 1 in tags:
         leader = read_leader(tags[1])
     if 2 in tags:
         snapshot = SnapshotId(*SNAPSHOT.unpack_from(tags[2]))
-        finish(tags[2], skip_tags(tags[2], SNAPSHOT.size))
+        check_fully_read(tags[2], skip_tags(tags[2], SNAPSHOT.size))
     return (
         FetchPartitionResponse(
             index,

@@ -1,8 +1,8 @@
-"""Fetch (key 1), versions 4-18, from the broker's side: the request read, the response written around its records.
+"""Fetch (key 1), versions 4-18, broker side: decodes requests, and encodes responses without copying their records.
 
 v5 log start offset; v7 sessions (KIP-227); v9 leader epoch (KIP-320); v11 rack (KIP-392); v12 flexible, last fetched
 epoch and divergence (KIP-595); v13 topic ids (KIP-516); v15 replica state (KIP-903); v16 leader hints (KIP-951);
-v17 directory ids (KIP-853); v18 high watermark (KIP-1166). The other direction is in `fetch_client_codec.py`.
+v17 directory ids (KIP-853); v18 high watermark (KIP-1166).
 """
 
 import uuid
@@ -18,14 +18,14 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    check_fully_read,
+    check_in_bounds,
     count_elements,
     encode_compact_string,
     encode_leader,
     encode_node_endpoints,
     encode_string,
     encode_tags,
-    end_request,
-    finish,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -50,7 +50,7 @@ LEADER_HINTS_FROM = 16
 DIRECTORY_IDS_FROM = 17
 HIGH_WATERMARK_FROM = 18
 
-# What a follower sends that does not tell its high watermark.
+# Sent by a follower that does not know its high watermark.
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 
 REQUEST_V4 = Struct(">iiiib")
@@ -59,29 +59,29 @@ REQUEST_V15 = Struct(">iiibii")
 REPLICA_STATE = Struct(">iq")
 HIGH_WATERMARK = Struct(">q")
 
-ASKED_V4 = Struct(">iqi")
-ASKED_V5 = Struct(">iqqi")
-ASKED_V9 = Struct(">iiqqi")
-ASKED_V12 = Struct(">iiqiqi")
+REQUEST_PARTITION_V4 = Struct(">iqi")
+REQUEST_PARTITION_V5 = Struct(">iqqi")
+REQUEST_PARTITION_V9 = Struct(">iiqqi")
+REQUEST_PARTITION_V12 = Struct(">iiqiqi")
 
 RESPONSE_V4 = Struct(">ii")
 RESPONSE_V7 = Struct(">ihii")
 RESPONSE_V12 = Struct(">ihi")
 PARTITION_V4 = Struct(">ihqq")
 PARTITION_V5 = Struct(">ihqqq")
-# The common answer of the flexible versions: no aborted transactions (null 0, none 1), preferred read replica.
+# The common case in flexible versions: no aborted transactions (0 for null, 1 for empty), then preferred read replica.
 PARTITION_V12 = Struct(">ihqqqBi")
 ABORTED = Struct(">qq")
 ABORTED_FLEXIBLE = Struct(">qqB")
 DIVERGING = Struct(">iq")
 SNAPSHOT = Struct(">qi")
 
-# Records in memory of at least this size go out as a part of their own rather than being copied once more.
+# Records in memory of at least this size become a part of their own, to avoid a copy.
 COPY_BYTES_MAX = 4096
 
 
 class FetchPartition(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
@@ -131,7 +131,7 @@ class SnapshotId(NamedTuple):
 
 
 class FetchPartitionResponse(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     error_code: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -159,7 +159,7 @@ class FetchResponse(NamedTuple):
 
 
 def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
-    """Raises MalformedRequest for bytes that are not exactly one request."""
+    """Raises MalformedRequest if `body` is not a valid request."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(body, version)
@@ -203,7 +203,7 @@ def _decode_rigid(body: memoryview, version: int) -> FetchRequest:
     if version >= RACK_FROM:
         text, position = read_string(body, position)
         rack_id = required(text)
-    end_request(body, position)
+    check_in_bounds(body, position)
     return FetchRequest(
         replica_id, -1, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id
     )
@@ -212,14 +212,14 @@ def _decode_rigid(body: memoryview, version: int) -> FetchRequest:
 def _decode_rigid_partition(body: memoryview, position: int, version: int) -> tuple[FetchPartition, int]:
     epoch = log_start_offset = -1
     if version >= LEADER_EPOCH_FROM:
-        index, epoch, offset, log_start_offset, most = ASKED_V9.unpack_from(body, position)
-        position += ASKED_V9.size
+        index, epoch, offset, log_start_offset, most = REQUEST_PARTITION_V9.unpack_from(body, position)
+        position += REQUEST_PARTITION_V9.size
     elif version >= 5:
-        index, offset, log_start_offset, most = ASKED_V5.unpack_from(body, position)
-        position += ASKED_V5.size
+        index, offset, log_start_offset, most = REQUEST_PARTITION_V5.unpack_from(body, position)
+        position += REQUEST_PARTITION_V5.size
     else:
-        index, offset, most = ASKED_V4.unpack_from(body, position)
-        position += ASKED_V4.size
+        index, offset, most = REQUEST_PARTITION_V4.unpack_from(body, position)
+        position += REQUEST_PARTITION_V4.size
     return FetchPartition(index, epoch, offset, -1, log_start_offset, most), position
 
 
@@ -248,8 +248,8 @@ def _decode_flexible(body: memoryview, version: int) -> FetchRequest:
         elements = count_elements(elements, count)
         partitions: list[FetchPartition] = []
         for _ in range(count):
-            fields = ASKED_V12.unpack_from(body, position)
-            position += ASKED_V12.size
+            fields = REQUEST_PARTITION_V12.unpack_from(body, position)
+            position += REQUEST_PARTITION_V12.size
             if body[position] == 0:
                 position += 1
                 partitions.append(FetchPartition(*fields))
@@ -270,7 +270,7 @@ def _decode_flexible(body: memoryview, version: int) -> FetchRequest:
         forgotten.append(ForgottenTopic(name, topic_id, indexes))
     rack_id, position = read_compact_string(body, position)
     tags, position = read_tags(body, position)
-    end_request(body, position)
+    check_in_bounds(body, position)
     cluster_id: str | None = None
     if tags:
         cluster_id, state = _read_request_tags(tags, version)
@@ -320,21 +320,21 @@ def _read_partition_tags(
 def _read_request_tags(
     tags: dict[int, memoryview], version: int
 ) -> tuple[str | None, tuple[int, int] | None]:
-    """Cluster id, and the replica's id and epoch where it tells them."""
+    """The cluster id, and the replica's id and epoch, if they are present."""
     cluster_id: str | None = None
     state: tuple[int, int] | None = None
     if 0 in tags:
         cluster_id, position = read_compact_string(tags[0], 0)
-        finish(tags[0], position)
+        check_fully_read(tags[0], position)
     if 1 in tags and version >= REPLICA_STATE_FROM:
         replica_id, replica_epoch = REPLICA_STATE.unpack_from(tags[1])
-        finish(tags[1], skip_tags(tags[1], REPLICA_STATE.size))
+        check_fully_read(tags[1], skip_tags(tags[1], REPLICA_STATE.size))
         state = replica_id, replica_epoch
     return cluster_id, state
 
 
 def encode_fetch_response(response: FetchResponse, version: int) -> list[Part]:
-    """The body, without the response header, in as few parts as regions and large records allow."""
+    """The body without the response header: file regions and large records are separate parts, the rest is joined."""
     parts: list[Part] = []
     small: list[Bytes] = [_encode_response_start(response, version)]
     flexible = version >= FLEXIBLE_FROM
@@ -376,7 +376,7 @@ def encoded_size(parts: Sequence[Part]) -> int:
 
 
 def _length(records: Bytes | FileRegion | None) -> int:
-    """-1 for null, as both ways of writing a length have it."""
+    """-1 for null."""
     if records is None:
         return -1
     return records.length if isinstance(records, FileRegion) else len(records)
@@ -392,7 +392,7 @@ def _encode_response_start(response: FetchResponse, version: int) -> bytes:
 
 
 def _encode_rigid_partition(partition: FetchPartitionResponse, version: int) -> bytes:
-    """All but the records."""
+    """Without the records."""
     fixed = PARTITION_V4.pack(*partition[:4]) if version < 5 else PARTITION_V5.pack(*partition[:5])
     parts = [fixed]
     if partition.aborted is None:
@@ -406,7 +406,7 @@ def _encode_rigid_partition(partition: FetchPartitionResponse, version: int) -> 
 
 
 def _encode_flexible_partition(partition: FetchPartitionResponse) -> bytes:
-    """All but the records and the tags after them."""
+    """Without the records and the tags after them."""
     index, error_code, high_watermark, last_stable, log_start, aborted, preferred, *_ = partition
     if not aborted:
         none = 0 if aborted is None else 1

@@ -1,13 +1,14 @@
-"""Frames and headers, sans-IO: bytes as they come from a stream to whole requests, and responses to bytes.
+"""Frames and headers without I/O: assembles requests from the bytes of a stream, and frames responses.
 
-A frame is a 4-byte length and that many bytes. Small frames are cut out of a buffer that all connections share;
-a frame that is larger than what has arrived gets a buffer of its own that grows as the bytes come, so that a
-client that announces 100 MB and sends ten bytes costs ten bytes.
+A frame is a 4-byte length and that many bytes. Small frames are copied from a buffer that all connections share. A
+frame that has not arrived completely gets its own buffer, which grows as bytes arrive, so that a client that announces
+100 MB and sends ten bytes does not occupy 100 MB.
 """
 
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.model.tuples import new_tuple
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.varint import read_uvarint
 
@@ -17,11 +18,10 @@ _INT32 = Struct(">i")
 _HEADER = Struct(">hhih")
 _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iib")
-_SMALLEST = 4096
+_BUFFER_BYTES_MIN = 4096
 _GROWTH = 4
-_IN_EARNEST = 32 * 1024
-_LARGE = 1 << 20
-_new_tuple = tuple.__new__  # makes a NamedTuple in half the time, where it is made for every request
+_ACTIVE_SENDER_BYTES = 32 * 1024
+_LARGE_BUFFER_BYTES = 1 << 20
 
 
 class FrameTooLarge(MalformedRequest):
@@ -29,12 +29,12 @@ class FrameTooLarge(MalformedRequest):
 
 
 class FrameAssembler:
-    """`buffer()` says where the next bytes go, `received(n)` returns the frames that are whole now."""
+    """`buffer()` is where the next bytes must be written; `received(n)` then returns the complete frames."""
 
     def __init__(self, shared: bytearray, max_frame_bytes: int) -> None:
         self._shared = memoryview(shared)
         self._max_frame_bytes = max_frame_bytes
-        self._head = b""  # a length prefix of which fewer than four bytes have come
+        self._head = b""  # an incomplete length prefix
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._filled = 0
@@ -42,11 +42,11 @@ class FrameAssembler:
 
     @property
     def unfinished_bytes(self) -> int:
-        """The memory for a frame that is not whole yet: what has arrived of it, and room for what comes next."""
+        """The size of the buffer of an incomplete frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def discard(self) -> None:
-        """Nothing more comes: a frame that is not whole is let go."""
+        """Frees the buffer of an incomplete frame when the connection is closed."""
         if self._view is not None:
             self._view.release()
             self._view = None
@@ -71,13 +71,13 @@ class FrameAssembler:
             frame, self._frame = self._frame, None
             return [frame]
         if self._filled == len(self._frame):
-            self._frame.extend(bytes(_room_for(self._frame_size, self._filled) - self._filled))
+            self._frame.extend(bytes(_buffer_size(self._frame_size, self._filled) - self._filled))
         return []
 
     def _cut_frames(self, count: int) -> list[Frame]:
         if not self._head and count > 4:
             (size,) = _INT32.unpack_from(self._shared)
-            if size == count - 4 and size <= self._max_frame_bytes:  # one whole frame: most reads
+            if size == count - 4 and size <= self._max_frame_bytes:  # most reads are exactly one frame
                 return [bytes(self._shared[4:count])]
         data: memoryview | bytes = self._shared[:count]
         if self._head:
@@ -103,22 +103,22 @@ class FrameAssembler:
         return frames
 
     def _start_frame(self, size: int, begin: memoryview | bytes) -> None:
-        self._frame = bytearray(_room_for(size, len(begin)))
+        self._frame = bytearray(_buffer_size(size, len(begin)))
         self._frame[: len(begin)] = begin
         self._frame_size = size
         self._filled = len(begin)
 
 
-def _room_for(frame_size: int, filled: int) -> int:
-    """How large the buffer of a frame is when `filled` bytes of it have arrived: memory follows what came, not what was
-    announced.
+def _buffer_size(frame_size: int, filled: int) -> int:
+    """The size of a frame's buffer when `filled` bytes have arrived. It depends on the bytes that arrived, not on the
+    announced size.
 
-    Who has sent a good part of a read gets 1 MB at once, the size of most batches. A buffer that grows to it in steps
-    is made of new pages each time, and the kernel's work for them doubled the cost of producing.
+    After `_ACTIVE_SENDER_BYTES` the buffer is 1 MB at once, the size of most batches. Growing to it in steps allocates
+    new pages each time, which doubled the cost of producing.
     """
-    if filled < _IN_EARNEST:
-        return min(frame_size, max(_SMALLEST, _GROWTH * filled))
-    return min(frame_size, max(_LARGE, 2 * filled))
+    if filled < _ACTIVE_SENDER_BYTES:
+        return min(frame_size, max(_BUFFER_BYTES_MIN, _GROWTH * filled))
+    return min(frame_size, max(_LARGE_BUFFER_BYTES, 2 * filled))
 
 
 class RequestHeader(NamedTuple):
@@ -130,7 +130,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> RequestHeader:
-    """The header of a request (v1, or v2 with its tagged fields where the API version is flexible)."""
+    """The header of a request: v1, or v2 with tagged fields if the API version is flexible."""
     if len(frame) < _HEADER.size:
         raise MalformedRequest(f"a request of {len(frame)} bytes is too short for a request header")
     api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
@@ -146,11 +146,11 @@ def read_request_header(frame: Frame, first_flexible: dict[int, int]) -> Request
             raise MalformedRequest("the client id is not UTF-8") from error
         position = end
     if version >= first_flexible.get(api_key, 1 << 15):
-        if position < len(frame) and frame[position] == 0:  # nobody sends header tags so far
+        if position < len(frame) and frame[position] == 0:  # no known client sends tags in the header
             position += 1
         else:
             position = _skip_tagged_fields(frame, position)
-    return _new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
+    return new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def _skip_tagged_fields(frame: Frame, position: int) -> int:
@@ -168,7 +168,7 @@ def _skip_tagged_fields(frame: Frame, position: int) -> int:
 
 
 def response_prefix(correlation_id: int, body_size: int, flexible_header: bool) -> bytes:
-    """Length and response header (v0, or v1 with no tags) for a body of `body_size` bytes."""
+    """The length and the response header (v0, or v1 without tags) for a body of `body_size` bytes."""
     if flexible_header:
         return _RESPONSE_V1.pack(body_size + 5, correlation_id, 0)
     return _RESPONSE_V0.pack(body_size + 4, correlation_id)

@@ -1,8 +1,8 @@
-"""kio, adapted: requests of any version come out as the newest, responses of the newest go out as any version.
+"""Converts messages between versions: requests of any version to the newest, responses of the newest to any version.
 
-Fields keep their names through all versions of a message, so the general case is mechanical: what both sides have
-is carried over, what only the target has gets its default. Where a message changed its shape (a field replaced by
-another) the handler's module gives a `lift` or `lower` of its own that runs on the result.
+Fields have the same name in all versions of a message. Fields of both versions are copied, and fields that only the
+target has get their default. If a message changed in another way (a field was replaced by another), the handler's
+module defines `lift` or `lower`, which runs on the result.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,10 @@ Converter = Callable[[Any], Any]
 
 
 def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any, Any]:
-    """The request as it was sent, and the same in the newest version (the same object where it is the newest)."""
+    """The request as it was sent, and converted to the newest version (the same object if it is the newest)."""
     read, convert = _request_reader(api_key, version)
     try:
-        # Bytes after the end are ignored, as Kafka does: librdkafka 2.x sends three of them with Metadata v13.
+        # As Kafka, ignore bytes after the end: librdkafka 2.x sends three of them with Metadata v13.
         request, _ = read(bounded(body), 0)
     except MalformedRequest as error:
         raise MalformedRequest(f"{api_key.name} v{version} cannot be read: {error}") from error
@@ -34,7 +34,7 @@ def decode_request(api_key: ApiKey, version: int, body: memoryview) -> tuple[Any
 
 
 def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
-    """`response` is of the newest version, or already of `version`."""
+    """`response` is in the newest version, or already in `version`."""
     schema, write = _response_writer(api_key, version)
     if type(response) is not schema:
         source: Any = type(response)
@@ -45,7 +45,7 @@ def encode_response(api_key: ApiKey, version: int, response: Any) -> bytes:
 
 
 def has_many_elements(message: Any, limit: int) -> bool:
-    """Whether all arrays of a message have more than `limit` elements in sum. Looks at no more than that many."""
+    """Whether the arrays of a message together have more than `limit` elements. Stops counting at that number."""
     return _elements(message, limit) > limit
 
 
@@ -70,7 +70,7 @@ def _elements(message: Any, limit: int) -> int:
 
 @cache
 def _array_fields(schema: type) -> tuple[tuple[str, bool, bool], ...]:
-    """(name, whether it is no array but one entity, whether its elements have arrays themselves)"""
+    """(name, whether it is a single entity and not an array, whether its elements have arrays themselves)"""
     found = []
     for field in fields(schema):
         entity = entity_in(field.type)
@@ -102,7 +102,7 @@ def _response_writer(api_key: ApiKey, version: int) -> tuple[Any, Callable[[Byte
 
 @cache
 def converter(source: type, target: type) -> Converter:
-    """A function from instances of `source` to instances of `target`, both kio classes of one message."""
+    """A function that converts instances of `source` to `target`, which are kio classes of the same message."""
     if source is target:
         return lambda value: value
     source_fields = {field.name: field for field in fields(source)}

@@ -1,7 +1,7 @@
-"""OffsetCommit (key 8), versions 2-10, from the broker's side: the request read, the response written.
+"""OffsetCommit (key 8), versions 2-10, broker side: decodes requests and encodes responses.
 
-v2-v4 a retention of the client's own; v3 throttle time; v6 leader epochs (KIP-320); v7 static members (KIP-345);
-v8 flexible; v10 topic ids instead of names (KIP-848).
+v2-v4 retention time; v3 throttle time; v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible; v10 topic
+ids instead of names (KIP-848).
 """
 
 import uuid
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.partition_codes import encode_partition_codes
 from ottla.protocol.primitives import (
     INT32,
     MALFORMED,
     NO_TAGS,
     NO_THROTTLE_TIME,
+    check_in_bounds,
     count_elements,
     encode_compact_string,
+    encode_partition_errors,
     encode_string,
-    end_request,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -40,7 +40,7 @@ TOPIC_IDS_FROM = 10
 NO_RETENTION = -1
 ONE_BYTE_MAX = 0x7F  # of a varint
 
-OFFSET_FIELDS = "qi"  # an offset and its leader epoch, in requests from v6 on and in records alike
+OFFSET_FIELDS = "qi"  # an offset and its leader epoch, both in requests (from v6) and in records
 
 _INT64 = Struct(">q")
 _PARTITION = Struct(">iqi")
@@ -48,9 +48,9 @@ _PARTITION_V2 = Struct(">iq")
 
 
 class OffsetCommitPartition(NamedTuple):
-    """`position` is where in the request its offset and leader epoch stand, one after the other (OFFSET_FIELDS)."""
+    """`position` is the position of the offset and leader epoch (OFFSET_FIELDS) in the request."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     offset: int
     leader_epoch: int
     metadata: str | None
@@ -74,8 +74,8 @@ class OffsetCommitRequest(NamedTuple):
     topics: list[OffsetCommitTopic]
 
 
-def sender_of_commit(body: bytes, version: int) -> bytes | None:
-    """Group, generation and member, as the request opens with them; None if it is old or short, or has long names."""
+def read_commit_sender(body: bytes, version: int) -> bytes | None:
+    """The first bytes of a request: group, generation and member. None if it is old or short, or has long names."""
     if version < FLEXIBLE_FROM or not body:
         return None
     group_end = body[0]
@@ -119,7 +119,7 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
             partitions.append(OffsetCommitPartition(index, offset, leader_epoch, metadata, at))
         position = skip_tags(body, position)
         topics.append(OffsetCommitTopic(name, topic_id, partitions))
-    end_request(body, skip_tags(body, position))
+    check_in_bounds(body, skip_tags(body, position))
     return OffsetCommitRequest(
         required(group_id), generation, required(member_id), group_instance_id, NO_RETENTION, topics
     )
@@ -152,7 +152,7 @@ def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
                 OffsetCommitPartition(index, offset, leader_epoch[0] if leader_epoch else -1, metadata, at)
             )
         topics.append(OffsetCommitTopic(required(name), None, partitions))
-    end_request(body, position)
+    check_in_bounds(body, position)
     return OffsetCommitRequest(
         required(group_id), generation, required(member_id), group_instance_id, retention_ms, topics
     )
@@ -161,16 +161,16 @@ def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
 def encode_offset_commit_response(
     topics: Sequence[OffsetCommitTopic], codes: Iterator[ErrorCode], version: int
 ) -> bytes:
-    """`codes` has one for each partition of `topics`, in their order."""
+    """`codes` has one code per partition, in the order of `topics`."""
     throttle_time = NO_THROTTLE_TIME if version >= THROTTLE_TIME_FROM else b""
     flexible = version >= FLEXIBLE_FROM
     encode_name = encode_compact_string if flexible else encode_string
-    answered = [
+    encoded = [
         (
             encode_name(name) if topic_id is None else topic_id.bytes,
             [partition.index for partition in partitions],
         )
         for name, topic_id, partitions in topics
     ]
-    parts = encode_partition_codes(answered, codes, flexible=flexible)
+    parts = encode_partition_errors(encoded, codes, flexible=flexible)
     return b"".join((throttle_time, *parts, NO_TAGS if flexible else b""))

@@ -1,16 +1,17 @@
-"""The pieces that the hand-written codecs share: strings, topic ids, tagged fields, leader hints (KIP-951).
+"""Shared parts of the hand-written codecs: strings, topic ids, tagged fields, leader hints (KIP-951).
 
-Readers take a position and return the next. They may run past the end of the buffer: slices clamp silently, but
-positions only grow, so that a codec finds out by one comparison at its end. Malformed bytes raise any of MALFORMED.
+Readers take a position and return the next one. They may run past the end of the buffer, because slices do not fail
+there, but positions only grow, so that a codec needs only one check at its end. Malformed bytes raise one of MALFORMED.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
+from ottla.model.errors import ErrorCode
 from ottla.protocol.varint import encode_uvarint, read_uvarint
 
 # UnicodeDecodeError is a ValueError.
@@ -19,12 +20,14 @@ MALFORMED = (IndexError, ValueError, StructError)
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 LEADER = Struct(">ii")
+_PARTITION_ERROR = Struct(">ih")
+_FLEXIBLE_PARTITION_ERROR = Struct(">ihB")
 NO_TAGS = b"\x00"
 NO_THROTTLE_TIME = bytes(4)
-# Kafka keeps it for compact strings too: older versions and records have no room for more.
+# Kafka has this limit for compact strings too, because older versions and records cannot store more.
 STRING_BYTES_MAX = 0x7FFF
-# In all arrays of a request together. An element costs some microseconds and some hundred bytes from here to the
-# response. No client comes near this bound: the offsets of 100,000 partitions, each of a topic of its own, are 200,000.
+# The limit for all arrays of a request together. An element takes some microseconds and some hundred bytes until the
+# response. Clients stay far below: the offsets of 100,000 partitions, each of its own topic, have 200,000 elements.
 ELEMENTS_MAX = 250_000
 
 
@@ -40,10 +43,10 @@ class NodeEndpoint(NamedTuple):
     rack: str | None = None
 
 
-# Making a UUID takes longer than decoding the rest of a small request, and few topics are busy at a time.
+# Cached because making a UUID takes longer than decoding the rest of a small request.
 @lru_cache(maxsize=4096)
 def topic_id_of(raw: bytes) -> uuid.UUID:
-    """Raises ValueError where `raw` has not 16 bytes."""
+    """Raises ValueError if `raw` does not have 16 bytes."""
     return uuid.UUID(bytes=raw)
 
 
@@ -74,7 +77,7 @@ def read_compact_string(buffer: memoryview, position: int) -> tuple[str | None, 
 
 def required(text: str | None) -> str:
     if text is None:
-        raise ValueError("a string that must be there is null")
+        raise ValueError("a required string is null")
     return text
 
 
@@ -92,22 +95,22 @@ def read_compact_count(buffer: memoryview, position: int) -> tuple[int, int]:
     if count >= 0x80:
         count, position = read_uvarint(buffer, position - 1)
     if count == 0:
-        raise ValueError("an array that must be there is null")
+        raise ValueError("a required array is null")
     return count - 1, position
 
 
 def count_elements(before: int, more: int) -> int:
-    """The elements of a request so far, before `more` of them are read. Raises ValueError if they are too many."""
+    """The number of elements of a request, before `more` are read. Raises ValueError if there are too many."""
     elements = before + more
     if elements > ELEMENTS_MAX:
         raise ValueError(
-            f"its arrays have {elements} elements or more where {ELEMENTS_MAX} are allowed: ask for less in one request"
+            f"its arrays have {elements} elements or more, but only {ELEMENTS_MAX} are allowed: split the request"
         )
     return elements
 
 
 def read_tags(buffer: memoryview, position: int) -> tuple[dict[int, memoryview], int]:
-    """Tagged fields by tag. Those that a reader does not know it leaves alone (KIP-482)."""
+    """The tagged fields by tag. Readers ignore unknown tags (KIP-482)."""
     count, position = read_uvarint(buffer, position)
     tags: dict[int, memoryview] = {}
     for _ in range(count):
@@ -115,7 +118,7 @@ def read_tags(buffer: memoryview, position: int) -> tuple[dict[int, memoryview],
         size, position = read_uvarint(buffer, position)
         end = position + size
         if end > len(buffer) or tag in tags:
-            raise ValueError(f"tagged field {tag} is cut off or there twice")
+            raise ValueError(f"tagged field {tag} is cut off or duplicate")
         tags[tag] = buffer[position:end]
         position = end
     return tags, position
@@ -142,7 +145,7 @@ def encode_compact_string(text: str | None) -> bytes:
 
 
 def encode_tags(tags: dict[int, bytes]) -> bytes:
-    """`tags` in ascending order."""
+    """`tags` must be in ascending order."""
     parts = [encode_uvarint(len(tags))]
     for tag, value in tags.items():
         parts += (encode_uvarint(tag), encode_uvarint(len(value)), value)
@@ -154,7 +157,7 @@ def encode_leader(leader: LeaderIdAndEpoch) -> bytes:
 
 
 def read_leader(buffer: memoryview) -> LeaderIdAndEpoch:
-    finish(buffer, skip_tags(buffer, LEADER.size))
+    check_fully_read(buffer, skip_tags(buffer, LEADER.size))
     return LeaderIdAndEpoch(*LEADER.unpack_from(buffer))
 
 
@@ -181,17 +184,42 @@ def read_node_endpoints(buffer: memoryview) -> list[NodeEndpoint]:
         rack, position = read_compact_string(buffer, position + 4)
         position = skip_tags(buffer, position)
         endpoints.append(NodeEndpoint(node_id, required(host), port, rack))
-    finish(buffer, position)
+    check_fully_read(buffer, position)
     return endpoints
 
 
-def end_request(body: memoryview, position: int) -> None:
-    """No byte was read that is not there. Bytes after the end are let be, as Kafka does with what clients send."""
+# The encoded name or id of a topic, and the indexes of its partitions.
+EncodedTopic = tuple[bytes, Sequence[int]]
+
+
+def encode_partition_errors(
+    topics: Sequence[EncodedTopic], codes: Iterator[ErrorCode], *, flexible: bool
+) -> list[bytes]:
+    """The common form of many responses: the topics, their partitions, and an error code for each partition.
+
+    `codes` has one code per partition, in the order of `topics`.
+    """
+    if not flexible:
+        parts = [INT32.pack(len(topics))]
+        for topic, indexes in topics:
+            parts += (topic, INT32.pack(len(indexes)))
+            parts += [_PARTITION_ERROR.pack(index, next(codes)) for index in indexes]
+        return parts
+    parts = [encode_uvarint(len(topics) + 1)]
+    for topic, indexes in topics:
+        parts += (topic, encode_uvarint(len(indexes) + 1))
+        parts += [_FLEXIBLE_PARTITION_ERROR.pack(index, next(codes), 0) for index in indexes]
+        parts.append(NO_TAGS)
+    return parts
+
+
+def check_in_bounds(body: memoryview, position: int) -> None:
+    """Raises ValueError if the reader ran past the end. Bytes after the request are ignored, as Kafka does."""
     if position > len(body):
         raise ValueError(f"the message ends at byte {position} of {len(body)}")
 
 
-def finish(buffer: memoryview, position: int) -> None:
-    """Every byte was read, and none that is not there."""
+def check_fully_read(buffer: memoryview, position: int) -> None:
+    """Raises ValueError if the reader did not stop exactly at the end."""
     if position != len(buffer):
         raise ValueError(f"the message ends at byte {position} of {len(buffer)}")

@@ -7,9 +7,9 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    check_fully_read,
     encode_compact_string,
     encode_string,
-    finish,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -104,7 +104,7 @@ def _decode_rigid(body: memoryview, version: int) -> ProduceResponse:
             partitions.append(partition)
         topics.append(ProduceTopicResponse(required(name), None, partitions))
     (throttle_time_ms,) = INT32.unpack_from(body, position)
-    finish(body, position + 4)
+    check_fully_read(body, position + 4)
     return ProduceResponse(topics, throttle_time_ms, [])
 
 
@@ -152,7 +152,7 @@ def _decode_flexible(body: memoryview, version: int) -> ProduceResponse:
         topics.append(ProduceTopicResponse(name, topic_id, partitions))
     (throttle_time_ms,) = INT32.unpack_from(body, position)
     tags, position = read_tags(body, position + 4)
-    finish(body, position)
+    check_fully_read(body, position)
     endpoints: list[NodeEndpoint] = []
     if 0 in tags and version >= LEADER_HINTS_FROM:
         endpoints = read_node_endpoints(tags[0])

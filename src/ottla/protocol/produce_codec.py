@@ -1,7 +1,7 @@
-"""Produce (key 0), versions 3-13, from the broker's side: the request read, its records uncopied, the response written.
+"""Produce (key 0), versions 3-13, broker side: decodes requests without copying their records, and encodes responses.
 
 v5 log start offset; v8 record errors and message (KIP-467); v9 flexible; v10 leader hints (KIP-951); v13 topic ids
-instead of names (KIP-516). The other direction is in `produce_client_codec.py`.
+instead of names (KIP-516).
 """
 
 import uuid
@@ -10,6 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.model.tuples import new_tuple
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.primitives import (
     INT32,
@@ -17,13 +18,13 @@ from ottla.protocol.primitives import (
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    check_in_bounds,
     count_elements,
     encode_compact_string,
     encode_leader,
     encode_node_endpoints,
     encode_string,
     encode_tags,
-    end_request,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -41,17 +42,17 @@ TOPIC_IDS_FROM = 13
 ACKS_AND_TIMEOUT = Struct(">hi")
 INDEX_AND_LENGTH = Struct(">ii")
 
-# A partition of the response without errors, whole: the last fields are empty errors, null message, no tags.
+# A complete partition of a response without errors: the last fields are empty errors, null message, no tags.
 PARTITION_V3 = Struct(">ihqq")
 PARTITION_V5 = Struct(">ihqqq")
 PARTITION_V8 = Struct(">ihqqqih")
 PARTITION_V9 = Struct(">ihqqqBBB")
-# The same, and all that follows it in a response with one partition: topic's tags, throttle time, response's tags.
+# The same with the rest of a response that has one partition: the topic's tags, throttle time, the response's tags.
 SINGLE_PARTITION = Struct(">ihqqqBBBBiB")
 
 
 class ProducePartition(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     records: memoryview | None
 
 
@@ -71,7 +72,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
@@ -94,7 +95,7 @@ class ProduceResponse(NamedTuple):
 
 
 def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
-    """Records are slices of `body`. Raises MalformedRequest for bytes that are not exactly one request."""
+    """Records are slices of `body`. Raises MalformedRequest if it is not a valid request."""
     try:
         if version < FLEXIBLE_FROM:
             return _decode_rigid(body)
@@ -105,13 +106,12 @@ def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
 
 
 _THREE_TIMES_NO_TAGS = 3 * NO_TAGS
-_new_tuple = tuple.__new__  # makes a NamedTuple in half the time
 
 
 def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | None:
-    """The request that most producers send most of the time: no transaction, one topic with one partition, no tags.
+    """Fast path for the most common request: no transaction, one topic with one partition, no tags.
 
-    None where it is another. It reads as `_decode_flexible` does, in a third of the time.
+    None for other requests. It takes a third of the time of `_decode_flexible`.
     """
     if body[0] != 0 or body[7] != 2:
         return None
@@ -139,9 +139,9 @@ def _decode_single(body: memoryview, has_topic_ids: bool) -> ProduceRequest | No
     if length == 0 or body[end:] != _THREE_TIMES_NO_TAGS:
         return None
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, 1)
-    partitions = [_new_tuple(ProducePartition, (index, body[start:end]))]
-    topics = [_new_tuple(ProduceTopic, (name, topic_id, partitions))]
-    return _new_tuple(ProduceRequest, (None, acks, timeout_ms, topics))
+    partitions = [new_tuple(ProducePartition, (index, body[start:end]))]
+    topics = [new_tuple(ProduceTopic, (name, topic_id, partitions))]
+    return new_tuple(ProduceRequest, (None, acks, timeout_ms, topics))
 
 
 def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
@@ -174,7 +174,7 @@ def _decode_flexible(body: memoryview, has_topic_ids: bool) -> ProduceRequest:
             partitions.append(ProducePartition(index, records))
         position = position + 1 if body[position] == 0 else skip_tags(body, position)
         topics.append(ProduceTopic(name, topic_id, partitions))
-    end_request(body, skip_tags(body, position))
+    check_in_bounds(body, skip_tags(body, position))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -201,7 +201,7 @@ def _decode_rigid(body: memoryview) -> ProduceRequest:
                 raise ValueError(f"records have the length {length}")
             partitions.append(ProducePartition(index, records))
         topics.append(ProduceTopic(required(name), None, partitions))
-    end_request(body, position)
+    check_in_bounds(body, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -235,7 +235,7 @@ _encode_name = lru_cache(maxsize=4096)(encode_compact_string)
 
 
 def _encode_single(topic: ProduceTopicResponse, version: int) -> bytes | None:
-    """The answer to a request with one partition whose records were appended; None where it is another."""
+    """Fast path for a response with one partition without errors; None for other responses."""
     name, topic_id, partitions = topic
     index, error_code, base_offset, append_time, log_start, errors, message, leader = partitions[0]
     if errors or message is not None or leader is not None:

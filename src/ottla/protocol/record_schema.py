@@ -1,8 +1,8 @@
-"""How a record of an internal log is declared: a plain dataclass whose field metadata is kio's, so that kio reads and
-writes it. A UUID of zeros is None, as in kio's own messages.
+"""Declares records of internal logs: plain dataclasses with kio's field metadata, so that kio can write them. A UUID of
+zeros is None, as in kio's own messages.
 
-A record is declared once, in its newest version. A field that older versions lack says `since` which it is there;
-`shape_of` makes the dataclass of any version of that.
+A record is declared once, in its newest version. `since` is the first version of a field that older versions do not
+have; `schema_of` makes the dataclass of an older version.
 """
 
 from dataclasses import MISSING, Field, field, fields, make_dataclass
@@ -25,7 +25,7 @@ UUID = {"kafka_type": "uuid"}
 
 
 class RecordSchema:
-    """What kio reads from a class. `__api_key__` tells the types of one log apart."""
+    """The attributes that kio reads from a class. `__api_key__` identifies the types of a log."""
 
     __slots__ = ()
     __type__: ClassVar[EntityType] = EntityType.data
@@ -41,8 +41,8 @@ class NestedSchema(RecordSchema):
 
 
 @cache
-def shape_of(record_type: Any, version: int) -> Any:
-    """The dataclass of a record in `version`, which is the record's own where that is the newest."""
+def schema_of(record_type: Any, version: int) -> Any:
+    """The dataclass of a record in `version`; `record_type` itself for the newest version."""
     if version == record_type.__version__:
         return record_type
     flexible = bool(record_type.__flexible__) and version >= record_type.__first_flexible__
@@ -53,7 +53,7 @@ def shape_of(record_type: Any, version: int) -> Any:
 def _dataclass(record_type: type[Any], version: int, flexible: bool, kept: list[Field[Any]]) -> type[Any]:
     return make_dataclass(
         record_type.__name__,
-        [(each.name, _type_in(each, version, flexible), _copied(each)) for each in kept],
+        [(each.name, _type_in(each, version, flexible), copy_field(each)) for each in kept],
         namespace={"__type__": record_type.__type__, "__flexible__": flexible, "__version__": version},
         frozen=True,
     )
@@ -75,7 +75,7 @@ def _type_in(each: Field[Any], version: int, flexible: bool) -> Any:
     return nested | None if is_optional(each.type) else nested
 
 
-def _copied(each: Field[Any]) -> Any:
+def copy_field(each: Field[Any]) -> Any:
     if each.default is MISSING:
         return field(metadata=dict(each.metadata), kw_only=True)
     return field(metadata=dict(each.metadata), default=each.default, kw_only=True)

@@ -1,4 +1,4 @@
-"""What kio's message classes say about themselves: dataclasses whose fields carry `kafka_type` and `tag`."""
+"""Inspects kio's message classes: dataclasses whose fields have the metadata `kafka_type` and `tag`."""
 
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 from ottla.model.errors import ErrorCode
 
-# Kafka's zero of each type: what a field holds that the other side could not send. Every integer type: 0.
+# Kafka's default of each type, for fields that the sender's version does not have. Integer types have 0.
 _ZEROS: dict[str, object] = {
     "bool": False,
     "float64": 0.0,
@@ -31,7 +31,7 @@ def is_array(annotation: Any) -> bool:
 
 
 def entity_in(annotation: Any) -> type | None:
-    """The message class that a field holds one or several of; None for plain values."""
+    """The message class in a field or in an array field; None for plain values."""
     inner = _strip_optional(annotation)
     if get_origin(inner) is tuple:
         inner = get_args(inner)[0]
@@ -43,7 +43,7 @@ def kafka_type(field: Field[Any]) -> str:
 
 
 def default_of(field: Field[Any]) -> object:
-    """What a field holds where the other side did not send it: its declared default, else the zero of its type."""
+    """The value of a field that was not sent: its declared default, else the default of its type."""
     if field.default is not MISSING:
         return field.default
     if is_array(field.type):

@@ -1,7 +1,8 @@
-"""AddPartitionsToTxn (key 24, versions 0-5) and EndTxn (key 26, versions 0-5) from the broker's side.
+"""AddPartitionsToTxn (key 24, versions 0-5) and EndTxn (key 26, versions 0-5), broker side.
 
-A small transaction is mostly these two. Both: v3 flexible. AddPartitionsToTxn: v4 several transactions, and asking
-without adding (KIP-890). EndTxn: v5 tells with which id and epoch the producer goes on (KIP-890).
+Hand-written because these two take most of the time of a small transaction. Both: v3 flexible. AddPartitionsToTxn: v4
+several transactions, and verification without adding (KIP-890). EndTxn: v5 returns the producer id and epoch for the
+next transaction (KIP-890).
 """
 
 from collections.abc import Sequence
@@ -11,16 +12,16 @@ from typing import NamedTuple
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.partition_codes import encode_partition_codes
 from ottla.protocol.primitives import (
     INT32,
     MALFORMED,
     NO_TAGS,
     NO_THROTTLE_TIME,
+    check_in_bounds,
     count_elements,
     encode_compact_string,
+    encode_partition_errors,
     encode_string,
-    end_request,
     read_compact_count,
     read_compact_string,
     read_count,
@@ -45,7 +46,7 @@ Topic = tuple[str, tuple[int, ...]]
 
 
 class PartitionsOfTransaction(NamedTuple):
-    """`topics` are the names and indexes of the request, `partitions` the same in one row."""
+    """`topics` has the names and partition indexes of the request, `partitions` the same as a flat tuple."""
 
     transactional_id: str
     producer_id: int
@@ -66,7 +67,7 @@ class EndTxnRequest(NamedTuple):
 
 
 def decode_add_partitions_request(body: memoryview, version: int) -> list[PartitionsOfTransaction]:
-    """One transaction for each that is asked for; before v4 a request has exactly one."""
+    """The transactions of the request; before v4 it has exactly one."""
     try:
         if version >= SEVERAL_TRANSACTIONS_FROM:
             return _decode_several(body)
@@ -86,10 +87,10 @@ def _decode_several(body: memoryview) -> list[PartitionsOfTransaction]:
         position = skip_tags(body, position)
         transactions.append(
             PartitionsOfTransaction(
-                transactional_id, producer_id, epoch, verify_only, topics, _in_one_row(topics)
+                transactional_id, producer_id, epoch, verify_only, topics, _flatten(topics)
             )
         )
-    end_request(body, skip_tags(body, position))
+    check_in_bounds(body, skip_tags(body, position))
     return transactions
 
 
@@ -97,8 +98,8 @@ def _decode_flexible(body: memoryview) -> PartitionsOfTransaction:
     transactional_id, position = _read_compact_name(body, 0)
     producer_id, epoch = _PRODUCER.unpack_from(body, position)
     topics, position, _ = _read_compact_topics(body, position + _PRODUCER.size, 0)
-    end_request(body, skip_tags(body, position))
-    return PartitionsOfTransaction(transactional_id, producer_id, epoch, False, topics, _in_one_row(topics))
+    check_in_bounds(body, skip_tags(body, position))
+    return PartitionsOfTransaction(transactional_id, producer_id, epoch, False, topics, _flatten(topics))
 
 
 def _decode_rigid(body: memoryview) -> PartitionsOfTransaction:
@@ -114,14 +115,14 @@ def _decode_rigid(body: memoryview) -> PartitionsOfTransaction:
         elements = count_elements(elements, number)
         topics.append((name, _read_indexes(body, position, number)))
         position += number * INT32.size
-    end_request(body, position)
+    check_in_bounds(body, position)
     return PartitionsOfTransaction(
-        required(transactional_id), producer_id, epoch, False, topics, _in_one_row(topics)
+        required(transactional_id), producer_id, epoch, False, topics, _flatten(topics)
     )
 
 
 def _read_compact_topics(body: memoryview, position: int, elements: int) -> tuple[list[Topic], int, int]:
-    """The topics, the position after them, and how many elements the request has had up to there."""
+    """The topics, the position after them, and the number of elements of the request so far."""
     topics: list[Topic] = []
     count, position = read_compact_count(body, position)
     elements = count_elements(elements, count)
@@ -134,7 +135,7 @@ def _read_compact_topics(body: memoryview, position: int, elements: int) -> tupl
     return topics, position, elements
 
 
-def _in_one_row(topics: list[Topic]) -> tuple[TopicPartition, ...]:
+def _flatten(topics: list[Topic]) -> tuple[TopicPartition, ...]:
     return tuple([TopicPartition(name, index) for name, indexes in topics for index in indexes])
 
 
@@ -152,17 +153,17 @@ def _read_compact_name(body: memoryview, position: int) -> tuple[str, int]:
 def encode_add_partitions_response(
     transactions: Sequence[PartitionsOfTransaction], codes: Sequence[Sequence[ErrorCode]], version: int
 ) -> bytes:
-    """`codes` has those of each transaction's partitions, in their order."""
+    """`codes` has the codes of each transaction's partitions, in their order."""
     flexible = version >= FLEXIBLE_FROM
-    answers = [
+    encoded = [
         _encode_topics(transaction, each, flexible)
         for transaction, each in zip(transactions, codes, strict=True)
     ]
     if version < SEVERAL_TRANSACTIONS_FROM:
-        return NO_THROTTLE_TIME + answers[0]
+        return NO_THROTTLE_TIME + encoded[0]
     parts = [NO_THROTTLE_TIME, b"\x00\x00", encode_uvarint(len(transactions) + 1)]
-    for transaction, answer in zip(transactions, answers, strict=True):
-        parts += (encode_compact_string(transaction.transactional_id), answer)
+    for transaction, topics in zip(transactions, encoded, strict=True):
+        parts += (encode_compact_string(transaction.transactional_id), topics)
     parts.append(NO_TAGS)
     return b"".join(parts)
 
@@ -170,7 +171,7 @@ def encode_add_partitions_response(
 def _encode_topics(transaction: PartitionsOfTransaction, codes: Sequence[ErrorCode], flexible: bool) -> bytes:
     encode_name = encode_compact_string if flexible else encode_string
     topics = [(encode_name(name), indexes) for name, indexes in transaction.topics]
-    parts = encode_partition_codes(topics, iter(codes), flexible=flexible)
+    parts = encode_partition_errors(topics, iter(codes), flexible=flexible)
     return b"".join((*parts, NO_TAGS)) if flexible else b"".join(parts)
 
 
@@ -185,7 +186,7 @@ def decode_end_txn_request(body: memoryview, version: int) -> EndTxnRequest:
         else:
             name, position = read_string(body, 0)
             transactional_id, end = required(name), position + _PRODUCER_AND_FLAG.size
-        end_request(body, end)
+        check_in_bounds(body, end)
         return EndTxnRequest(transactional_id, *_PRODUCER_AND_FLAG.unpack_from(body, position))
     except MALFORMED as error:
         raise MalformedRequest(f"EndTxn v{version} cannot be read: {error}") from error

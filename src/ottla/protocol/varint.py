@@ -1,14 +1,14 @@
-"""Unsigned varints: lengths, counts and tags of the flexible message versions (KIP-482)."""
+"""Unsigned varints, the encoding of lengths, counts and tags in flexible message versions (KIP-482)."""
 
 Buffer = bytes | bytearray | memoryview
 
-MAX_UVARINT_BYTES = 5  # of a 32-bit number, and nothing in a message needs more
+MAX_UVARINT_BYTES = 5  # enough for 32 bits, the largest in a message
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The number at `position` and the position after it.
 
-    Raises IndexError where the buffer ends inside the number, ValueError where it has more than 32 bits.
+    Raises IndexError if the buffer ends inside the number, ValueError if it has more than 32 bits.
     """
     byte = buffer[position]
     position += 1
@@ -39,5 +39,5 @@ _SHORT = tuple(_encode(value) for value in range(1024))
 
 
 def encode_uvarint(value: int) -> bytes:
-    """`value` is not negative."""
+    """`value` must not be negative."""
     return _SHORT[value] if value < 1024 else _encode(value)

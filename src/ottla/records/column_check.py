@@ -1,4 +1,4 @@
-"""The check of many records in columns: each step of numpy takes the same field of thousands of records."""
+"""Checks many records in columns: each numpy operation handles the same field of thousands of records."""
 
 import numpy as np
 
@@ -10,23 +10,23 @@ from ottla.records.record_check import (
     RECORD_ERRORS_MAX,
     VARINT_BYTES_MAX,
     CheckedRecords,
-    check_plainly,
+    check_one_by_one,
     invalid,
     skip_header_fields,
 )
 from ottla.records.windows import Window, iter_windows
 
-_LANES_MIN = 24  # with fewer records that have headers left, a plain loop is faster than numpy
+_LANES_MIN = 24  # if fewer records have headers left, a plain loop is faster than numpy
 
 
 def check_in_columns(data: Bytes, found: CheckedRecords) -> int:
-    """Checks all records from the beginning of `data` on; returns where they end. Raises KafkaError(INVALID_RECORD)."""
+    """Checks all records of `data`; returns the position of their end. Raises KafkaError(INVALID_RECORD)."""
     count = found.header.records_count
     end, checked = 0, 0
     try:
         for window in iter_windows(data, count):
             if window.is_cut:
-                check_plainly(data, window.position, window.end, window.first, 1, found)
+                check_one_by_one(data, window.position, window.end, window.first, 1, found)
             else:
                 _check_window(window, found)
             end, checked = window.end, window.first + len(window.starts)
@@ -74,7 +74,7 @@ def _check_widths(positions: Ints, behind: Ints) -> None:
 
 
 def _skip_headers_in_columns(buffer: RecordBuffer, counts: Ints, behind: Ints, ends: Ints) -> None:
-    """Moves `behind` of the records that have headers behind them: in each step one header of each record."""
+    """Moves `behind` past the headers of each record; each step skips one header of all records."""
     if bool(np.any((counts < 0) | (counts > ends - behind))):
         raise invalid("a record claims more headers than it has bytes for")
     rows = np.flatnonzero(counts)

@@ -1,7 +1,7 @@
-"""The records of many batches as columns: where each lies, where its key is, and where its other fields are.
+"""The records of many batches as columns: the position of each record, of its key and of its other fields.
 
-For those who must look at every record: compaction, and the pipeline's reader. One at a time, Python does a million a
-second; here each step of numpy takes the same small thing from thousands of records at once.
+For code that must read every record: compaction and the pipeline's reader. A Python loop reads about a million records
+per second; here each numpy operation handles one field of thousands of records.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-# Numbers are read as words of eight bytes from anywhere, so this much must be readable behind the last record.
+# Numbers are read as words of eight bytes at any position, so this many bytes must follow the last record.
 PADDING = bytes(16)
-# With fewer batches side by side than this, stepping through them with numpy is slower than a plain loop.
+# With fewer batches than this, stepping through them with numpy is slower than a plain loop.
 _LANES_MIN = 24
-# So many records of one size let expect more of them; a run that saves no more than this was not worth the look.
+# After _EQUAL_MIN records of the same size, look for a run of them. A run of up to _RUN_MIN was not worth the look.
 _EQUAL_MIN, _RUN_MIN = 4, 64
 
 _ONE = np.uint64(1)
@@ -36,7 +36,7 @@ _LENGTH_MIN = 6  # attributes, two deltas, key and value lengths, header count: 
 
 
 def _table_of_sizes() -> Ints:
-    """By the first two bytes of a record: its size; -1 where its length takes more of them, or is negative."""
+    """The size of a record by its first two bytes; -1 if its length takes more bytes or is negative."""
     pairs = np.arange(1 << 16)
     is_long = (pairs & 0x80) != 0
     values = np.where(is_long, (pairs & 0x7F) | ((pairs >> 8) << 7), pairs & 0x7F)
@@ -47,8 +47,8 @@ def _table_of_sizes() -> Ints:
 _SIZES = _table_of_sizes()
 
 
-class PlacedRecords(NamedTuple):
-    """The records of one batch inside a buffer: unpacked, between `start` and `end`."""
+class BatchSpan(NamedTuple):
+    """The decompressed records of one batch, between `start` and `end` of a buffer."""
 
     start: int
     end: int
@@ -57,8 +57,8 @@ class PlacedRecords(NamedTuple):
     last_offset_delta: int
 
 
-class Places(NamedTuple):
-    """The same of many batches, as columns."""
+class BatchSpans(NamedTuple):
+    """`BatchSpan` of many batches, as columns."""
 
     starts: Ints
     ends: Ints
@@ -68,15 +68,15 @@ class Places(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """One entry per record, batch after batch. Positions are in the buffer."""
+    """One entry per record, in the order of the batches. Positions are in the buffer."""
 
-    first_of_batch: Ints  # for each batch the index of its first record, and at the end the number of records
+    first_of_batch: Ints  # the index of the first record of each batch, and at the end the number of records
     starts: Ints
     ends: Ints
-    bodies: Ints  # after the length: the attributes
+    bodies: Ints  # the position after the length, where the attributes are
     offsets: Ints
     key_positions: Ints
-    key_lengths: Ints  # -1 where there is none
+    key_lengths: Ints  # -1 for null
 
     @property
     def records(self) -> int:
@@ -84,7 +84,7 @@ class RecordColumns(NamedTuple):
 
 
 class RecordBuffer:
-    """Bytes that hold records, and the ways to take numbers from them. `data` ends with `PADDING`."""
+    """A buffer of records, read as numpy arrays. `data` must end with `PADDING`."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self.data = data
@@ -92,29 +92,29 @@ class RecordBuffer:
         self.pairs: NDArray[np.uint16] = np.ndarray((len(data) - 1,), np.dtype("<u2"), data, strides=(1,))
         self.words: Words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
 
-    def columns(self, batches: Sequence[PlacedRecords]) -> RecordColumns:
-        """KafkaError(CORRUPT_MESSAGE) where the records are not what the batches say. Each batch has some."""
-        return self.columns_at(Places(*np.array(batches, np.int64).T))
+    def columns(self, batches: Sequence[BatchSpan]) -> RecordColumns:
+        """Raises KafkaError(CORRUPT_MESSAGE) if the records do not match the batches. No batch may be empty."""
+        return self.columns_at(BatchSpans(*np.array(batches, np.int64).T))
 
-    def columns_at(self, places: Places) -> RecordColumns:
+    def columns_at(self, spans: BatchSpans) -> RecordColumns:
         try:
-            return self._columns(places)
+            return self._columns(spans)
         except IndexError:
             raise _corrupt("a field reaches beyond its batch") from None
 
-    def _columns(self, places: Places) -> RecordColumns:
-        first = np.zeros(len(places.starts) + 1, np.int64)
-        np.cumsum(places.records_counts, out=first[1:])
-        starts = self._walk(places, first)
+    def _columns(self, spans: BatchSpans) -> RecordColumns:
+        first = np.zeros(len(spans.starts) + 1, np.int64)
+        np.cumsum(spans.records_counts, out=first[1:])
+        starts = self._walk(spans, first)
         bodies = self.bodies(starts)
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
-        ends[first[1:] - 1] = places.ends
+        ends[first[1:] - 1] = spans.ends
         offset_positions, key_length_positions = self._skip_timestamp_and_offset(bodies + 1)
         key_lengths, key_positions = self._key_lengths(key_length_positions)
         if bool(np.any(key_positions + np.maximum(key_lengths, 0) >= ends)):
             raise _corrupt("a key reaches beyond its record")
-        offsets = self._offsets(places, first, offset_positions)
+        offsets = self._offsets(spans, first, offset_positions)
         return RecordColumns(first, starts, ends, bodies, offsets, key_positions, key_lengths)
 
     def is_tombstone(self, columns: RecordColumns) -> Mask:
@@ -126,9 +126,9 @@ class RecordBuffer:
         return self.varints(bodies + 1)[0]
 
     def fields(self, positions: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
-        """Of the fields at `positions`: where their bytes begin, how many they are (-1: null), what follows.
+        """The starts, lengths (-1 for null) and end positions of the fields at `positions`.
 
-        KafkaError(CORRUPT_MESSAGE) where one reaches beyond its record's end.
+        Raises KafkaError(CORRUPT_MESSAGE) if a field reaches beyond the end of its record.
         """
         try:
             lengths, starts = self.varints(positions)
@@ -139,14 +139,14 @@ class RecordBuffer:
             raise _corrupt("a field reaches beyond its record")
         return starts, lengths, behind
 
-    # Walking
+    # -- positions of records
 
-    def _walk(self, places: Places, first: Ints) -> Ints:
-        """Where each record starts. In every step each batch that has more records goes one further."""
+    def _walk(self, spans: BatchSpans, first: Ints) -> Ints:
+        """The start of each record. Each step advances all batches that have more records by one record."""
         starts = np.empty(int(first[-1]), np.int64)
-        longest_first = np.argsort(-places.records_counts, kind="stable")
-        at, limits = places.starts[longest_first], places.ends[longest_first]
-        slots, remaining = first[:-1][longest_first], places.records_counts[longest_first].tolist()
+        longest_first = np.argsort(-spans.records_counts, kind="stable")
+        at, limits = spans.starts[longest_first], spans.ends[longest_first]
+        slots, remaining = first[:-1][longest_first], spans.records_counts[longest_first].tolist()
         done, lanes = 0, len(remaining)
         while lanes >= _LANES_MIN:
             here = at[:lanes]
@@ -167,7 +167,7 @@ class RecordBuffer:
         return starts
 
     def _record_sizes(self, positions: Ints) -> Ints:
-        """With the length in front, which for most is of one or two bytes, and looked up in a table."""
+        """Including the length field. Most lengths have one or two bytes and are looked up in a table."""
         sizes: Ints = _SIZES[self.pairs[positions]]
         if int(sizes.min()) >= 0:
             return sizes
@@ -177,54 +177,54 @@ class RecordBuffer:
         return behind - positions + lengths
 
     def complete_records(self, position: int, count: int, end: int) -> tuple[list[int], int]:
-        """Where up to `count` records start that lie whole between `position` and `end`, and where the last ends.
+        """The starts of up to `count` complete records between `position` and `end`, and the end of the last one.
 
-        Record after record; but a run of records of one size is taken in one step.
+        Reads one record after the other, but takes a run of records of the same size in one step.
         """
         data = self.data
-        places: list[int] = []
+        starts: list[int] = []
         size_before, equal, equal_min = -1, 0, _EQUAL_MIN
-        while len(places) < count and position < end:
+        while len(starts) < count and position < end:
             byte = data[position]
             if byte < 0x80:
                 length, body = (byte >> 1) ^ -(byte & 1), position + 1
             else:
                 length, body = self._read_one(position)
-            if body > end:  # the length itself is not whole
+            if body > end:  # the length itself is cut off
                 break
             if length < _LENGTH_MIN:
                 raise _corrupt(f"a record claims a length of {length}")
             size = body - position + length
             if position + size > end:
                 break
-            places.append(position)
+            starts.append(position)
             position += size
             equal = equal + 1 if size == size_before else 0
             size_before = size
             if equal >= equal_min:
-                run = self._run(position, size, min(count - len(places), (end - position) // size))
-                places += run.tolist()
+                run = self._run(position, size, min(count - len(starts), (end - position) // size))
+                starts += run.tolist()
                 position += size * len(run)
                 equal, equal_min = 0, _EQUAL_MIN if len(run) > _RUN_MIN else 2 * equal_min
-        return places, position
+        return starts, position
 
     def _run(self, position: int, size: int, count: int) -> Ints:
-        """Where the records start that follow from `position` on and are all of `size`; `count` at most."""
+        """The starts of consecutive records of `size` bytes from `position`; at most `count`."""
         starts = position + size * np.arange(count)
         differs = np.flatnonzero(_SIZES[self.pairs[starts]] != size)
         return starts[: differs[0]] if len(differs) else starts
 
     def bodies(self, starts: Ints) -> Ints:
-        """Where the attributes of the records at `starts` stand, behind their lengths."""
+        """The positions of the attributes, after the lengths, of the records at `starts`."""
         pairs = self.pairs[starts]
         if bool(np.any(_SIZES[pairs] < 0)):
             return self.varints(starts)[1]
         return starts + 1 + ((pairs >> 7) & 1)
 
-    # Fields
+    # -- fields
 
     def varints(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The numbers at `positions` and the positions behind them."""
+        """The varints at `positions` and the positions after them."""
         word = self.words[positions]
         stop = ~word & _STOP_BITS
         lowest = stop & (~stop + _ONE)
@@ -240,7 +240,7 @@ class RecordBuffer:
         return values, behind
 
     def _read_long(self, positions: Ints, rows: Ints, values: Ints, behind: Ints) -> None:
-        """Numbers of nine or ten bytes do not fit a word: rare enough for one at a time."""
+        """Varints of nine or ten bytes do not fit a word. They are rare, so they are read one by one."""
         for row in rows.tolist():
             values[row], behind[row] = self._read_one(int(positions[row]))
 
@@ -251,7 +251,7 @@ class RecordBuffer:
             raise _corrupt(str(error)) from None
 
     def _skip_timestamp_and_offset(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Where the offset deltas stand and where the key lengths do; both are skipped, not read."""
+        """The positions of the offset deltas and of the key lengths, without decoding the numbers before them."""
         stop = ~self.words[positions] & _STOP_BITS
         first = stop & (~stop + _ONE)
         stop ^= first
@@ -270,11 +270,11 @@ class RecordBuffer:
             return self.varints(positions)
         return (short >> 1) ^ -(short & 1), positions + 1
 
-    def _offsets(self, places: Places, first: Ints, positions: Ints) -> Ints:
-        """Without a hole, offsets count up from the base offset, and need not be read."""
-        bases, counts = places.base_offsets, places.records_counts
+    def _offsets(self, spans: BatchSpans, first: Ints, positions: Ints) -> Ints:
+        """In a batch without gaps, offsets count up from the base offset and need not be read."""
+        bases, counts = spans.base_offsets, spans.records_counts
         offsets = np.arange(int(first[-1]), dtype=np.int64) + np.repeat(bases - first[:-1], counts)
-        has_holes = counts != places.last_offset_deltas + 1
+        has_holes = counts != spans.last_offset_deltas + 1
         if bool(np.any(has_holes)):
             rows = np.flatnonzero(np.repeat(has_holes, counts))
             offsets[rows] = self.varints(positions[rows])[0] + np.repeat(bases, counts)[rows]

@@ -1,7 +1,7 @@
-"""Kafka's five codecs in Kafka's framings, with a limit on what a batch may unpack to.
+"""Kafka's compression codecs in Kafka's framing, with a limit on the decompressed size of a batch.
 
-Framings: gzip as it is; snappy in the blocks of the xerial library (raw snappy is read too, as librdkafka and
-others write it); LZ4 frames of independent 64 KB blocks, as the Java client needs them; zstd frames.
+Framing: gzip streams; snappy in blocks of the xerial library (raw snappy, which librdkafka and others write, can be
+read too); LZ4 frames with independent blocks of 64 KB, as the Java client requires; zstd frames.
 """
 
 import zlib
@@ -26,27 +26,27 @@ CODEC_OF_TYPE: dict[str, int | None] = {
     "zstd": ZSTD,
 }
 
-# What one batch may unpack to. Kafka has no such limit: it reads records from a stream and keeps none. Producers fill
-# a batch up to max.message.bytes, a megabyte by default, and real records rarely shrink to a hundredth; a batch of many
-# megabytes may still unpack to `UNPACKED_RATIO_MAX` times its size.
+# The limit of the decompressed size of a batch. Kafka has none, because it reads records from a stream. A producer
+# fills a batch up to max.message.bytes, one megabyte by default, and real records rarely shrink to a hundredth. A
+# batch of many megabytes may decompress to `UNPACKED_RATIO_MAX` times its size.
 UNPACKED_BYTES_MAX = 128 * 1024 * 1024
 UNPACKED_RATIO_MAX = 16
 
-GZIP_WINDOW_BITS = 31  # zlib's way to ask for gzip's header and trailer
+GZIP_WINDOW_BITS = 31  # makes zlib use gzip's header and trailer
 GZIP_LEVEL = -1
 GZIP_PIECE = 1 << 20
-LZ4_LEVEL = 9  # Kafka's default, which stands for the fast compressor; any other level is the strong one
+LZ4_LEVEL = 9  # Kafka's default means the fast compressor; other levels use the high compressor
 ZSTD_LEVEL = 3
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_SIZE = 32 * 1024
 XERIAL_LENGTH = Struct(">i")
-# Three bytes of snappy stand for at most 64 unpacked ones, so a larger claim is a lie to make us allocate.
+# Three bytes of snappy decompress to at most 64. A larger claimed size only wants to make the broker allocate memory.
 SNAPPY_RATIO_MAX = 22
 
 MAGIC_OF_CODEC = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # raw snappy has none
-SKIPPABLE_MAGIC = b"\x2a\x4d\x18"  # after 0x50 to 0x5F: a zstd frame without content
+SKIPPABLE_MAGIC = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5F: a zstd frame without content
 
 # Magic, version 1 with independent blocks, blocks of at most 64 KB, and the descriptor's checksum (xxHash32).
 LZ4_HEADER = bytes.fromhex("04224d18604082")
@@ -55,14 +55,14 @@ LZ4_LENGTH = Struct("<I")
 LZ4_STORED = 0x80000000
 LZ4_END = b"\x00\x00\x00\x00"
 
-# Rust's own words where an output buffer is too small; the only failure that a larger one can cure.
+# Rust's message if the output buffer is too small: the only error for which a larger buffer helps.
 TOO_SMALL = "failed to write whole buffer"
 GROWTH = 4
 FIRST_BUFFER_MIN = 16 * 1024
 
 
 def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
-    """`data` in `codec`; `level` as in Kafka's `compression.<codec>.level`."""
+    """Compresses `data`; `level` is Kafka's `compression.<codec>.level`."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -79,23 +79,23 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
 
 
 class UnpackedTooLarge(KafkaError):
-    """A batch unpacks to more than the limit."""
+    """A batch decompresses to more than the limit."""
 
 
 def unpacked_bytes_max(packed_size: int) -> int:
-    """What a batch of `packed_size` bytes may unpack to."""
+    """The limit of the decompressed size of a batch of `packed_size` bytes."""
     return max(UNPACKED_BYTES_MAX, UNPACKED_RATIO_MAX * packed_size)
 
 
 def decompress(codec: int, data: Bytes, limit: int = UNPACKED_BYTES_MAX) -> bytes:
-    """As `unpack`, but always bytes."""
+    """As `unpack`, but always returns bytes."""
     return bytes(unpack(codec, data, limit))
 
 
 def unpack(codec: int, data: Bytes, limit: int = UNPACKED_BYTES_MAX) -> Bytes:
-    """`data` decompressed, or itself where `codec` is none.
+    """Decompresses `data`; returns it unchanged if `codec` is NONE.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for bytes not of `codec`, UnpackedTooLarge if they unpack to more than `limit`.
+    Raises KafkaError(CORRUPT_MESSAGE) if `data` is not valid, UnpackedTooLarge if it decompresses to more than `limit`.
     """
     if codec == NONE:
         return data
@@ -141,7 +141,7 @@ def _compress_lz4(data: Bytes, level: int) -> bytes:
 
 def _decompress_gzip(data: Bytes, limit: int) -> bytearray:
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
-    # Piece by piece: zlib would take twice the limit to find out that a bomb exceeds it.
+    # In pieces: otherwise zlib would use twice the memory of the limit before it notices a decompression bomb.
     output = bytearray()
     left = limit + 1
     rest: Bytes = data
@@ -202,12 +202,12 @@ def _decompress_snappy_block(block: memoryview, left: int, limit: int) -> bytes:
 def _decompress_growing(
     codec: int, decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int
 ) -> bytearray:
-    """Unpacks into a buffer that starts small: neither codec has to say its unpacked size in advance."""
+    """Decompresses into a buffer that starts small, because the decompressed size is not known in advance."""
     import cramjam
 
     capacity = min(limit, max(FIRST_BUFFER_MIN, GROWTH * len(data)))
     while True:
-        output = bytearray(capacity)  # memory that is not written to costs nothing
+        output = bytearray(capacity)  # the kernel allocates memory only when it is written
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -216,7 +216,7 @@ def _decompress_growing(
             if capacity == limit:
                 raise _too_large(codec, limit) from error
             capacity = min(limit, GROWTH * capacity)
-            del output  # or two would be held at once
+            del output  # so that two buffers do not exist at the same time
         else:
             del output[size:]
             return output
@@ -235,8 +235,8 @@ def _too_large(codec: int, limit: int) -> UnpackedTooLarge:
     )
 
 
-def starts_as(codec: int, data: Bytes, position: int) -> bool:
-    """Whether the bytes at `position` begin as `codec` does: all that can be told without unpacking them."""
+def starts_like(codec: int, data: Bytes, position: int) -> bool:
+    """Whether the bytes at `position` start with the magic of `codec`: a check without decompressing them."""
     magic = MAGIC_OF_CODEC[codec]
     if data[position : position + len(magic)] == magic:
         return True

@@ -1,7 +1,7 @@
-"""Control batches: what brokers tell each other, and consumers, inside a log.
+"""Control batches: records that brokers write for themselves and for consumers.
 
-The values are Kafka's schemas: the end of a transaction (`ottla.records.markers`), a change of the quorum's leader
-(KIP-595), both ends of a snapshot (KIP-630), the quorum's version and voters (KIP-853).
+The values have Kafka's schemas: the end of a transaction (`ottla.records.markers`), a leader change of the quorum
+(KIP-595), the header and footer of a snapshot (KIP-630), the version and voters of the quorum (KIP-853).
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from ottla.records.control_values import (
 )
 from ottla.records.markers import (
     ControlType,
-    EndTransaction,
+    EndTransactionMarker,
     control_type,
     corrupt_control_record,
     encode_key,
@@ -35,7 +35,7 @@ from ottla.records.markers import (
 )
 from ottla.records.records import Record, build_batch
 
-ControlMessage = EndTransaction | QuorumMessage
+ControlMessage = EndTransactionMarker | QuorumMessage
 
 READERS = {
     ControlType.LEADER_CHANGE: read_leader_change,
@@ -63,7 +63,7 @@ def build_control_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytes:
-    """A batch with one record per message. The end of a transaction names its producer and stands alone."""
+    """A batch with one record per message. A transaction marker needs a producer id and must be the only message."""
     return build_batch(
         (Record(base_offset + index, timestamp, *_encode(message)) for index, message in enumerate(messages)),
         leader_epoch=leader_epoch,
@@ -75,9 +75,9 @@ def build_control_batch(
 
 
 def read_control_record(record: Record) -> ControlMessage | None:
-    """What a record of a control batch says; None for a type of a newer Kafka, which readers are to skip.
+    """The message of a control record; None for unknown types of a newer Kafka, which readers skip.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no control record.
+    Raises KafkaError(CORRUPT_MESSAGE) if it is not a valid control record.
     """
     marker = read_marker(record)
     if marker is not None:
@@ -89,7 +89,7 @@ def read_control_record(record: Record) -> ControlMessage | None:
 
 
 def _encode(message: ControlMessage) -> tuple[bytes, bytes]:
-    if isinstance(message, EndTransaction):
+    if isinstance(message, EndTransactionMarker):
         return encode_key(message.control_type), message.encode_value()
     value = BytesIO()
     entity_writer(type(message))(value, message)
@@ -97,7 +97,7 @@ def _encode(message: ControlMessage) -> tuple[bytes, bytes]:
 
 
 def _decode(record: Record, control_type: ControlType, value: bytes) -> ControlMessage:
-    """A newer version only adds at the end, which is not read."""
+    """Newer versions only add fields at the end, which are not read."""
     try:
         message = READERS[control_type](ValueReader(value))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The values of the quorum's control records, read with every length checked against what is there.
+"""Reads the values of the quorum's control records, and checks every length against the available bytes.
 
-kio's own reader is not enough for a log: it refuses tagged fields that a newer Kafka may add, and it believes
-the length of an array.
+kio's reader is not suitable for a log: it rejects tagged fields that a newer Kafka may add, and it trusts the length of
+an array.
 """
 
 from struct import Struct
@@ -31,7 +31,7 @@ QuorumMessage = (
 
 
 class ValueReader:
-    """A cursor over one value. Raises ValueError where the value ends early or lies about a length."""
+    """A cursor over one value. Raises ValueError if the value ends early or a length is wrong."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -65,7 +65,7 @@ class ValueReader:
         return self.take(self._length()).decode()
 
     def count(self) -> int:
-        """The length of an array, whose elements have a byte each at the least."""
+        """The length of an array, whose elements have at least one byte each."""
         count = self._length()
         if count > len(self._data) - self._position:
             raise ValueError(
@@ -81,7 +81,7 @@ class ValueReader:
     def _length(self) -> int:
         length = self.varint() - 1
         if length < 0:
-            raise ValueError("a field that must be there is null")
+            raise ValueError("a required field is null")
         return length
 
 

@@ -1,7 +1,7 @@
 """The 61-byte header of a record batch (format v2), the only part of a batch that the hot path reads.
 
-Base offset, length and leader epoch stand before the checksum, so a broker may set them without
-touching what the producer's CRC32C covers (from `attributes` to the end of the batch).
+Base offset, length and leader epoch come before the checksum, so a broker can set them without changing bytes that the
+producer's CRC32C covers (from `attributes` to the end of the batch).
 """
 
 import sys
@@ -9,15 +9,16 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.tuples import new_tuple
 from ottla.records.checksum import crc32c
 
 Bytes = bytes | bytearray | memoryview
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
-PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that an append changes
+PREFIX = Struct(">qii")  # base offset, length, leader epoch: the fields that an append sets
 CRC = Struct(">I")
-LOG_OVERHEAD = 12  # base offset and length: what a batch's own length field does not count
+LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21  # the first byte that the checksum covers
@@ -31,11 +32,6 @@ DELETE_HORIZON_MASK = 0x40
 FORBIDDEN_FOR_CLIENTS = CONTROL_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
 FORBIDDEN_IN_TRANSACTIONS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 MAX_COMPRESSION = 4
-
-
-_new_tuple = (
-    tuple.__new__
-)  # makes a NamedTuple in half the time, which counts where it is made for every batch
 
 
 class BatchHeader(NamedTuple):
@@ -55,7 +51,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, on the wire and on disk."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -95,7 +91,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    """The header at `position`. The caller must check that 61 bytes are available."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
@@ -105,12 +101,10 @@ def crc_matches(buffer: Bytes, position: int, header: BatchHeader) -> bool:
 
 
 def scan_batches(buffer: Bytes, batches_max: int = sys.maxsize) -> list[BatchHeader]:
-    """The headers of the batches that `buffer` is made of; each whole, of magic 2, its checksum right.
+    """The headers of the batches in `buffer`, at most `batches_max`. Checks completeness, magic and checksum.
 
-    After `batches_max` the rest is not looked at.
-
-    Raises KafkaError as Kafka answers it: CORRUPT_MESSAGE for bytes that are no whole batch or fail the
-    checksum, INVALID_RECORD for the formats before batches (magic 0 and 1).
+    Raises the same errors as Kafka: CORRUPT_MESSAGE for an incomplete batch or a wrong checksum, INVALID_RECORD for the
+    older formats (magic 0 and 1).
     """
     view = memoryview(buffer)
     end = len(view)
@@ -130,7 +124,7 @@ def scan_batches(buffer: Bytes, batches_max: int = sys.maxsize) -> list[BatchHea
             )
         if crc32c(view[position + CRC_START : batch_end]) != fields[4]:
             raise KafkaError(ErrorCode.corrupt_message, "a batch's CRC32C does not match its bytes")
-        headers.append(_new_tuple(BatchHeader, fields))
+        headers.append(new_tuple(BatchHeader, fields))
         if len(headers) == batches_max:
             break
         position = batch_end
@@ -138,7 +132,7 @@ def scan_batches(buffer: Bytes, batches_max: int = sys.maxsize) -> list[BatchHea
 
 
 def _no_header(tail: memoryview) -> KafkaError:
-    # A message of magic 0 or 1 can be shorter than our header, but has its magic at the same place.
+    # A message of magic 0 or 1 can be shorter than a batch header, but has its magic at the same position.
     if len(tail) > MAGIC_POSITION and tail[MAGIC_POSITION] < MAGIC:
         return _wrong_magic(tail[MAGIC_POSITION])
     return KafkaError(
@@ -156,9 +150,9 @@ def _wrong_magic(magic: int) -> KafkaError:
 
 
 def check_client_batch(header: BatchHeader, forbidden: int = FORBIDDEN_FOR_CLIENTS) -> None:
-    """What Kafka refuses in a client's batch on the header's word alone; raises KafkaError.
+    """Raises KafkaError if Kafka would reject a client's batch because of its header.
 
-    `forbidden` are attributes; without a transactional id in the request, being transactional is one.
+    `forbidden` is a mask of attributes. If the request has no transactional id, it includes the transactional bit.
     """
     attributes = header.attributes
     if (
@@ -172,13 +166,14 @@ def check_client_batch(header: BatchHeader, forbidden: int = FORBIDDEN_FOR_CLIEN
         )
     ):
         return
-    raise _refusal(header)
+    raise _client_batch_error(header)
 
 
-def _refusal(header: BatchHeader) -> KafkaError:
+def _client_batch_error(header: BatchHeader) -> KafkaError:
     if header.records_count <= 0:
         return KafkaError(
-            ErrorCode.invalid_record, f"a batch must have records, this one counts {header.records_count}"
+            ErrorCode.invalid_record,
+            f"a batch must have records, but its record count is {header.records_count}",
         )
     if header.last_offset_delta + 1 != header.records_count:
         return KafkaError(
@@ -211,14 +206,14 @@ def _refusal(header: BatchHeader) -> KafkaError:
 
 
 def pack_header(header: BatchHeader) -> bytes:
-    """The 61 bytes as they stand in `header`, its checksum included as it is."""
+    """The 61 bytes of `header`. Does not compute the checksum."""
     return HEADER.pack(*header)
 
 
 def planned_parts(buffer: Bytes, position: int, header: BatchHeader) -> list[Bytes]:
-    """What to write for the batch at `position` once `header` has its final base offset and leader epoch.
+    """The bytes to write for the batch at `position`, with the final base offset and leader epoch of `header`.
 
-    Both stand before the checksum, so the producer's bytes follow as they are, uncopied.
+    Both come before the checksum, so the rest are the producer's bytes, without a copy.
     """
     return [
         PREFIX.pack(header.base_offset, header.batch_length, header.partition_leader_epoch),
@@ -227,15 +222,15 @@ def planned_parts(buffer: Bytes, position: int, header: BatchHeader) -> list[Byt
 
 
 def rewrite_header(buffer: Bytes, position: int, header: BatchHeader) -> list[Bytes]:
-    """What to write when bits under the checksum changed (LogAppendTime: attributes, max timestamp).
+    """The bytes to write if fields that the checksum covers have changed (LogAppendTime: attributes, max timestamp).
 
-    The checksum is made anew over the new header and the old records, which are not copied.
+    The checksum is computed over the new header and the records, which are not copied.
     """
     return sealed_parts(header, memoryview(buffer)[position + HEADER_SIZE : position + header.size])
 
 
 def sealed_parts(header: BatchHeader, payload: Bytes) -> list[Bytes]:
-    """`header` with the checksum that goes with `payload`, and `payload`."""
+    """`header` with the checksum of header and `payload`, and `payload`."""
     head = bytearray(HEADER.pack(*header))
     CRC.pack_into(head, CRC_POSITION, crc32c(payload, crc32c(memoryview(head)[CRC_START:])))
     return [head, payload]

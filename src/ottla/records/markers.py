@@ -1,7 +1,7 @@
-"""What every control record begins with, its type, and the one kind that all topics have: the end of a transaction.
+"""The types of control records, and the marker that ends a transaction (KIP-98).
 
-The key of a control record is two numbers, version and type; a marker's value is a version and the epoch of the
-coordinator (KIP-98). Their other kinds, of the quorum's log alone, are in `ottla.records.control`.
+The key of a control record is its version and type. The value of a marker is its version and the coordinator epoch. The
+other types, which only the quorum's log has, are in `ottla.records.control`.
 """
 
 from enum import IntEnum
@@ -26,7 +26,7 @@ KEY = Struct(">hh")
 KEY_VERSION = 0
 END_TRANSACTION = Struct(">hi")
 END_TRANSACTION_VERSION = 0
-# The one record of a marker: length, attributes, no time nor offset after the batch's, the key, the value, no headers.
+# The record of a marker batch: length, attributes, timestamp and offset deltas of 0, key, value, no headers.
 MARKER = Struct(">bbbbbhhbhib")
 MARKER_PREFIX = (2 * (MARKER.size - 1), 0, 0, 0, 2 * KEY.size)  # lengths are zigzag varints
 MARKER_VALUE_LENGTH = 2 * END_TRANSACTION.size
@@ -43,8 +43,8 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-class EndTransaction(NamedTuple):
-    """A transaction's marker: its writes of this producer in this partition are committed, or aborted."""
+class EndTransactionMarker(NamedTuple):
+    """Commits or aborts the transaction of a producer in a partition."""
 
     commit: bool
     coordinator_epoch: int
@@ -62,11 +62,11 @@ def encode_key(control_type: ControlType) -> bytes:
 
 
 def build_marker_batch(
-    message: EndTransaction, *, timestamp: int, producer_id: int, producer_epoch: int
+    message: EndTransactionMarker, *, timestamp: int, producer_id: int, producer_epoch: int
 ) -> tuple[BatchHeader, bytes]:
-    """What `build_control_batch` makes of the end of a transaction, with its header, in a fifth of the time.
+    """As `build_control_batch` for one marker, in a fifth of the time; also returns the header.
 
-    A transaction ends in each of its partitions, which may be many.
+    The speed matters, because a transaction ends in each of its partitions.
     """
     payload = MARKER.pack(
         *MARKER_PREFIX,
@@ -95,10 +95,10 @@ def build_marker_batch(
     return header, b"".join(sealed_parts(header, payload))
 
 
-def read_marker_batch(data: Bytes) -> EndTransaction | None:
-    """The end of a transaction, where the batch is one; as `read_marker`, and quick for those built here.
+def read_marker_batch(data: Bytes) -> EndTransactionMarker | None:
+    """As `read_marker` for the record of a batch, with a fast path for batches of `build_marker_batch`.
 
-    Compaction leaves a batch without record where a transaction is gone and the producer is to be remembered.
+    None also for an empty batch, which compaction leaves behind to keep the state of the producer.
     """
     if len(data) == MARKER_BATCH_SIZE:
         *prefix, key_version, number, value_length, version, coordinator_epoch, headers = MARKER.unpack_from(
@@ -110,15 +110,15 @@ def read_marker_batch(data: Bytes) -> EndTransaction | None:
             == (KEY_VERSION, MARKER_VALUE_LENGTH, END_TRANSACTION_VERSION, 0)
             and number in (ControlType.ABORT, ControlType.COMMIT)
         ):
-            return EndTransaction(number == ControlType.COMMIT, coordinator_epoch)
+            return EndTransactionMarker(number == ControlType.COMMIT, coordinator_epoch)
     record = next(iter_records(data), None)
     return None if record is None else read_marker(record)
 
 
-def read_marker(record: Record) -> EndTransaction | None:
-    """What a record of a control batch says about a transaction; None where it is about something else.
+def read_marker(record: Record) -> EndTransactionMarker | None:
+    """The marker in a control record; None if it has another type.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no control record.
+    Raises KafkaError(CORRUPT_MESSAGE) if it is not a valid control record.
     """
     number, value = control_type(record), record.value or b""
     if number not in (ControlType.ABORT, ControlType.COMMIT):
@@ -130,11 +130,11 @@ def read_marker(record: Record) -> EndTransaction | None:
     version, coordinator_epoch = END_TRANSACTION.unpack_from(value)
     if version < 0:
         raise corrupt_control_record(record, f"the end of a transaction has the version {version}")
-    return EndTransaction(number == ControlType.COMMIT, coordinator_epoch)
+    return EndTransactionMarker(number == ControlType.COMMIT, coordinator_epoch)
 
 
 def control_type(record: Record) -> int:
-    """The number in a control record's key, which may be one that `ControlType` does not know."""
+    """The type in the key of a control record. It may be a number that `ControlType` does not contain."""
     key = record.key or b""
     if len(key) < KEY.size:
         raise corrupt_control_record(record, f"its key has {len(key)} bytes, not {KEY.size}")

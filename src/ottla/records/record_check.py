@@ -1,7 +1,8 @@
-"""Whether the records of a client's batch are what its header says.
+"""Checks whether the records of a client's batch match its header.
 
-Framing, record count, offset deltas, header keys, and what a topic asks of keys and timestamps. Few records are read
-one after the other; many in columns, a window of the batch at a time, so that memory does not follow their number.
+It checks framing, record count, offset deltas, header keys, and the topic's rules for keys and timestamps. A small
+number of records is read one by one. A large number is read in columns, one window of the batch at a time, so that the
+memory does not grow with it.
 """
 
 from collections.abc import Sequence
@@ -9,27 +10,27 @@ from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.records.compression import CODEC_NAMES, starts_as
+from ottla.records.compression import CODEC_NAMES, starts_like
 from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Bytes
 from ottla.records.varint import read_varint
 
-# With fewer records than this, or with larger ones (of which few are in a window), a plain loop is faster than numpy.
+# With fewer records than this, or with larger records (few per window), a plain loop is faster than numpy.
 COLUMNS_MIN = 4096
 COLUMNS_RECORD_BYTES_MAX = 256
-# As many record errors as one response carries: a batch may have millions, and the client fails the whole batch anyway.
+# The maximum number of record errors in a response: a batch may have millions, and the client fails all of it anyway.
 RECORD_ERRORS_MAX = 100
 # Length, attributes, two deltas, key and value lengths, header count: a byte each.
 RECORD_SIZE_MIN = 7
-NULL = 1  # the varint of -1, the length of a key or a value that is not there
-VARINT_BYTES_MAX = 5  # of a 32-bit number; Kafka's readers stop at a longer one
+NULL = 1  # the varint of -1, the length of a null key or value
+VARINT_BYTES_MAX = 5  # of a 32-bit number; Kafka rejects longer ones
 
-# What `check_start` reads of an uncompressed batch: so many records, and one more for each so many bytes.
+# `check_start` reads START_RECORDS records of an uncompressed batch, and one more per START_BYTES_PER_RECORD.
 START_RECORDS = 4
 START_BYTES_PER_RECORD = 32 * 1024
 
 
 class TimeBounds(NamedTuple):
-    """None: no bound."""
+    """None means no bound."""
 
     oldest: int | None = None
     newest: int | None = None
@@ -39,15 +40,15 @@ NO_BOUNDS = TimeBounds()
 
 
 class CheckedRecords:
-    """What is known of the records so far."""
+    """The findings of the check so far."""
 
     def __init__(self, header: BatchHeader, bounds: TimeBounds = NO_BOUNDS) -> None:
         self.header = header
         self.bounds = bounds
         self.max_timestamp = NO_TIMESTAMP
         self.missing_keys = 0
-        self.without_key: list[int] = []  # the first of them
-        self.out_of_bounds: list[tuple[int, int]] = []  # likewise: (index, timestamp)
+        self.without_key: list[int] = []  # the first RECORD_ERRORS_MAX of them
+        self.out_of_bounds: list[tuple[int, int]] = []  # likewise, as (index, timestamp)
 
     def missing_key(self, index: int) -> None:
         self.missing_keys += 1
@@ -66,14 +67,14 @@ class CheckedRecords:
 
 
 def check_start(batch: Bytes, header: BatchHeader) -> None:
-    """The part of the check that costs little beside an append. Raises KafkaError(INVALID_RECORD).
+    """The cheap part of the check, for every append. Raises KafkaError(INVALID_RECORD).
 
-    Of a compressed batch: that it begins as its codec does. Of others: lengths and offset deltas of the first records,
-    in a small batch of all, and that the rest can hold the rest of them.
+    For a compressed batch it checks the magic of the codec. Otherwise it checks the lengths and offset deltas of the
+    first records (all of a small batch), and that the remaining bytes can contain the remaining records.
     """
     codec = header.attributes & COMPRESSION_MASK
     if codec:
-        if not starts_as(codec, batch, HEADER_SIZE):
+        if not starts_like(codec, batch, HEADER_SIZE):
             raise invalid(f"they are not {CODEC_NAMES[codec]}, which the batch is marked with")
         return
     end = header.batch_length + LOG_OVERHEAD
@@ -92,7 +93,7 @@ def check_start(batch: Bytes, header: BatchHeader) -> None:
 
 
 def _walk_start(data: Bytes, position: int, count: int) -> int:
-    """Behind the first `count` records. As little as can be is done here: it runs for every request."""
+    """The position after the first `count` records. Runs for every request, so it does as little as possible."""
     for index in range(count):
         if (low := data[position]) & 1:
             raise ValueError(f"record {index} claims a length below zero")
@@ -112,17 +113,17 @@ def _walk_start(data: Bytes, position: int, count: int) -> int:
 
 
 def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUNDS) -> CheckedRecords:
-    """Checks all records of a batch; `data` are its bytes after the header, unpacked.
+    """Checks all records of a batch; `data` has its decompressed bytes after the header.
 
-    Raises KafkaError(INVALID_RECORD) if they are not `records_count` whole records with the offset deltas 0, 1, 2...
+    Raises KafkaError(INVALID_RECORD) if they are not `records_count` complete records with the offset deltas 0, 1, 2...
     """
     found = CheckedRecords(header, bounds)
     if header.records_count * RECORD_SIZE_MIN > len(data):
         raise invalid(f"{len(data)} bytes cannot hold {header.records_count} records")
     if header.records_count < COLUMNS_MIN or len(data) > header.records_count * COLUMNS_RECORD_BYTES_MAX:
-        end = check_plainly(data, 0, len(data), 0, header.records_count, found)
+        end = check_one_by_one(data, 0, len(data), 0, header.records_count, found)
     else:
-        # Imported when the first large batch comes: a broker that checks none starts without numpy.
+        # Imported for the first large batch, so that a broker starts without numpy.
         from ottla.records.column_check import check_in_columns
 
         end = check_in_columns(data, found)
@@ -132,25 +133,29 @@ def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUN
 
 
 def invalid(reason: str) -> KafkaError:
-    # Not CORRUPT_MESSAGE, which makes a producer send the same bytes again: the checksum was right.
+    # Not CORRUPT_MESSAGE, which makes a producer retry: the checksum was right, so a retry cannot help.
     return KafkaError(ErrorCode.invalid_record, f"the records of the batch cannot be read: {reason}")
 
 
-# One record after the other
+# -- one by one
 
 
-def check_plainly(data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords) -> int:
-    """Checks `count` records from `position` on, the first of which has the index `first`; returns where they end."""
+def check_one_by_one(
+    data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords
+) -> int:
+    """Checks `count` records from `position`, the first of which has the index `first`; returns their end position."""
     try:
-        return _read_plainly(data, position, end, first, count, found)
+        return _read_one_by_one(data, position, end, first, count, found)
     except IndexError:
         raise invalid("a field reaches beyond the batch") from None
     except ValueError as error:
         raise invalid(str(error)) from None
 
 
-def _read_plainly(data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords) -> int:
-    """Numbers of one or two bytes are read here, without a call: most are, and this runs for each record."""
+def _read_one_by_one(
+    data: Bytes, position: int, end: int, first: int, count: int, found: CheckedRecords
+) -> int:
+    """Decodes varints of one or two bytes inline, because most are that short and this runs for each record."""
     base_timestamp, max_timestamp = found.header.base_timestamp, found.max_timestamp
     is_bounded = found.bounds != NO_BOUNDS
     for index in range(first, first + count):
@@ -163,7 +168,7 @@ def _read_plainly(data: Bytes, position: int, end: int, first: int, count: int, 
         record_end = position + length
         if length < 0 or record_end > end:
             raise ValueError(f"record {index} claims {length} bytes where {end - position} are left")
-        # Behind the attributes, which are unused, the timestamp.
+        # The timestamp follows the attributes, which are unused.
         if (low := data[position + 1]) < 0x80:
             timestamp, position = base_timestamp + ((low >> 1) ^ -(low & 1)), position + 2
         elif (high := data[position + 2]) < 0x80:
@@ -205,7 +210,7 @@ def _read_plainly(data: Bytes, position: int, end: int, first: int, count: int, 
 
 
 def _skip_bytes(data: Bytes, position: int) -> int:
-    """Behind a key or a value, of a record or of a header."""
+    """The position after a key or value of a record or header."""
     length, position = _read_int(data, position)
     if length >= 0:
         return position + length
@@ -240,7 +245,7 @@ def _read_int(data: Bytes, position: int) -> tuple[int, int]:
 
 
 def _as_int64(timestamp: int) -> int:
-    """As Java adds: beyond 64 bits it wraps."""
+    """Wraps at 64 bits, as an addition in Java does."""
     if -(1 << 63) <= timestamp < 1 << 63:
         return timestamp
     return (timestamp + (1 << 63)) % (1 << 64) - (1 << 63)

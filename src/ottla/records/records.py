@@ -1,6 +1,6 @@
-"""Single records: reading those of a batch, and building a batch of them.
+"""Reads the single records of a batch, and builds batches of records.
 
-Not for the produce or fetch path, where a batch stays opaque: for internal topics, lookups by time and tools.
+For internal topics, lookups by time and tools. The produce and fetch paths do not use it: there a batch is opaque.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from ottla.records.varint import encode_varint, read_varint
 
 Header = tuple[str, bytes | None]
 
-# A header's key is text, but nothing stops a client from sending other bytes: they come back as they were.
+# The key of a record header is text, but a client may send other bytes; they must come back unchanged.
 KEY_ERRORS = "surrogateescape"
 NULL = encode_varint(-1)
 
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 def read_batches(buffer: Bytes, limit: int | None = None) -> list[Batch]:
-    """All batches of `buffer` with their records; each is checked as `scan_batches` does."""
+    """All batches of `buffer` with their records, checked by `scan_batches`."""
     batches: list[Batch] = []
     position = 0
     for header in scan_batches(buffer):
@@ -55,9 +55,9 @@ def read_batches(buffer: Bytes, limit: int | None = None) -> list[Batch]:
 
 
 def iter_records(buffer: Bytes, position: int = 0, limit: int | None = None) -> Iterator[Record]:
-    """The records of the whole batch at `position`, unpacked to at most `limit` bytes (see `unpacked_bytes_max`).
+    """The records of the batch at `position`, decompressed to at most `limit` bytes (see `unpacked_bytes_max`).
 
-    Raises KafkaError(CORRUPT_MESSAGE) at the first thing that no record can be; it does not check the CRC.
+    Raises KafkaError(CORRUPT_MESSAGE) at the first malformed record. Does not check the CRC.
     """
     header = whole_header(buffer, position)
     data = unpacked_records(buffer, position, header, limit)
@@ -68,7 +68,7 @@ def iter_records(buffer: Bytes, position: int = 0, limit: int | None = None) -> 
 
 
 def whole_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, of which all bytes must be there."""
+    """The header of the batch at `position`. Raises KafkaError(CORRUPT_MESSAGE) if the batch is not complete."""
     if len(buffer) - position < HEADER_SIZE:
         raise KafkaError(
             ErrorCode.corrupt_message, f"{len(buffer) - position} bytes are too few for a batch header"
@@ -160,9 +160,9 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of `records`, whose offsets are absolute and ascending; the first is the default base offset.
+    """A batch of `records`, with absolute, ascending offsets; the first is the default base offset.
 
-    `log_append_time_ms` makes it a batch of LogAppendTime, in which all records have that time.
+    With `log_append_time_ms` it is a batch with LogAppendTime: all records have that timestamp.
     """
     records = list(records)
     if not records:
@@ -202,9 +202,9 @@ def build_keyed_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     transactional: bool = False,
 ) -> tuple[BatchHeader, bytes]:
-    """A batch of keys and values that all have one timestamp, as coordinators write them, with its header.
+    """A batch of keys and values with one timestamp, as coordinators write it, and its header.
 
-    In half the time of `build_batch`, and less for many records: it counts where thousands of offsets are committed.
+    It takes half the time of `build_batch` or less, which matters for commits of thousands of offsets.
     """
     return build_packed_batch(
         b"".join(encode_keyed_records(pairs)),
@@ -218,12 +218,12 @@ def build_keyed_batch(
 
 
 def encode_keyed_records(pairs: Sequence[tuple[bytes, bytes | None]]) -> list[bytes]:
-    """The records of such a batch."""
+    """The encoded records of `build_keyed_batch`."""
     records: list[bytes] = []
     for index, (key, value) in enumerate(pairs):
         body = b"".join(
             (
-                b"\x00\x00",  # attributes, and no time after the first record
+                b"\x00\x00",  # attributes and timestamp delta
                 encode_varint(index),
                 encode_varint(len(key)),
                 key,
@@ -245,7 +245,7 @@ def build_packed_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     transactional: bool = False,
 ) -> tuple[BatchHeader, bytes]:
-    """Likewise, of `count` records that are encoded already."""
+    """As `build_keyed_batch`, for `count` records that are already encoded."""
     if codec != NONE:
         payload = compress(codec, payload, None)
     header = BatchHeader(
@@ -271,7 +271,7 @@ def _encode_records(records: list[Record], base_offset: int, base_timestamp: int
     previous = base_offset - 1
     for record in records:
         if record.offset <= previous:
-            raise ValueError(f"offsets of a batch ascend: {record.offset} stands after {previous}")
+            raise ValueError(f"the offsets of a batch must ascend, but {record.offset} follows {previous}")
         previous = record.offset
         body = b"".join(
             (

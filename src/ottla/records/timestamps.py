@@ -1,6 +1,7 @@
-"""Lookups by time inside one batch, exact to the record, also where the batch is compressed.
+"""Lookups of records by timestamp inside one batch, which may be compressed.
 
-In columns, a window of the batch at a time: a batch of a few kilobytes may hold millions of records.
+They read columns, one window of the batch at a time, because a batch of a few kilobytes may contain millions of
+records.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from ottla.records.compression import unpack, unpacked_bytes_max
 from ottla.records.header import HEADER_SIZE, BatchHeader, Bytes
 from ottla.records.records import whole_header
 
-if TYPE_CHECKING:  # numpy is loaded with the first lookup, not with the broker
+if TYPE_CHECKING:  # numpy is imported for the first lookup, not at startup
     from ottla.records.columns import Ints
 
 
@@ -22,7 +23,7 @@ class OffsetAndTimestamp(NamedTuple):
 def find_by_timestamp(
     batch: Bytes, target: int, start_offset: int = 0, limit: int | None = None
 ) -> OffsetAndTimestamp | None:
-    """The first record of `batch` at or after both the time `target` and `start_offset` (the log's start)."""
+    """The first record of `batch` with a timestamp of at least `target` and an offset of at least `start_offset`."""
     header = whole_header(batch)
     if header.max_timestamp < target or header.last_offset < start_offset:
         return None
@@ -34,7 +35,9 @@ def find_by_timestamp(
 
 
 def offset_of_max_timestamp(batch: Bytes, limit: int | None = None) -> OffsetAndTimestamp | None:
-    """The first record with the batch's largest timestamp (KIP-734); None where compaction left no record."""
+    """The first record with the largest timestamp of the batch (KIP-734); None if compaction has removed all
+    records.
+    """
     latest: OffsetAndTimestamp | None = None
     for offsets, timestamps in _iter_columns(batch, whole_header(batch), limit):
         first = timestamps.argmax()
@@ -44,7 +47,7 @@ def offset_of_max_timestamp(batch: Bytes, limit: int | None = None) -> OffsetAnd
 
 
 def _iter_columns(batch: Bytes, header: BatchHeader, limit: int | None) -> "Iterator[tuple[Ints, Ints]]":
-    """Offsets and timestamps of the records. KafkaError(CORRUPT_MESSAGE) where they are not what the header says."""
+    """Offsets and timestamps of the records. Raises KafkaError(CORRUPT_MESSAGE) if they do not match the header."""
     from ottla.records.windows import iter_offsets_and_timestamps
 
     payload = memoryview(batch)[HEADER_SIZE : header.size]

@@ -1,7 +1,7 @@
-"""What a broker asks of the records of a client's batch, and the batch as it is to be stored.
+"""Validates the records of a client's batch, and changes the batch as it is stored.
 
-All records are read where a topic needs it: keys on compacted topics, bounds on timestamps (KIP-937), another
-compression than the producer's, or `ottla.record.validation=full`.
+All records are read if the topic requires it: keys on compacted topics, limits for timestamps (KIP-937), another codec
+than the producer's, or `ottla.record.validation=full`.
 """
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ RecordError = tuple[int, str]
 
 
 class RecordRules(NamedTuple):
-    """A topic's demands on each record, worked out once per change of its configuration.
+    """The topic's rules for each record, computed once per change of its configs.
 
-    None for a bound that the topic does not set; a topic of LogAppendTime sets neither.
+    A limit is None if the topic does not set it. With LogAppendTime both are None.
     """
 
     require_keys: bool = False
@@ -39,10 +39,10 @@ NO_RULES = RecordRules()
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """What a topic asks of records beyond their header."""
+    """The topic's settings that concern single records."""
 
     rules: RecordRules = NO_RULES
-    codec: int | None = None  # None: as the producer sent it
+    codec: int | None = None  # None keeps the producer's codec
     codec_level: int | None = None
     validates_fully: bool = False  # ottla.record.validation=full
 
@@ -55,7 +55,7 @@ class RecordSettings:
 
 
 class InvalidRecords(KafkaError):
-    """A batch refused for some of its records; `record_errors` go into the response (KIP-467)."""
+    """A batch that is rejected because of some of its records; `record_errors` are for the response (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -63,7 +63,7 @@ class InvalidRecords(KafkaError):
 
 
 class ExaminedBatch(NamedTuple):
-    """A batch whose records have been checked, as it is to be appended."""
+    """A batch whose records have been checked, in the form in which it is appended."""
 
     records: Bytes
     header: BatchHeader
@@ -72,11 +72,11 @@ class ExaminedBatch(NamedTuple):
 def examine(
     batch: Bytes, header: BatchHeader, settings: RecordSettings, now_ms: int, limit: int | None = None
 ) -> ExaminedBatch:
-    """Checks the records of `batch`, and recompresses them where the topic asks for it.
+    """Checks the records of `batch`, and recompresses them if the topic has another codec.
 
-    Raises KafkaError(INVALID_RECORD) for records that cannot be read; InvalidRecords for records that break a rule of
-    the topic (INVALID_TIMESTAMP, or INVALID_RECORD for no key); UnpackedTooLarge only if a `limit` is given: without
-    one, such a batch is invalid.
+    Raises KafkaError(INVALID_RECORD) for malformed records; InvalidRecords for records that violate a rule of the topic
+    (INVALID_TIMESTAMP, or INVALID_RECORD for a missing key); UnpackedTooLarge only if `limit` is set: otherwise such a
+    batch gets INVALID_RECORD.
     """
     payload = memoryview(batch)[HEADER_SIZE : header.size]
     try:
@@ -84,7 +84,7 @@ def examine(
     except KafkaError as error:
         if limit is not None and isinstance(error, UnpackedTooLarge):
             raise
-        # The checksum was right, so the client made these bytes: CORRUPT_MESSAGE would make it try again.
+        # The checksum was right, so the client sent these bytes: CORRUPT_MESSAGE would make it retry.
         raise KafkaError(ErrorCode.invalid_record, error.message) from error
     rules = settings.rules
     bounds = TimeBounds(
@@ -92,17 +92,17 @@ def examine(
         None if rules.timestamp_after_max_ms is None else now_ms + rules.timestamp_after_max_ms,
     )
     found = check_records(records, header, bounds)
-    _refuse_broken_rules(found, rules)
+    _check_rules(found, rules)
     if settings.recompresses(header):
         assert settings.codec is not None
         return _sealed(found, settings.codec, compress(settings.codec, records, settings.codec_level))
     if found.max_timestamp != header.max_timestamp:
-        # As Kafka does it: what the records say counts, or lookups by time would miss them.
+        # As Kafka: the records' timestamps count. Otherwise lookups by time could miss them.
         return _sealed(found, header.compression, payload)
     return ExaminedBatch(batch, header)
 
 
-def _refuse_broken_rules(found: CheckedRecords, rules: RecordRules) -> None:
+def _check_rules(found: CheckedRecords, rules: RecordRules) -> None:
     keys = dict.fromkeys(found.without_key if rules.require_keys else (), _NO_KEY)
     if found.out_of_bounds:
         times = {
@@ -117,7 +117,7 @@ def _refuse_broken_rules(found: CheckedRecords, rules: RecordRules) -> None:
         raise InvalidRecords(
             ErrorCode.invalid_record,
             f"{found.missing_keys} of {found.header.records_count} records have no key, which a compacted topic "
-            "needs",
+            "requires",
             list(keys.items()),
         )
 
@@ -132,7 +132,7 @@ def _out_of_bounds_message(timestamp: int, bounds: TimeBounds) -> str:
 
 
 def _sealed(found: CheckedRecords, codec: int, payload: Bytes) -> ExaminedBatch:
-    """The batch with its records in `codec` and their true maximum timestamp, under a new checksum."""
+    """The batch with its records in `codec`, their actual maximum timestamp, and a new checksum."""
     header = found.header
     changed = header._replace(
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload),

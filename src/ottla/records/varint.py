@@ -1,4 +1,4 @@
-"""Zigzag varints, as they stand inside the records of a batch (lengths, deltas)."""
+"""Zigzag varints, the encoding of lengths and deltas in records."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -8,7 +8,7 @@ MAX_VARINT_BYTES = 10  # of a 64-bit number
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The number at `position` and the position after it.
 
-    Raises IndexError where the buffer ends inside the number, ValueError where it has more than 64 bits.
+    Raises IndexError if the buffer ends inside the number, ValueError if it has more than 64 bits.
     """
     byte = buffer[position]
     position += 1
@@ -43,5 +43,5 @@ _SHORT = {value: _encode(value) for value in range(-64, 1024)}
 
 
 def encode_varint(value: int) -> bytes:
-    """Any number of 64 bits."""
+    """Encodes a signed number of up to 64 bits."""
     return _SHORT.get(value) or _encode(value)

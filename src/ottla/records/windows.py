@@ -1,4 +1,4 @@
-"""The records of one unpacked batch, a window at a time, so that columns of millions of records need little memory."""
+"""Reads the records of a decompressed batch in windows, so that columns of millions of records need little memory."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from ottla.records.columns import PADDING, Ints, RecordBuffer
 from ottla.records.header import BatchHeader, Bytes
 
 WINDOW_BYTES = 1 << 20
-# Of a record that is larger than a window: more than what stands before its key.
+# How much is read of a record that is larger than a window: more than the fields before its key.
 _HEAD_BYTES = 64
 
 
 class Window(NamedTuple):
-    """Whole records that follow each other. `position` and `end` are in the batch, `starts` and `ends` in `buffer`."""
+    """Consecutive complete records. `position` and `end` are in the batch, `starts` and `ends` in `buffer`."""
 
     buffer: RecordBuffer
     starts: Ints
@@ -23,22 +23,23 @@ class Window(NamedTuple):
     first: int  # the index of the first record in the batch
     position: int
     end: int
-    is_cut: bool  # one record, of which `buffer` has only the beginning
+    is_cut: bool  # a single large record, of which `buffer` has only the start
 
 
 def iter_windows(data: Bytes, records_count: int) -> Iterator[Window]:
-    """Stops before a record that is not whole, or after `records_count`: the caller looks at the last window's end.
+    """Stops before an incomplete record or after `records_count` records; the caller must check the end of the last
+    window.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for a record whose length cannot be read.
+    Raises KafkaError(CORRUPT_MESSAGE) if the length of a record is malformed.
     """
     view = memoryview(data)
     position, first = 0, 0
     while first < records_count and position < len(view):
         piece = view[position : position + WINDOW_BYTES]
         buffer = RecordBuffer(b"".join((piece, PADDING)))
-        places, end = buffer.complete_records(0, records_count - first, len(piece))
-        if places:
-            starts = np.array(places, np.int64)
+        found_starts, end = buffer.complete_records(0, records_count - first, len(piece))
+        if found_starts:
+            starts = np.array(found_starts, np.int64)
             ends = np.append(starts[1:], end)
             yield Window(buffer, starts, ends, first, position, position + end, False)
         else:
@@ -48,14 +49,14 @@ def iter_windows(data: Bytes, records_count: int) -> Iterator[Window]:
                 return
             head = RecordBuffer(b"".join((view[position : position + _HEAD_BYTES], PADDING)))
             yield Window(head, np.zeros(1, np.int64), np.array([end]), first, position, position + end, True)
-        first += max(len(places), 1)
+        first += max(len(found_starts), 1)
         position += end
 
 
 def iter_offsets_and_timestamps(data: Bytes, header: BatchHeader) -> Iterator[tuple[Ints, Ints]]:
-    """Of the records of a batch that may have been compacted; `data` are its records, unpacked.
+    """The offsets and timestamps of a batch, which may be compacted; `data` has its decompressed records.
 
-    Raises KafkaError(CORRUPT_MESSAGE) where a record cannot be read, or there are fewer than the header says.
+    Raises KafkaError(CORRUPT_MESSAGE) if a record is malformed, or if there are fewer than the header says.
     """
     found = 0
     try:

@@ -8,7 +8,7 @@ from ottla.broker.coordinators.shard_loader import replay_batch
 from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.node import Broker
 from ottla.core.groups.shard import GroupShard
-from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.shard import TransactionShard
 from ottla.records.records import read_batches
 from ottla.sim.history import Violation
 

@@ -29,7 +29,9 @@ def replay_batch(
     marker = read_marker_batch(data)
     if marker is None:
         return
-    completed = producers.complete(header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)
+    completed = producers.complete_transaction(
+        header, commit=marker.commit, coordinator_epoch=marker.coordinator_epoch
+    )
     if completed is not None and completed.is_aborted and add_aborted is not None:
         add_aborted(
             AbortedTxn(

@@ -9,7 +9,7 @@ from tests.unit.broker.bench import Bench
 
 from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import Command
-from ottla.core.groups.offsets.repetition import CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.schema import default_of, entity_in, is_array
@@ -21,7 +21,7 @@ class FakeGroups:
     def __init__(self, answer: Any) -> None:
         self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
         self.commands: list[Any] = []
-        self.shapes = CommitShapes()
+        self.templates = CommitTemplates()
 
     def submit(self, group_id: str, command: Command[Any]) -> Promise[Any]:
         self.commands.append(command)

@@ -402,7 +402,7 @@ def test_a_broker_with_configs_of_unsupported_functions_does_not_start(tmp_path:
     )
     with pytest.raises(ConfigError) as refused:
         run(Broker.start(config))
-    assert [problem.partition(" ")[0] for problem in refused.value.problems] == [
+    assert [problem.partition(" ")[0] for problem in refused.value.errors] == [
         "authorizer.class.name",
         "create.topic.policy.class.name",
     ]

@@ -125,7 +125,7 @@ async def test_an_exception_while_a_coordinator_appends_is_an_error_and_it_conti
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "_batches", broken)
         assert code(await bench.ask(commit)) is ErrorCode.unknown_server_error
-    assert runtime.shard.offsets.durable() == ({}, {}), "what was not written has not happened"
+    assert runtime.shard.offsets.durable_state() == ({}, {}), "what was not written has not happened"
     assert code(await bench.ask(commit)) is ErrorCode.none
 
 

@@ -14,7 +14,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, va
 
 from ottla.broker import fetch_reader
 from ottla.broker.handlers import k01_fetch
-from ottla.core.partition.producers import NOT_REQUIRED
+from ottla.core.partition.producers import NO_VERIFICATION
 from ottla.model.errors import ErrorCode
 from ottla.records.header import scan_batches
 
@@ -204,7 +204,7 @@ async def test_a_read_committed_reader_stops_before_an_open_transaction(bench: B
     hosted = bench.services.partitions.find("journal", None, 0)
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     now_ms = bench.world.clock.now_ms()
-    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NOT_REQUIRED)
+    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NO_VERIFICATION)
     await bench.produce("journal", b"after")
     (committed,) = await fetch(bench, topic_id, fetched(), isolation_level=1)
     assert values_in(committed.records) == [b"before"]

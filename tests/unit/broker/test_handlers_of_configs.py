@@ -304,14 +304,14 @@ async def test_the_rate_of_new_connections_changes_without_a_restart(bench: Benc
 @pytest.mark.parametrize(
     ("resource_type", "name", "config", "value", "reason"),
     [
-        (BROKER, "", "config.providers", "file", "config providers are not built"),
+        (BROKER, "", "config.providers", "file", "config providers are not supported"),
         (BROKER, "1", "listeners", "PLAINTEXT://broker:9099", "cannot be changed while the broker runs"),
-        (BROKER, "1", "sasl.enabled.mechanisms", "PLAIN", "SASL authentication is not built"),
-        (BROKER, "1", "listener.name.plaintext.ssl.keystore.location", "/key", "TLS is not built"),
-        (BROKER, "1", "principal.builder.class", "a.Builder", "SASL authentication is not built"),
-        (BROKER, "1", "cordoned.log.dirs", "/data", "cordoned log directories (KIP-1066) are not built"),
+        (BROKER, "1", "sasl.enabled.mechanisms", "PLAIN", "SASL authentication is not supported"),
+        (BROKER, "1", "listener.name.plaintext.ssl.keystore.location", "/key", "TLS is not supported"),
+        (BROKER, "1", "principal.builder.class", "a.Builder", "SASL authentication is not supported"),
+        (BROKER, "1", "cordoned.log.dirs", "/data", "cordoned log directories (KIP-1066) are not supported"),
         (TOPIC, "journal", "remote.storage.enable", "true", "Tiered Storage functionality is disabled"),
-        (TOPIC, "journal", "remote.log.copy.disable", "true", "tiered storage is not built"),
+        (TOPIC, "journal", "remote.log.copy.disable", "true", "tiered storage is not supported"),
     ],
 )
 def test_a_config_of_an_unsupported_function_is_invalid_with_the_reason(

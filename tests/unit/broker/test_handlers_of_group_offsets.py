@@ -82,7 +82,7 @@ def test_offset_commit_submits_only_existing_partitions_to_the_group(version: in
                     OffsetToCommit("orders", 1, 5, epoch, None, topic_id),
                     OffsetToCommit("orders", 0, 5, epoch, "note", topic_id),
                 ),
-                can_stale_member_epoch=version >= 9,
+                supports_stale_member_epoch=version >= 9,
             )
         ]
 
@@ -363,7 +363,7 @@ def test_a_repeated_commit_keeps_its_retention(version: int) -> None:
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
             runtime = bench.services.groups.get().runtimes.for_key("g")
             assert runtime is not None
-            committed, _ = runtime.shard.offsets._offsets.durable()  # type: ignore[misc]
+            committed, _ = runtime.shard.offsets._offsets.durable_state()  # type: ignore[misc]
             value = committed["g"]["orders"][0]
             assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
             await asyncio.sleep(1)

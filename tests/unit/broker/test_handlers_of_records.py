@@ -23,7 +23,7 @@ from kio.schema.produce.v13.request import PartitionProduceData, TopicProduceDat
 from kio.schema.produce.v13.request import ProduceRequest as ProduceRequestV13
 from tests.unit.broker.bench import Bench, on_broker, produce_request, until
 
-from ottla.core.partition.producers import NOT_REQUIRED
+from ottla.core.partition.producers import NO_VERIFICATION
 from ottla.model.errors import ErrorCode
 from ottla.records.compression import GZIP, ZSTD
 from ottla.records.records import Record, build_batch
@@ -298,7 +298,7 @@ async def test_latest_is_the_last_stable_offset_for_read_committed(bench: Bench)
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     hosted = bench.services.partitions.find("journal", None, 0)
     now_ms = bench.world.clock.now_ms()
-    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NOT_REQUIRED)
+    hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NO_VERIFICATION)
     assert (await listed(bench, list_offsets(LATEST))).offset == 2
     assert (await listed(bench, list_offsets(LATEST, isolation_level=1))).offset == 1
 

@@ -62,7 +62,7 @@ def test_a_dynamic_value_that_may_not_be_set_changes_nothing() -> None:
 def test_all_problems_are_reported_together_with_name_value_and_what_is_allowed() -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig({"log.segment.byte": "1", "num.partitions": "0", "log.preallocate": "maybe", "zzz": "1"})
-    unknown, partitions, preallocate, strange = refused.value.problems
+    unknown, partitions, preallocate, strange = refused.value.errors
     assert unknown.startswith("Unknown configuration log.segment.byte=1; did you mean log.segment.bytes")
     assert "Invalid value 0 for configuration num.partitions: Value must be at least 1" in partitions
     assert "[1,...]" in partitions

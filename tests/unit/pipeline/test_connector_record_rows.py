@@ -13,7 +13,7 @@ from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batc
 from ottla.pipeline.spark.rows import Extras, arrow_schema
 from ottla.records.columns import PADDING
 from ottla.records.control import build_control_batch
-from ottla.records.markers import EndTransaction
+from ottla.records.markers import EndTransactionMarker
 from ottla.records.records import Record, build_batch
 
 ALL = Extras(headers=True, leader_epoch=True)
@@ -134,7 +134,7 @@ def transactional(offset: int, producer_id: int) -> bytes:
 
 
 def marker(offset: int, producer_id: int, commit: bool) -> bytes:
-    end = EndTransaction(commit, coordinator_epoch=0)
+    end = EndTransactionMarker(commit, coordinator_epoch=0)
     return build_control_batch(
         [end], base_offset=offset, timestamp=1000, producer_id=producer_id, producer_epoch=0
     )

@@ -24,7 +24,7 @@ def test_what_is_filled_in_is_read_again_and_fits(gaps: list[bytes], data: st.Da
     template = ByteTemplate(assembled(gaps, first), positions, "qi")
     again = assembled(gaps, second)
     flat = tuple(number for pair in second for number in pair)
-    assert template.fits(again)
+    assert template.matches(again)
     assert template.read(again) == flat
     assert template.fill(flat) == again
 
@@ -37,9 +37,9 @@ def test_a_byte_outside_of_the_numbers_makes_it_another_string(
     index %= len(sample)
     changed = bytearray(sample)
     changed[index] ^= change
-    assert template.fits(bytes(changed)) == (4 <= index < 16)
-    assert not template.fits(sample + b"\0")
-    assert not template.fits(sample[1:])
+    assert template.matches(bytes(changed)) == (4 <= index < 16)
+    assert not template.matches(sample + b"\0")
+    assert not template.matches(sample[1:])
 
 
 def test_a_stamp_stands_in_all_its_places() -> None:

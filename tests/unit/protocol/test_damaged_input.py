@@ -20,7 +20,7 @@ from ottla.core.groups.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from ottla.core.groups.offsets.repetition import CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
@@ -35,7 +35,7 @@ from ottla.protocol.metadata_records.records import RECORD_TYPES
 from ottla.protocol.offset_commit_codec import decode_offset_commit_request
 from ottla.protocol.produce_client_codec import decode_produce_response
 from ottla.protocol.produce_codec import decode_produce_request
-from ottla.protocol.record_schema import shape_of
+from ottla.protocol.record_schema import schema_of
 from ottla.protocol.schema import entity_in, is_array, kafka_type
 from ottla.protocol.transaction_codec import decode_add_partitions_request, decode_end_txn_request
 from ottla.protocol.transaction_records import codec as transaction_codec
@@ -110,7 +110,7 @@ def versions(key: ApiKey) -> range:
 
 def decode_commit(body: memoryview, version: int) -> object:
     """As the handler does."""
-    CommitShapes().find(bytes(body), version)
+    CommitTemplates().find(bytes(body), version)
     return decode_offset_commit_request(body, version)
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_record_of_a_group(key_type: Any) -> None:
         values.append(group_codec.encode_value(filled(ExpiringOffsetCommitValue)))
     for version in range(value_type.__version__):
         if value_type is not OffsetCommitValue or version != ExpiringOffsetCommitValue.__version__:
-            shape = shape_of(value_type, version)
+            shape = schema_of(value_type, version)
             values.append(version.to_bytes(2, "big") + kio_bytes(filled(shape)))
     for value in values:
         check(lambda data: group_codec.decode_record(key, data), value, KafkaError)

@@ -26,7 +26,7 @@ from ottla.protocol.group_records.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.record_schema import shape_of
+from ottla.protocol.record_schema import schema_of
 
 BITS = {"int8": 7, "int32": 31, "int64": 63}
 KEY = OffsetCommitKey(group="g", topic="orders", partition=7)
@@ -103,7 +103,7 @@ def test_offsets_packed_by_hand_have_the_bytes_that_kio_writes(
 @pytest.mark.parametrize("version", [0, 2, 3, 4])
 def test_offsets_of_every_version_are_read(version: int) -> None:
     @settings(max_examples=25, deadline=None)
-    @given(built(shape_of(OffsetCommitValue, version)))
+    @given(built(schema_of(OffsetCommitValue, version)))
     def check(written: Any) -> None:
         data = version.to_bytes(2, "big") + kio_bytes(written)
         expected = OffsetCommitValue(**{each.name: getattr(written, each.name) for each in fields(written)})
@@ -123,7 +123,7 @@ def test_an_offset_of_version_1_without_an_expiry_is_one_like_the_others() -> No
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_groups_of_every_version_are_read(version: int) -> None:
     @settings(max_examples=15, deadline=None)
-    @given(built(shape_of(GroupMetadataValue, version)))
+    @given(built(schema_of(GroupMetadataValue, version)))
     def check(written: Any) -> None:
         data = version.to_bytes(2, "big") + kio_bytes(written)
         key = GroupMetadataKey(group="g")

@@ -18,7 +18,7 @@ from ottla.records.control import ControlMessage, build_control_batch, read_cont
 from ottla.records.header import read_header, sealed_parts
 from ottla.records.markers import (
     ControlType,
-    EndTransaction,
+    EndTransactionMarker,
     build_marker_batch,
     control_type,
     read_marker_batch,
@@ -46,8 +46,8 @@ VOTERS = voters.VotersRecord(
     ),
 )
 MESSAGES: list[tuple[ControlMessage, ControlType]] = [
-    (EndTransaction(False, 3), ControlType.ABORT),
-    (EndTransaction(True, 3), ControlType.COMMIT),
+    (EndTransactionMarker(False, 3), ControlType.ABORT),
+    (EndTransactionMarker(True, 3), ControlType.COMMIT),
     (LEADER_CHANGE, ControlType.LEADER_CHANGE),
     (
         leader_change_v0.LeaderChangeMessage(
@@ -75,7 +75,7 @@ def test_each_message_survives_the_log(message: ControlMessage, kind: ControlTyp
 
 def test_a_transactions_end_names_its_producer() -> None:
     batch = build_control_batch(
-        [EndTransaction(True, 17)], base_offset=40, timestamp=1, producer_id=8, producer_epoch=2
+        [EndTransactionMarker(True, 17)], base_offset=40, timestamp=1, producer_id=8, producer_epoch=2
     )
     [(header, [record])] = read_batches(batch)
     assert header.is_transactional
@@ -86,7 +86,7 @@ def test_a_transactions_end_names_its_producer() -> None:
 
 @pytest.mark.parametrize(("commit", "marker"), [(True, COMMIT_MARKER), (False, ABORT_MARKER)])
 def test_a_consumer_reads_our_markers(commit: bool, marker: ControlRecord) -> None:
-    batch = build_control_batch([EndTransaction(commit, 1)], base_offset=0, timestamp=0, producer_id=1)
+    batch = build_control_batch([EndTransactionMarker(commit, 1)], base_offset=0, timestamp=0, producer_id=1)
     [(_, [record])] = read_batches(batch)
     assert record.key is not None
     assert ControlRecord.parse(record.key) == marker
@@ -156,13 +156,13 @@ def test_any_value_is_a_message_or_a_kafka_error(kind: int, value: bytes) -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(
-    message=st.builds(EndTransaction, st.booleans(), st.integers(-1, 2**31 - 1)),
+    message=st.builds(EndTransactionMarker, st.booleans(), st.integers(-1, 2**31 - 1)),
     timestamp=st.integers(0, 2**62),
     producer_id=st.integers(0, 2**63 - 1),
     producer_epoch=st.integers(0, 2**15 - 1),
 )
 def test_the_quick_way_to_a_marker_leads_to_the_same_bytes(
-    message: EndTransaction, timestamp: int, producer_id: int, producer_epoch: int
+    message: EndTransactionMarker, timestamp: int, producer_id: int, producer_epoch: int
 ) -> None:
     values = {"timestamp": timestamp, "producer_id": producer_id, "producer_epoch": producer_epoch}
     header, data = build_marker_batch(message, **values)
@@ -174,7 +174,7 @@ def test_the_quick_way_to_a_marker_leads_to_the_same_bytes(
 @pytest.mark.parametrize("message", [message for message, _ in MESSAGES])
 def test_other_control_batches_are_no_markers(message: ControlMessage) -> None:
     data = build_control_batch([message], base_offset=7, timestamp=1000)
-    assert read_marker_batch(data) == (message if isinstance(message, EndTransaction) else None)
+    assert read_marker_batch(data) == (message if isinstance(message, EndTransactionMarker) else None)
 
 
 def test_a_marker_of_another_shape_is_read_all_the_same() -> None:
@@ -183,7 +183,9 @@ def test_a_marker_of_another_shape_is_read_all_the_same() -> None:
     newer = build_batch(
         [Record(0, 1, key, value)], producer_id=5, producer_epoch=0, transactional=True, control=True
     )
-    assert read_marker_batch(newer) == EndTransaction(True, 9)
-    header, _ = build_marker_batch(EndTransaction(True, 9), timestamp=1, producer_id=5, producer_epoch=0)
+    assert read_marker_batch(newer) == EndTransactionMarker(True, 9)
+    header, _ = build_marker_batch(
+        EndTransactionMarker(True, 9), timestamp=1, producer_id=5, producer_epoch=0
+    )
     empty = b"".join(sealed_parts(header._replace(batch_length=49, records_count=0), b""))
     assert read_marker_batch(empty) is None

@@ -18,7 +18,7 @@ from ottla.records.record_check import (
     RECORD_ERRORS_MAX,
     CheckedRecords,
     TimeBounds,
-    check_plainly,
+    check_one_by_one,
     check_records,
     check_start,
 )
@@ -34,7 +34,7 @@ Check = Callable[[bytes, CheckedRecords], int]
 
 
 def plainly(data: bytes, found: CheckedRecords) -> int:
-    return check_plainly(data, 0, len(data), 0, found.header.records_count, found)
+    return check_one_by_one(data, 0, len(data), 0, found.header.records_count, found)
 
 
 def some_records(random: Random, count: int) -> list[Record]:

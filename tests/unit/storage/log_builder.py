@@ -7,7 +7,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.model.ids import TopicPartition
 from ottla.records.control import build_control_batch
 from ottla.records.header import BatchHeader, read_header
-from ottla.records.markers import EndTransaction
+from ottla.records.markers import EndTransactionMarker
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Log
@@ -38,7 +38,7 @@ def batch(
 
 def marker(offset: int, producer_id: int, *, commit: bool, timestamp: int = NOW_MS) -> AppendedBatch:
     data = build_control_batch(
-        [EndTransaction(commit, coordinator_epoch=3)],
+        [EndTransactionMarker(commit, coordinator_epoch=3)],
         base_offset=offset,
         timestamp=timestamp,
         leader_epoch=0,

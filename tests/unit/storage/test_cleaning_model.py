@@ -10,7 +10,7 @@ from tests.unit.storage.log_builder import PARTITION, read_all
 
 from ottla.records.control import build_control_batch, read_control_record
 from ottla.records.header import read_header
-from ottla.records.markers import EndTransaction
+from ottla.records.markers import EndTransactionMarker
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.disk import SimDisk
 from ottla.storage.cleaner import rewrite
@@ -68,7 +68,7 @@ class CompactedLog:
         if offsets is None:
             return
         data = build_control_batch(
-            [EndTransaction(commit, 0)], base_offset=self.log.log_end_offset, timestamp=self.now_ms,
+            [EndTransactionMarker(commit, 0)], base_offset=self.log.log_end_offset, timestamp=self.now_ms,
             leader_epoch=0, producer_id=producer_id, producer_epoch=0,
         )  # fmt: skip
         self.log.append([(read_header(data), [data])], self.now_ms)
@@ -149,7 +149,7 @@ class CompactedLog:
             if header.is_control:
                 for record in batch.records:
                     ended = read_control_record(record)
-                    if isinstance(ended, EndTransaction) and not ended.commit:
+                    if isinstance(ended, EndTransactionMarker) and not ended.commit:
                         skipped.discard(header.producer_id)
                 continue
             if header.is_transactional and header.producer_id in skipped:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.errors import KafkaError
-from ottla.records.columns import PADDING, PlacedRecords, RecordBuffer
+from ottla.records.columns import PADDING, BatchSpan, RecordBuffer
 from ottla.records.header import HEADER_SIZE
 from ottla.records.records import Record, build_batch, iter_records, read_header
 from ottla.storage.cleaner.key_hash import hash_keys
@@ -29,9 +29,9 @@ def batches(draw: st.DrawFn) -> list[list[Record]]:
     return found
 
 
-def placed(data: bytes, position: int) -> PlacedRecords:
+def placed(data: bytes, position: int) -> BatchSpan:
     header = read_header(data, position)
-    return PlacedRecords(
+    return BatchSpan(
         position + HEADER_SIZE,
         position + header.size,
         header.records_count,

@@ -14,7 +14,7 @@ from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
 from ottla.core.groups.commands import DeletePartitionOffsets, ListedGroup, ListGroups
-from ottla.core.groups.offsets.repetition import CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.core.groups.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
 from ottla.core.groups.shard import GroupShard
 from ottla.model.config import BrokerConfig, ResourceType
@@ -29,7 +29,7 @@ class GroupCoordinator:
         self.runtimes: ShardRuntimes[GroupShard] = ShardRuntimes(
             services, consumer_offsets(services.config), self._new_runtime
         )
-        self.shapes = CommitShapes()
+        self.templates = CommitTemplates()
         self._topics = ImageTopics(MetadataImage())
         self._settings = GroupSettings()
         self.reconfigure()
@@ -60,7 +60,7 @@ class GroupCoordinator:
 
     def reconfigure(self) -> None:
         """Configs of the broker or of groups have changed."""
-        self.shapes.forget()
+        self.templates.clear()
         self._settings = group_settings(self._services.config, self._overrides)
         for runtime in self.runtimes:
             runtime.shard.state.settings = self._settings
@@ -76,7 +76,7 @@ class GroupCoordinator:
         """
         if not (changes.created or changes.deleted or changes.changed or changes.brokers):
             return
-        self.shapes.forget()
+        self.templates.clear()
         self._topics = ImageTopics(image)
         self.runtimes.apply(image)
         deleted = frozenset(topic.name for topic in changes.deleted)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable
 
 from ottla.core.controller.image import MetadataImage, TopicImage
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 
 class ImageTopics:

@@ -14,10 +14,10 @@ from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
 from ottla.broker.services import BrokerServices
-from ottla.core.partition.leader import Marker
+from ottla.core.partition.leader import TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.core.transactions.commands import MarkersWritten, WriteMarkers
-from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.shard import TransactionShard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
@@ -44,7 +44,9 @@ class WrittenMarker(NamedTuple):
         return self.hosted.failure is not None or self.hosted.is_closed
 
 
-def write_marker(services: BrokerServices, partition: TopicPartition, marker: Marker) -> WrittenMarker:
+def write_marker(
+    services: BrokerServices, partition: TopicPartition, marker: TransactionMarker
+) -> WrittenMarker:
     """Raises KafkaError; nothing has changed then."""
     hosted = services.partitions.find(partition.topic, None, partition.partition)
     if partition.topic == CONSUMER_OFFSETS:
@@ -127,9 +129,9 @@ class TransactionMarkers:
         if self._runtime.shard is self._shard:
             self._runtime.fail(error)
 
-    def _marker(self) -> Marker:
+    def _marker(self) -> TransactionMarker:
         effect = self._effect
-        return Marker(
+        return TransactionMarker(
             effect.producer_id,
             effect.producer_epoch,
             effect.commit,

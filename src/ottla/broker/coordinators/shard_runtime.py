@@ -29,7 +29,7 @@ from ottla.core.coordination import (
     ResponseT,
     ValueT,
 )
-from ottla.core.partition.leader import AppendPlan, Marker
+from ottla.core.partition.leader import AppendPlan, TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
@@ -226,8 +226,8 @@ class ShardRuntime(Generic[ShardT]):
             logger.exception("a decision of %s failed", self.hosted.topic_partition)
             self._reload(_unexpected_error(), waiter)
             return
-        if decision.timings:
-            self._timers.update(decision.timings)
+        if decision.timer_changes:
+            self._timers.update(decision.timer_changes)
         if decision.records or decision.packed is not None:
             try:
                 self._append(decision, now_ms)
@@ -252,7 +252,7 @@ class ShardRuntime(Generic[ShardT]):
             and leader.high_watermark >= leader.log_end_offset
         )
 
-    def complete_transaction(self, marker: Marker) -> AppendPlan:
+    def complete_transaction(self, marker: TransactionMarker) -> AppendPlan:
         """Appends the marker that ends a producer's transaction in this partition, and applies it to the shard.
 
         Raises KafkaError; nothing has changed then.

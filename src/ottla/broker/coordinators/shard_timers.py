@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ottla.broker.delayed_operations import DelayedOperations
-from ottla.core.coordination import Command, StartTimer, Timing
+from ottla.core.coordination import Command, StartTimer, TimerChange
 from ottla.core.purgatory import Operation
 
 
@@ -28,7 +28,7 @@ class ShardTimers:
         self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
 
-    def update(self, timings: Iterable[Timing]) -> None:
+    def update(self, timings: Iterable[TimerChange]) -> None:
         """Starts and cancels timers as a decision says."""
         for timing in timings:
             timer = self._by_key.get(timing.key)

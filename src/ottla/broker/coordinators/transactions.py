@@ -22,8 +22,8 @@ from ottla.core.transactions.commands import (
     ProducerIdAndEpoch,
     WriteMarkers,
 )
-from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition

@@ -10,7 +10,7 @@ from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
 from ottla.broker.fetch_reader import LARGE_FETCH_PARTITIONS, FetchRead, FetchReader
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
-from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_whole_fetch
+from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_full_fetch
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
 from ottla.protocol.fetch_codec import (
@@ -41,7 +41,7 @@ def handle_body(
 
 def _decode_and_prepare(body: memoryview, version: int) -> tuple[FetchRequest, Prepared]:
     request = decode_fetch_request(body, version)
-    return request, prepare_whole_fetch(
+    return request, prepare_full_fetch(
         request.session_epoch,
         request.topics,
         uses_topic_ids=version >= TOPIC_IDS_FROM,

@@ -25,7 +25,7 @@ from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topics import is_internal
 
@@ -88,7 +88,7 @@ async def _create_missing(
     for topic in wanted:
         if topic.name is not None and topic.name not in services.metadata.image.topics:
             # Coordinators create internal topics, with the partitions and configs that they need.
-            if topic_name_problem(topic.name) is not None or is_internal(topic.name):
+            if topic_name_error(topic.name) is not None or is_internal(topic.name):
                 continue
             try:
                 await _create_topic(services, topic.name)
@@ -118,7 +118,7 @@ def _find_topic(
     found = image.topics.get(wanted.name)
     if found is not None:
         return _describe_topic(image, found, operations)
-    if topic_name_problem(wanted.name) is not None:
+    if topic_name_error(wanted.name) is not None:
         return _no_topic(ErrorCode.invalid_topic_exception, wanted.name, None)
     return _no_topic(errors.get(wanted.name, ErrorCode.unknown_topic_or_partition), wanted.name, None)
 

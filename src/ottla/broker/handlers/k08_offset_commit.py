@@ -10,7 +10,7 @@ from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetCommit, OffsetToCommit, PartitionError
-from ottla.core.groups.offsets.repetition import CommitShape, CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_commit_codec import (
     NO_RETENTION,
@@ -35,30 +35,30 @@ def handle_body(
         decoded = services.message_thread.submit(lambda: decode_offset_commit_request(body, context.version))
         return decoded.then(lambda request: _commit(services, context, None, request))
     sent = bytes(body)
-    shape = services.groups.get().shapes.find(sent, context.version)
-    if shape is not None:
-        return _commit_repeated(services, context, sent, shape)
+    template = services.groups.get().templates.find(sent, context.version)
+    if template is not None:
+        return _commit_repeated(services, context, sent, template)
     return _commit(services, context, sent, decode_offset_commit_request(memoryview(sent), context.version))
 
 
 def _commit_repeated(
-    services: BrokerServices, context: RequestContext, body: bytes, shape: CommitShape
+    services: BrokerServices, context: RequestContext, body: bytes, template: CommitTemplate
 ) -> ResponseParts | Promise[ResponseParts]:
     def respond(committed: Committed) -> ResponseParts:
-        if committed is shape.accepted:
-            return context.respond(shape.response)
+        if committed is template.accepted:
+            return context.respond(template.response)
         topics = decode_offset_commit_request(memoryview(body), context.version).topics
-        codes = _codes(committed, [None] * shape.count)
+        codes = _codes(committed, [None] * template.count)
         return context.respond(encode_offset_commit_response(topics, codes, context.version))
 
-    committed = services.groups.get().submit(shape.command.group_id, shape.again(body))
+    committed = services.groups.get().submit(template.command.group_id, template.read_commit(body))
     return respond(committed.value) if committed.done else committed.then(respond)
 
 
 def _commit(
     services: BrokerServices, context: RequestContext, body: bytes | None, request: OffsetCommitRequest
 ) -> ResponseParts | Promise[ResponseParts]:
-    """`body` is the encoded `request`, or None if it is too large to be kept as the shape of a repeated commit."""
+    """`body` is the encoded `request`, or None if it is too large to be kept as the template of a repeated commit."""
     version = context.version
     offsets, errors = _check_topics(services.metadata.image, request)
 
@@ -66,7 +66,7 @@ def _commit(
         codes = list(_codes(committed, errors))
         response = encode_offset_commit_response(request.topics, iter(codes), version)
         if body is not None and not any(codes):
-            _learn(services.groups.get().shapes, body, version, request, command, response)
+            _learn(services.groups.get().templates, body, version, request, command, response)
         return context.respond(response)
 
     command = OffsetCommit(
@@ -75,7 +75,7 @@ def _commit(
         group_instance_id=request.group_instance_id,
         generation_or_member_epoch=request.generation_or_member_epoch,
         offsets=tuple(offsets),
-        can_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
+        supports_stale_member_epoch=version >= FIRST_WITH_STALE_MEMBER_EPOCH,
         retention_ms=None if request.retention_ms == NO_RETENTION else request.retention_ms,
     )
     if not offsets:  # the group gets nothing, so it need not exist
@@ -105,7 +105,7 @@ def _submit(services: BrokerServices, command: OffsetCommit) -> Promise[Committe
 
 
 def _learn(
-    shapes: CommitShapes,
+    templates: CommitTemplates,
     body: bytes,
     version: int,
     request: OffsetCommitRequest,
@@ -114,9 +114,9 @@ def _learn(
 ) -> None:
     """Remembers an accepted commit: the next one of this member is mostly the same, except for the offsets."""
     can_repeat = bool(command.offsets) and command.retention_ms is None and len(body) <= SHAPE_BYTES_MAX
-    if can_repeat and shapes.is_repeated(body, version):
+    if can_repeat and templates.is_repeated(body, version):
         positions = [partition.position for topic in request.topics for partition in topic.partitions]
-        shapes.learn(body, version, CommitShape(body, positions, command, response))
+        templates.add(body, version, CommitTemplate(body, positions, command, response))
 
 
 def _codes(committed: Committed, errors: PartitionErrors) -> Iterator[ErrorCode]:

@@ -17,7 +17,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
-from ottla.core.partition.leader import Marker
+from ottla.core.partition.leader import TransactionMarker
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
@@ -62,7 +62,7 @@ def handle(
 def _append(
     services: BrokerServices, asked: WritableTxnMarker, codes: Codes, written: list[tuple[int, WrittenMarker]]
 ) -> None:
-    marker = Marker(
+    marker = TransactionMarker(
         asked.producer_id,
         asked.producer_epoch,
         asked.transaction_result,

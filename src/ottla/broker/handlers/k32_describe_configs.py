@@ -15,7 +15,7 @@ from kio.schema.describe_configs.v4.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.promise import Promise
 from ottla.broker.services import NodeServices
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.config import (
     ConfigEntry,
     ResourceType,
@@ -88,7 +88,7 @@ def _entries(services: NodeServices, resource: DescribeConfigsResource) -> list[
     overrides = services.metadata.image.config(resource_type, name)
     match resource_type:
         case ResourceType.TOPIC:
-            if (problem := topic_name_problem(name)) is not None:
+            if (problem := topic_name_error(name)) is not None:
                 raise KafkaError(ErrorCode.invalid_topic_exception, problem)
             if name not in services.metadata.image.topics:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")

@@ -7,7 +7,7 @@ from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, C
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
-from ottla.core.controller.commands import CreatePartitions, MorePartitions
+from ottla.core.controller.commands import CreatePartitions, NewPartitions
 
 
 async def handle(
@@ -27,7 +27,7 @@ async def handle(
     )
 
 
-def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:
+def _more_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
     placed = None if assignments is None else tuple(assignment.broker_ids for assignment in assignments)
-    return MorePartitions(topic.name, topic.count, placed)
+    return NewPartitions(topic.name, topic.count, placed)

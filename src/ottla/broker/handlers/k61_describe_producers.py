@@ -16,7 +16,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.broker.topic_slices import run_by_topic
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode, KafkaError
 
 
@@ -43,7 +43,7 @@ def _topic_response(topic: _Topic, partitions: tuple[PartitionResponse, ...]) ->
 
 
 def _describe(services: BrokerServices, topic: _Topic, index: int) -> PartitionResponse:
-    invalid_name = topic_name_problem(topic.name)
+    invalid_name = topic_name_error(topic.name)
     if invalid_name is not None:
         return _error_response(index, KafkaError(ErrorCode.invalid_topic_exception, invalid_name))
     try:

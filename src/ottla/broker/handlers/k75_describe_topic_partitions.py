@@ -14,7 +14,7 @@ from ottla.broker.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
-from ottla.core.controller.topic_names import topic_name_problem
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.model.errors import ErrorCode
 from ottla.model.topics import is_internal
 
@@ -47,7 +47,7 @@ def handle(
             if (
                 request.topics
             ):  # only for named topics; a request for all topics needs no error for a deleted one
-                valid = topic_name_problem(name) is None
+                valid = topic_name_error(name) is None
                 error = ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
                 topics.append(_no_topic(name, error))
             continue

@@ -15,7 +15,7 @@ from ottla.broker.quorum.metadata_log import METADATA_PARTITION, MetadataLog
 from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot
-from ottla.core.controller.commands import Command, Decision, DeleteTopics, ResponseT
+from ottla.core.controller.commands import ControllerCommand, ControllerDecision, DeleteTopics, ResponseT
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
@@ -40,7 +40,7 @@ Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
 
 
 class _QueuedCommand(NamedTuple):
-    command: Command[Any]
+    command: ControllerCommand[Any]
     response: "asyncio.Future[Any]"
 
 
@@ -145,7 +145,7 @@ class Quorum:
 
     # Use
 
-    async def submit(self, command: Command[ResponseT]) -> ResponseT:
+    async def submit(self, command: ControllerCommand[ResponseT]) -> ResponseT:
         """The response to a command, after its records are committed and all subscribers have applied them.
 
         Raises KafkaError if the whole command is rejected.
@@ -256,7 +256,9 @@ class Quorum:
         self._queue = queue[end:]
         return queue[:end]
 
-    async def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any] | Exception:
+    async def _decide(
+        self, command: ControllerCommand[Any], now_ms: int
+    ) -> ControllerDecision[Any] | Exception:
         try:
             decision = self._machine.decide(command, now_ms)
         except KafkaError as error:
@@ -390,7 +392,7 @@ class Quorum:
             logger.exception("the metadata snapshot in %s could not be written", self._log_dir)
 
 
-def _resolve(response: "asyncio.Future[Any]", result: Decision[Any] | Exception) -> None:
+def _resolve(response: "asyncio.Future[Any]", result: ControllerDecision[Any] | Exception) -> None:
     if response.done():  # the caller was cancelled
         return
     if isinstance(result, Exception):

@@ -1,7 +1,7 @@
-"""Decides who is in the cluster and, as brokers come and go, who leads which partitions (KIP-631, KIP-841)."""
+"""Registers, fences and unregisters brokers, and elects leaders when brokers come and go (KIP-631, KIP-841)."""
 
 from ottla.core.controller.commands import (
-    Decision,
+    ControllerDecision,
     FenceBroker,
     RegisterBroker,
     RegisterController,
@@ -24,16 +24,19 @@ from ottla.protocol.metadata_records.records import (
 )
 
 
-def decide_register_broker(image: MetadataImage, command: RegisterBroker, broker_epoch: int) -> Decision[int]:
-    """A new process of a broker that was not fenced: what it led or followed moves to others, where there are any.
+def decide_register_broker(
+    image: MetadataImage, command: RegisterBroker, broker_epoch: int
+) -> ControllerDecision[int]:
+    """Registers a broker's new process. If the broker was not fenced, its partitions get other leaders if possible.
 
-    A partition that nobody else can lead stays with it; `decide_unfence_broker` elects it again, in a new epoch.
+    A partition that no other broker can lead keeps it as its leader; `decide_unfence_broker` then elects the broker
+    again, in a new epoch.
     """
-    _refuse_features(image, command)
+    _check_features(image, command)
     records: list[MetadataRecord] = []
     before = image.brokers.get(command.broker_id)
     if before is not None and not before.fenced:
-        records += _without_broker(image, command.broker_id, leave_alone=True)
+        records += _remove_from_isrs(image, command.broker_id, keep_last_leader=True)
     records.append(
         RegisterBrokerRecord(
             broker_id=command.broker_id,
@@ -46,13 +49,13 @@ def decide_register_broker(image: MetadataImage, command: RegisterBroker, broker
             log_dirs=command.log_dirs,
         )
     )
-    return Decision(tuple(records), broker_epoch)
+    return ControllerDecision(tuple(records), broker_epoch)
 
 
-def decide_unfence_broker(image: MetadataImage, command: UnfenceBroker) -> Decision[None]:
+def decide_unfence_broker(image: MetadataImage, command: UnfenceBroker) -> ControllerDecision[None]:
     broker = registered_broker(image, command.broker_id, command.broker_epoch)
     if not broker.fenced:
-        return Decision((), None)
+        return ControllerDecision((), None)
     records: list[MetadataRecord] = [
         BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
     ]
@@ -71,41 +74,41 @@ def decide_unfence_broker(image: MetadataImage, command: UnfenceBroker) -> Decis
                         last_known_elr=() if elr else None,
                     )
                 )
-    return Decision(tuple(records), None)
+    return ControllerDecision(tuple(records), None)
 
 
-def decide_fence_broker(image: MetadataImage, command: FenceBroker) -> Decision[None]:
+def decide_fence_broker(image: MetadataImage, command: FenceBroker) -> ControllerDecision[None]:
     broker = registered_broker(image, command.broker_id, command.broker_epoch)
     if broker.fenced:
-        return Decision((), None)
+        return ControllerDecision((), None)
     fenced = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
     )
-    return Decision((fenced, *_without_broker(image, broker.broker_id)), None)
+    return ControllerDecision((fenced, *_remove_from_isrs(image, broker.broker_id)), None)
 
 
-def decide_unregister_broker(image: MetadataImage, command: UnregisterBroker) -> Decision[None]:
+def decide_unregister_broker(image: MetadataImage, command: UnregisterBroker) -> ControllerDecision[None]:
     broker = image.brokers.get(command.broker_id)
     if broker is None:
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {command.broker_id} is not currently registered"
         )
     removed = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
-    return Decision((*_without_broker(image, broker.broker_id), removed), None)
+    return ControllerDecision((*_remove_from_isrs(image, broker.broker_id), removed), None)
 
 
-def decide_register_controller(command: RegisterController) -> Decision[None]:
+def decide_register_controller(command: RegisterController) -> ControllerDecision[None]:
     record = RegisterControllerRecord(
         controller_id=command.controller_id,
         incarnation_id=command.incarnation_id,
         end_points=command.end_points,
         features=command.features,
     )
-    return Decision((record,), None)
+    return ControllerDecision((record,), None)
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Raises KafkaError where the broker is not registered, or is by a later process."""
+    """Raises KafkaError if the broker is not registered, or a later process of it is."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(
@@ -119,11 +122,11 @@ def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -
     return broker
 
 
-def _refuse_features(image: MetadataImage, command: RegisterBroker) -> None:
+def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
     ranges = {feature.name: feature for feature in command.features}
     for name, level in image.features.items():
         supported = ranges.get(name)
-        # A feature that the broker does not name is one that it has no part in: nothing of it will reach it.
+        # A broker does not list the features that do not concern it.
         if supported is None:
             continue
         if not supported.min_supported_version <= level <= supported.max_supported_version:
@@ -136,12 +139,12 @@ def _refuse_features(image: MetadataImage, command: RegisterBroker) -> None:
 
 
 def _may_lead(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether the broker, just unfenced, is to be elected: it still is the leader, or nobody leads and it may."""
+    """Whether to elect the unfenced broker: it still is the leader, or there is none and it is eligible."""
     if partition.leader == broker_id:
         return True
     if partition.leader != NO_LEADER:
         return False
-    # KIP-966: the last known leader is elected when nobody is eligible, as its log is the longest that is known.
+    # KIP-966: if no replica is eligible, the last known leader is, because its log is the longest known.
     return (
         broker_id in partition.isr
         or broker_id in partition.eligible_leader_replicas
@@ -149,12 +152,12 @@ def _may_lead(partition: PartitionImage, broker_id: int) -> bool:
     )
 
 
-def _without_broker(
-    image: MetadataImage, broker_id: int, *, leave_alone: bool = False
+def _remove_from_isrs(
+    image: MetadataImage, broker_id: int, *, keep_last_leader: bool = False
 ) -> list[PartitionChangeRecord]:
-    """Takes a broker out of all in-sync replicas but its own last one, and from leadership.
+    """Removes a broker from the ISR of its partitions, unless it is the only member, and from their leadership.
 
-    `leave_alone` leaves a partition that nobody else can lead as it is.
+    With `keep_last_leader`, a partition that no other broker can lead is not changed.
     """
     records: list[PartitionChangeRecord] = []
     for topic in image.topics.values():
@@ -166,7 +169,7 @@ def _without_broker(
             leader = NO_LEADER_CHANGE
             if partition.leader == broker_id:
                 leader = candidates[0] if candidates else NO_LEADER
-            if leader == NO_LEADER and leave_alone:
+            if leader == NO_LEADER and keep_last_leader:
                 continue
             if leader == NO_LEADER_CHANGE and not others:
                 continue

@@ -1,4 +1,4 @@
-"""What is different between two images: what the publisher opens, closes and reconfigures in the broker."""
+"""The differences between two images, from which the publisher opens, closes and reconfigures partitions."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -9,7 +9,7 @@ Key = TypeVar("Key")
 
 
 class PartitionChange(NamedTuple):
-    """`old` is None for a partition that was added to a topic that was there."""
+    """`old` is None for a partition that was added to an existing topic."""
 
     partition: int
     old: PartitionImage | None
@@ -22,7 +22,7 @@ class TopicChange(NamedTuple):
 
 
 class MetadataChanges(NamedTuple):
-    """A topic that was deleted and created again under its name is in both lists: its id is another."""
+    """A topic that was deleted and created again under its name is in both lists, with different ids."""
 
     created: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]

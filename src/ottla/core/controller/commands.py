@@ -1,5 +1,5 @@
-"""What the controller can be asked to change, and what it answers. Randomness (ids, where placement starts) comes in
-with the command, so that a decision follows from the image and the command alone.
+"""The commands of the controller and their responses. Random values (ids, where placement starts) come with the
+command, so that a decision depends only on the image and the command.
 """
 
 import uuid
@@ -16,19 +16,19 @@ ResponseT = TypeVar("ResponseT")
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[ResponseT]):
-    """A command names the type of its response."""
+class ControllerCommand(Generic[ResponseT]):
+    """The type parameter is the type of the response."""
 
 
-class Decision(NamedTuple, Generic[ResponseT]):
-    """The records that make the change, all or none of them, and the answer once they are committed."""
+class ControllerDecision(NamedTuple, Generic[ResponseT]):
+    """The records of the change, committed atomically, and the response to send once they are."""
 
     records: tuple[MetadataRecord, ...]
     response: ResponseT
 
 
 class ApiError(NamedTuple):
-    """A message of None leaves it to the client to describe the code."""
+    """If `message` is None, the client describes the code itself."""
 
     code: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -38,8 +38,8 @@ NO_ERROR = ApiError()
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBroker(Command[int]):
-    """A broker's process has started (KIP-631). Answered with the broker epoch; the broker is fenced until it asks."""
+class RegisterBroker(ControllerCommand[int]):
+    """A broker's process has started (KIP-631). Returns the broker epoch. Fenced until `UnfenceBroker`."""
 
     broker_id: int
     incarnation_id: uuid.UUID
@@ -50,28 +50,28 @@ class RegisterBroker(Command[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class UnfenceBroker(Command[None]):
-    """The broker has caught up with the metadata and can serve: it may lead what it is eligible for."""
+class UnfenceBroker(ControllerCommand[None]):
+    """The broker has caught up with the metadata and can serve: it may become a leader."""
 
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class FenceBroker(Command[None]):
-    """The broker is gone or about to go: leadership moves to others in sync, where there are any."""
+class FenceBroker(ControllerCommand[None]):
+    """The broker has stopped or is about to: leadership moves to other in-sync replicas, if there are any."""
 
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class UnregisterBroker(Command[None]):
+class UnregisterBroker(ControllerCommand[None]):
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterController(Command[None]):
+class RegisterController(ControllerCommand[None]):
     controller_id: int
     incarnation_id: uuid.UUID
     end_points: tuple[Endpoint, ...]
@@ -79,7 +79,7 @@ class RegisterController(Command[None]):
 
 
 class NewTopic(NamedTuple):
-    """-1 takes the default; with `assignments` (partition to replicas) both numbers must be -1."""
+    """-1 means the default. With `assignments` (partition, replicas) both numbers must be -1."""
 
     name: str
     topic_id: uuid.UUID
@@ -99,14 +99,14 @@ class NewTopicResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopics(Command[tuple[NewTopicResult, ...]]):
+class CreateTopics(ControllerCommand[tuple[NewTopicResult, ...]]):
     topics: tuple[NewTopic, ...]
     placement_start: int = 0
     validate_only: bool = False
 
 
 class TopicToDelete(NamedTuple):
-    """Exactly one of the two names the topic."""
+    """Exactly one of the two is set."""
 
     name: str | None = None
     topic_id: uuid.UUID | None = None
@@ -119,12 +119,12 @@ class DeletedTopic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopics(Command[tuple[DeletedTopic, ...]]):
+class DeleteTopics(ControllerCommand[tuple[DeletedTopic, ...]]):
     topics: tuple[TopicToDelete, ...]
 
 
-class MorePartitions(NamedTuple):
-    """`assignments` are the replicas of each new partition; with None the controller places them."""
+class NewPartitions(NamedTuple):
+    """`assignments` has the replicas of each new partition; if it is None, the controller places them."""
 
     name: str
     total: int
@@ -132,8 +132,8 @@ class MorePartitions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions(Command[tuple[tuple[str, ApiError], ...]]):
-    topics: tuple[MorePartitions, ...]
+class CreatePartitions(ControllerCommand[tuple[tuple[str, ApiError], ...]]):
+    topics: tuple[NewPartitions, ...]
     placement_start: int = 0
     validate_only: bool = False
 
@@ -149,19 +149,19 @@ class ConfigOp(IntEnum):
 
 class ConfigChange(NamedTuple):
     name: str
-    op: int  # a ConfigOp, or what the client sent in its place
+    op: int  # a ConfigOp, unless the client sent an unknown number
     value: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigs(Command[tuple[tuple[ConfigResource, ApiError], ...]]):
+class IncrementalAlterConfigs(ControllerCommand[tuple[tuple[ConfigResource, ApiError], ...]]):
     resources: tuple[tuple[ConfigResource, tuple[ConfigChange, ...]], ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AlterConfigs(Command[tuple[tuple[ConfigResource, ApiError], ...]]):
-    """The configs given are all that the resource has afterwards."""
+class AlterConfigs(ControllerCommand[tuple[tuple[ConfigResource, ApiError], ...]]):
+    """Replaces all configs of the resource."""
 
     resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
@@ -173,7 +173,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerIds(Command[ProducerIdBlock]):
+class AllocateProducerIds(ControllerCommand[ProducerIdBlock]):
     broker_id: int
     broker_epoch: int
 
@@ -193,8 +193,8 @@ class FeatureUpdate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateFeatures(Command[tuple[tuple[str, ApiError], ...]]):
-    """All updates are made or none: where one is refused, the others are not made either."""
+class UpdateFeatures(ControllerCommand[tuple[tuple[str, ApiError], ...]]):
+    """Atomic: if one update is rejected, none is made."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False

@@ -1,4 +1,4 @@
-"""Decides changes of dynamic configs: of topics, brokers (one, or the default of all), client metrics and groups."""
+"""Decides changes of dynamic configs of topics, brokers (one, or the default for all), client metrics and groups."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
@@ -9,7 +9,7 @@ from ottla.core.controller.commands import (
     ApiError,
     ConfigChange,
     ConfigOp,
-    Decision,
+    ControllerDecision,
     IncrementalAlterConfigs,
 )
 from ottla.core.controller.image import ConfigResource, MetadataImage
@@ -20,7 +20,7 @@ from ottla.protocol.metadata_records.records import ConfigRecord
 
 VALUE_BYTES_MAX = 32767
 
-# Whether a resource may have these configs (all that it would have; the names that change): what is wrong, or None.
+# (resource, all its configs after the change, the names that change) -> the error message, or None.
 ConfigValidator = Callable[[ConfigResource, Mapping[str, str], Collection[str]], str | None]
 ConfigResults = tuple[tuple[ConfigResource, ApiError], ...]
 Changes = TypeVar("Changes")
@@ -28,9 +28,9 @@ Changes = TypeVar("Changes")
 
 def decide_incremental_alter_configs(
     image: MetadataImage, command: IncrementalAlterConfigs, validate: ConfigValidator
-) -> Decision[ConfigResults]:
+) -> ControllerDecision[ConfigResults]:
     def alter(resource: ConfigResource, changes: tuple[ConfigChange, ...]) -> list[ConfigRecord]:
-        _refuse_duplicates(change.name for change in changes)
+        _check_no_duplicates(change.name for change in changes)
         missing = [change.name for change in changes if change.op != ConfigOp.DELETE and change.value is None]
         if missing:
             raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(missing)}")
@@ -43,9 +43,9 @@ def decide_incremental_alter_configs(
 
 def decide_alter_configs(
     image: MetadataImage, command: AlterConfigs, validate: ConfigValidator
-) -> Decision[ConfigResults]:
+) -> ControllerDecision[ConfigResults]:
     def alter(resource: ConfigResource, configs: tuple[tuple[str, str | None], ...]) -> list[ConfigRecord]:
-        _refuse_duplicates(name for name, _ in configs)
+        _check_no_duplicates(name for name, _ in configs)
         missing = [name for name, value in configs if value is None]
         if missing:
             raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(missing)}")
@@ -63,27 +63,27 @@ def alter_records(
     *,
     is_new_topic: bool = False,
 ) -> list[ConfigRecord]:
-    """The records for these values (None deletes). Raises KafkaError where the resource may not have them."""
+    """The records that set these values (None deletes). Raises KafkaError if they are not valid for the resource."""
     current = image.configs.get(resource, {})
     result = {name: value for name, value in {**current, **new}.items() if value is not None}
-    _refuse_name(resource)
+    _check_name(resource)
     if any(len(value.encode()) > VALUE_BYTES_MAX for value in result.values()):
         raise KafkaError(
             ErrorCode.invalid_config,
             "The configuration value cannot be added because it exceeds the maximum value size of "
             f"{VALUE_BYTES_MAX} bytes.",
         )
-    problem = validate(resource, result, new.keys())
-    if problem is not None:
-        # Brokers check their own configs before the controller sees them, and answer as for a wrong request.
+    reason = validate(resource, result, new.keys())
+    if reason is not None:
+        # In Kafka the broker validates its own configs, before the controller, and returns INVALID_REQUEST.
         code = ErrorCode.invalid_request if resource.type == ResourceType.BROKER else ErrorCode.invalid_config
-        raise KafkaError(code, problem)
+        raise KafkaError(code, reason)
     if not is_new_topic:
-        _refuse_missing(image, resource)
+        _check_exists(image, resource)
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
         for name, value in new.items()
-        # KAFKA-14136: brokers take an unchanged value as the sign to load what it names (a key store) again.
+        # KAFKA-14136: for a broker an unchanged value is a signal to reload the file that it names (a key store).
         if value != current.get(name) or resource.type == ResourceType.BROKER
     ]
 
@@ -92,10 +92,10 @@ def _decide(
     resources: tuple[tuple[ConfigResource, Changes], ...],
     alter: Callable[[ConfigResource, Changes], list[ConfigRecord]],
     validate_only: bool,
-) -> Decision[ConfigResults]:
+) -> ControllerDecision[ConfigResults]:
     records: list[ConfigRecord] = []
     results: dict[ConfigResource, ApiError] = {}
-    repeated = _repeated(resource for resource, _ in resources)
+    repeated = _duplicates(resource for resource, _ in resources)
     for resource, changes in resources:
         if resource in repeated:
             results[resource] = ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
@@ -105,7 +105,7 @@ def _decide(
             results[resource] = NO_ERROR
         except KafkaError as error:
             results[resource] = ApiError(error.code, error.message)
-    return Decision(() if validate_only else tuple(records), tuple(results.items()))
+    return ControllerDecision(() if validate_only else tuple(records), tuple(results.items()))
 
 
 def _changed_value(resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
@@ -135,7 +135,7 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _refuse_name(resource: ConfigResource) -> None:
+def _check_name(resource: ConfigResource) -> None:
     if resource.type == ResourceType.BROKER:
         if resource.name and not resource.name.isdecimal():
             raise KafkaError(
@@ -155,7 +155,7 @@ def _refuse_name(resource: ConfigResource) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"Default {kind} resources are not allowed.")
 
 
-def _refuse_missing(image: MetadataImage, resource: ConfigResource) -> None:
+def _check_exists(image: MetadataImage, resource: ConfigResource) -> None:
     """Client metrics and groups need not exist before they have configs."""
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist.")
@@ -165,15 +165,15 @@ def _refuse_missing(image: MetadataImage, resource: ConfigResource) -> None:
             raise KafkaError(ErrorCode.broker_id_not_registered, f"No node with id {node_id} found.")
 
 
-def _refuse_duplicates(names: Iterable[str]) -> None:
-    if _repeated(names):
+def _check_no_duplicates(names: Iterable[str]) -> None:
+    if _duplicates(names):
         raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
 Item = TypeVar("Item")
 
 
-def _repeated(items: Iterable[Item]) -> set[Item]:
+def _duplicates(items: Iterable[Item]) -> set[Item]:
     seen: set[Item] = set()
     again: set[Item] = set()
     for item in items:

@@ -1,5 +1,5 @@
-"""Replays records on top of an image. Copies only what the records touch, so that a change of one topic in a cluster
-of thousands of partitions costs about one topic.
+"""Replays records on top of an image. Copies only what the records change, so that the cost of changing one topic does
+not depend on the size of the cluster.
 """
 
 import uuid
@@ -43,11 +43,11 @@ from ottla.protocol.metadata_records.records import (
 
 
 class ReplayError(Exception):
-    """The metadata log says something that cannot follow from what it said before."""
+    """A record contradicts the records before it in the metadata log."""
 
 
 class MetadataDelta:
-    """Changes since `base`. `image()` freezes them; after it the delta goes on from there."""
+    """Changes since `base`. `image()` makes them the new base."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._before_transaction: MetadataImage | None = None
@@ -60,7 +60,7 @@ class MetadataDelta:
         self._controllers = dict(base.controllers)
         self._next_producer_id = base.next_producer_id
         self._opaque = base.opaque
-        # Large in a large cluster, and so copied when first touched.
+        # Large in a large cluster, so copied only when a record changes them.
         self._topics: dict[str, TopicImage] | None = None
         self._topics_by_id: dict[uuid.UUID, TopicImage] | None = None
         self._partitions: dict[uuid.UUID, dict[int, PartitionImage]] = {}
@@ -72,11 +72,11 @@ class MetadataDelta:
         return self._before_transaction is not None
 
     def replay(self, record: MetadataRecord) -> None:
-        """Raises ReplayError, and then the delta is of no more use."""
+        """Raises ReplayError. The delta must not be used after that."""
         REPLAY[type(record)](self, record)
 
     def image(self, offset: int, epoch: int) -> MetadataImage:
-        """The image at `offset`. Inside a transaction it has the transaction's records so far."""
+        """The image at `offset`. Inside a transaction it includes the transaction's records so far."""
         base = self._base
         topics, topics_by_id = self._frozen_topics()
         configs = base.configs if self._configs is None else self._configs
@@ -138,7 +138,7 @@ class MetadataDelta:
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
-            # Before KIP-858 a record had no directories; each broker tells its own when it hosts the replica.
+            # Before KIP-858 records had no directories; each broker reports its own when it hosts the replica.
             directories=record.directories or (None,) * len(record.replicas),
             adding_replicas=record.adding_replicas,
             removing_replicas=record.removing_replicas,
@@ -260,7 +260,7 @@ class MetadataDelta:
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
-            raise ReplayError(f"{record} goes back behind {self._next_producer_id}")
+            raise ReplayError(f"{record} is not above the last one, {self._next_producer_id}")
         self._next_producer_id = record.next_producer_id
 
     def _replay_opaque(self, record: OpaqueRecord) -> None:
@@ -276,19 +276,19 @@ class MetadataDelta:
 
     def _replay_end(self, record: EndTransactionRecord) -> None:
         if self._before_transaction is None:
-            raise ReplayError("a metadata transaction ends that never began")
+            raise ReplayError("a metadata transaction ends, but none has begun")
         self._before_transaction = None
 
     def _replay_abort(self, record: AbortTransactionRecord) -> None:
         if self._before_transaction is None:
-            raise ReplayError("a metadata transaction is aborted that never began")
+            raise ReplayError("a metadata transaction is aborted, but none has begun")
         before = self._before_transaction
         self._before_transaction = None
         self._reset(before)
 
 
 def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Naming a leader raises the leader epoch, also when it is the same one: whoever led before is fenced."""
+    """A record with a leader raises the leader epoch, even if the leader stays the same, to fence its older process."""
     leads = record.leader != NO_LEADER_CHANGE
     return PartitionImage(
         replicas=old.replicas if record.replicas is None else record.replicas,

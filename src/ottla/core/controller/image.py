@@ -1,5 +1,5 @@
-"""The cluster's metadata at one offset of the metadata log: immutable, so that a broker may serve from it while the
-next one is made. Lookups are plain dict gets; whatever did not change between two images is the same object in both.
+"""The cluster's metadata at one offset of the metadata log. Immutable, so that the broker can serve from it while the
+next image is built. Parts that did not change between two images are the same objects in both.
 """
 
 import uuid
@@ -17,14 +17,14 @@ TRANSACTION_VERSION = "transaction.version"  # 1: flexible records, 2: an epoch 
 
 
 class ConfigResource(NamedTuple):
-    """The name "" is the default of all brokers."""
+    """The name "" of a broker resource is the default for all brokers."""
 
     type: int  # a ResourceType
     name: str
 
 
 class PartitionImage(NamedTuple):
-    """`directories` stand in the order of `replicas`; None is a directory that the broker has not told yet."""
+    """`directories` is in the order of `replicas`; None is a directory that the broker has not reported yet."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -44,7 +44,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """`partitions` is in order of the partition's number."""
+    """`partitions` is in order of the partition numbers."""
 
     name: str
     topic_id: uuid.UUID
@@ -78,7 +78,7 @@ class ControllerImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """All metadata up to `offset`, the last record of the log that is in it, which was written in `epoch`."""
+    """All metadata up to and including the record at `offset`, which was written in `epoch`."""
 
     offset: int = NO_OFFSET
     epoch: int = NO_LEADER_EPOCH
@@ -93,7 +93,7 @@ class MetadataImage:
 
     @property
     def metadata_version(self) -> int:
-        """The level of metadata.version, 0 before the first record sets it."""
+        """The level of metadata.version; 0 before the first record sets it."""
         return self.features.get(METADATA_VERSION, 0)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -101,7 +101,7 @@ class MetadataImage:
         return None if found is None else found.partitions.get(index)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What was set dynamically for the resource; nothing of defaults."""
+        """The dynamic configs of the resource, without defaults."""
         return self.configs.get(ConfigResource(resource_type, name), {})
 
     def is_active(self, broker_id: int) -> bool:

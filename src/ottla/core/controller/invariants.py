@@ -1,4 +1,4 @@
-"""What must hold for every image, whatever was asked of the controller."""
+"""Invariants of every metadata image."""
 
 from ottla.core.controller.image import ConfigResource, MetadataImage, PartitionImage, TopicImage
 from ottla.model.config.definition import ResourceType
@@ -6,7 +6,7 @@ from ottla.protocol.metadata_records.records import NO_LEADER
 
 
 def validate_image(image: MetadataImage) -> None:
-    """Raises AssertionError that names what is wrong."""
+    """Raises AssertionError if an invariant does not hold."""
     assert len(image.topics) == len(image.topics_by_id), "topics by name and by id differ"
     for name, topic in image.topics.items():
         assert topic.name == name, f"topic {topic.name} is filed under {name}"
@@ -40,7 +40,7 @@ def _validate_partition(image: MetadataImage, name: str, partition: PartitionIma
     if partition.leader == NO_LEADER:
         return
     assert partition.leader in partition.isr, f"{name} is led by {partition.leader}, which is not in sync"
-    # A broker that registers again stays the leader of what nobody else can lead, until it is unfenced.
+    # A broker that registers again stays the leader of partitions that no other broker can lead, until it is unfenced.
     others = [other for other in partition.isr if other != partition.leader and image.is_active(other)]
     assert image.is_active(partition.leader) or not others, (
         f"{name} is led by {partition.leader}, which is fenced, while {others} could lead"

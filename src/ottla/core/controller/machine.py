@@ -1,4 +1,4 @@
-"""The controller: commands in, records and a response out, and the image that follows from replaying the records."""
+"""The controller: takes commands, returns records and a response, and keeps the image that the records produce."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ from ottla.core.controller.brokers import (
 from ottla.core.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
-    Command,
+    ControllerCommand,
+    ControllerDecision,
     CreatePartitions,
     CreateTopics,
-    Decision,
     DeleteTopics,
     FenceBroker,
     IncrementalAlterConfigs,
@@ -48,10 +48,11 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 class ControllerMachine:
-    """Decisions are made on the newest image, also before its records are committed.
+    """Decides on the newest image, even if its records are not committed yet, so that several commands can be decided
+    before the log is flushed.
 
-    So several commands can be decided before the log is flushed. Whoever runs the machine shows nothing of it, image
-    or response, before the records are committed, and gives it up with the leadership.
+    The caller must not show an image or a response before the records are committed, and must drop the machine when
+    it loses the leadership.
     """
 
     def __init__(self, settings: ControllerSettings, image: MetadataImage) -> None:
@@ -75,9 +76,9 @@ class ControllerMachine:
         """Whether a metadata transaction (KIP-868) is open; a new leader has to abort it."""
         return self._delta.in_transaction
 
-    def decide(self, command: Command[ResponseT], now_ms: int) -> Decision[ResponseT]:
-        """Changes nothing. Raises KafkaError where the whole command is refused."""
-        decision: Decision[ResponseT] = DECIDE[type(command)](self, command)
+    def decide(self, command: ControllerCommand[ResponseT], now_ms: int) -> ControllerDecision[ResponseT]:
+        """Changes no state. Raises KafkaError if the whole command is rejected."""
+        decision: ControllerDecision[ResponseT] = DECIDE[type(command)](self, command)
         return decision
 
     def replay(self, offset: int, record: MetadataRecord, epoch: int = 0) -> None:
@@ -87,20 +88,20 @@ class ControllerMachine:
         self._is_dirty = True
 
     def skip_to(self, offset: int, epoch: int) -> None:
-        """The log goes on to `offset` with what is none of the controller's business (control records)."""
+        """The log continues to `offset` with records that the controller ignores (control records)."""
         self._offset = offset
         self._epoch = max(epoch, self._epoch)
         self._is_dirty = True
 
     def validate(self) -> None:
-        """Raises AssertionError where the image contradicts itself."""
+        """Raises AssertionError if the image is inconsistent."""
         validate_image(self.image)
 
-    def _register_broker(self, command: RegisterBroker) -> Decision[int]:
-        # A broker's epoch is about the offset of its registration, and so above every earlier one.
+    def _register_broker(self, command: RegisterBroker) -> ControllerDecision[int]:
+        # The epoch is derived from the offset of the registration, so it is above every earlier epoch.
         return decide_register_broker(self.image, command, self._offset + 1)
 
-    def _allocate_producer_ids(self, command: AllocateProducerIds) -> Decision[ProducerIdBlock]:
+    def _allocate_producer_ids(self, command: AllocateProducerIds) -> ControllerDecision[ProducerIdBlock]:
         registered_broker(self.image, command.broker_id, command.broker_epoch)
         first = self.image.next_producer_id
         if first > PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK:
@@ -113,10 +114,10 @@ class ControllerMachine:
             broker_epoch=command.broker_epoch,
             next_producer_id=first + PRODUCER_IDS_PER_BLOCK,
         )
-        return Decision((record,), ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK))
+        return ControllerDecision((record,), ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK))
 
 
-DECIDE: dict[type[Any], Callable[[ControllerMachine, Any], Decision[Any]]] = {
+DECIDE: dict[type[Any], Callable[[ControllerMachine, Any], ControllerDecision[Any]]] = {
     RegisterBroker: ControllerMachine._register_broker,
     UnfenceBroker: lambda machine, command: decide_unfence_broker(machine.image, command),
     FenceBroker: lambda machine, command: decide_fence_broker(machine.image, command),

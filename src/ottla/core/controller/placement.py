@@ -1,8 +1,8 @@
-"""Where the replicas of new partitions go: striped over racks, and over the brokers of each rack.
+"""Places the replicas of new partitions: round-robin over racks, and over the brokers of each rack.
 
-The racks take turns, and inside a rack its brokers; each partition starts one further than the one before, so that
-leaders and followers spread evenly and the replicas of a partition are on as many racks as there are. Fenced brokers
-are used only where the others do not suffice, and never to lead. Neither load nor free space is looked at.
+Each partition starts one broker later than the one before, so that leaders and followers spread evenly and the
+replicas of a partition are on as many racks as possible. Fenced brokers are used only if there are too few others, and
+never as leaders. Load and free space are not considered.
 """
 
 from collections.abc import Iterable
@@ -20,17 +20,18 @@ class _Rack(NamedTuple):
 def place_replicas(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first.
+    """The replicas of each partition, the preferred leader first. Raises KafkaError(INVALID_REPLICATION_FACTOR).
 
-    `start`, from anywhere in a large range, says which rack and broker the first partition begins with. Raises
-    KafkaError(INVALID_REPLICATION_FACTOR).
+    `start`, a random number from a large range, determines the rack and broker of the first partition.
     """
     known = sorted(brokers)
     usable = [broker for broker in known if broker.is_active]
     if not usable:
-        raise _impossible(replication_factor, "All brokers are currently fenced or in controlled shutdown.")
+        raise _cannot_replicate(
+            replication_factor, "All brokers are currently fenced or in controlled shutdown."
+        )
     if replication_factor > len(known):
-        raise _impossible(
+        raise _cannot_replicate(
             replication_factor,
             f"The target replication factor of {replication_factor} cannot be reached because only {len(known)} "
             "broker(s) are registered.",
@@ -54,7 +55,7 @@ def _racks(brokers: list[BrokerImage]) -> list[_Rack]:
     for broker in brokers:
         rack = by_name.setdefault(broker.rack or "", _Rack([], []))
         (rack.active if broker.is_active else rack.fenced).append(broker.broker_id)
-    # Racks that can give a leader come first.
+    # Racks with an active broker come first, as only they can have the leader.
     return [by_name[name] for name in sorted(by_name, key=lambda name: (not by_name[name].active, name))]
 
 
@@ -74,10 +75,10 @@ def _place(
 
 
 def _order(brokers: list[int], turn: int, shift: int) -> list[int]:
-    """The order in which a partition takes a rack's brokers: each is the first in its turn.
+    """The order in which a partition uses a rack's brokers: `turn` selects the first.
 
-    With every round over all brokers those behind the first move on by `shift`, so that the partitions of a broker
-    that fails are taken over by all the others.
+    `shift` grows with every round over all brokers and rotates those after the first, so that all others share the
+    partitions of a broker that fails.
     """
     if len(brokers) < 2:
         return brokers.copy()
@@ -87,7 +88,7 @@ def _order(brokers: list[int], turn: int, shift: int) -> list[int]:
     return [brokers[first], *behind[shift:], *behind[:shift]]
 
 
-def _impossible(replication_factor: int, reason: str) -> KafkaError:
+def _cannot_replicate(replication_factor: int, reason: str) -> KafkaError:
     return KafkaError(
         ErrorCode.invalid_replication_factor,
         f"Unable to replicate the partition {replication_factor} time(s): {reason}",

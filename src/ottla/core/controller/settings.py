@@ -1,4 +1,4 @@
-"""What the controller takes from the node's configuration."""
+"""The settings of the controller, from the node's configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from ottla.core.controller.configs import ConfigValidator
 from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 
-# The levels of each feature that this release can run at, and so what a node registers with (KIP-584).
+# The feature levels that this release supports, and that a node registers with (KIP-584).
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     GROUP_VERSION: (0, 1),

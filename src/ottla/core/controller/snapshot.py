@@ -1,4 +1,4 @@
-"""An image as the records that make it from nothing: the content of a snapshot (KIP-630)."""
+"""The records of a snapshot (KIP-630): those that produce the image from an empty one."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ NO_BROKER = -1
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """metadata.version comes first: it says how the rest is to be read."""
+    """metadata.version comes first, because it determines how the rest is read."""
     yield from _features(image)
     yield from _registrations(image)
     for topic in image.topics.values():

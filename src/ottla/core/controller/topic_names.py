@@ -1,16 +1,15 @@
-"""Which names a topic may have."""
+"""The rules for topic names."""
 
 import re
 from collections.abc import Iterable
 
-LENGTH_MAX = (
-    249  # with "-" and a partition's number, and ".uuid-delete" on deletion, a file name of at most 255
-)
+# Leaves room in a file name of 255 bytes for the partition number and the suffix of a deleted partition.
+LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def topic_name_problem(name: str) -> str | None:
-    """What is wrong with a topic's name, or None."""
+def topic_name_error(name: str) -> str | None:
+    """The error message for an invalid topic name, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -26,7 +25,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """The topic whose metrics would have the same names: those write a period as an underscore."""
+    """An existing topic whose metrics would have the same names, because they replace a period by an underscore."""
     if "." not in name and "_" not in name:
         return None
     metric = name.replace(".", "_")

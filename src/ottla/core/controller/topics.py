@@ -1,4 +1,4 @@
-"""Decides the creation and deletion of topics, and more partitions for them."""
+"""Decides the creation and deletion of topics, and the addition of partitions."""
 
 import uuid
 from collections import Counter
@@ -6,12 +6,12 @@ from collections import Counter
 from ottla.core.controller.commands import (
     NO_ERROR,
     ApiError,
+    ControllerDecision,
     CreatePartitions,
     CreateTopics,
-    Decision,
     DeletedTopic,
     DeleteTopics,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     NewTopicResult,
     TopicToDelete,
@@ -20,7 +20,7 @@ from ottla.core.controller.configs import ConfigValidator, alter_records
 from ottla.core.controller.image import ConfigResource, MetadataImage
 from ottla.core.controller.placement import place_replicas
 from ottla.core.controller.settings import ControllerSettings
-from ottla.core.controller.topic_names import colliding_name, topic_name_problem
+from ottla.core.controller.topic_names import colliding_name, topic_name_error
 from ottla.model.config.definition import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC
@@ -38,7 +38,7 @@ DUPLICATE_NAME = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 def decide_create_topics(
     image: MetadataImage, command: CreateTopics, settings: ControllerSettings
-) -> Decision[tuple[NewTopicResult, ...]]:
+) -> ControllerDecision[tuple[NewTopicResult, ...]]:
     counts = Counter(topic.name for topic in command.topics)
     records: list[MetadataRecord] = []
     results: dict[str, NewTopicResult] = {}
@@ -48,7 +48,7 @@ def decide_create_topics(
             results[topic.name] = NewTopicResult(topic.name, DUPLICATE_NAME)
             continue
         try:
-            _refuse_name(image, topic.name, created)
+            _check_name(image, topic.name, created)
             placed = _assignments(image, topic, settings, command.placement_start + len(records))
             configs = _config_records(image, topic, settings.validate_configs)
         except KafkaError as error:
@@ -56,7 +56,7 @@ def decide_create_topics(
             continue
         created.append(topic.name)
         records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
-        # Configs stand before the partitions, so that a partition is never seen without them.
+        # Configs come before the partitions, so that no reader sees a partition without its configs.
         records += configs
         records += _partition_records(image, topic.topic_id, placed, first=0)
         results[topic.name] = NewTopicResult(
@@ -68,18 +68,20 @@ def decide_create_topics(
             {record.name: record.value for record in configs if record.value is not None},
         )
     if len(records) > PARTITIONS_PER_REQUEST_MAX:
-        results = {name: NewTopicResult(name, _too_many()) for name in results}
+        results = {name: NewTopicResult(name, _too_many_partitions()) for name in results}
         records = []
-    return Decision(() if command.validate_only else tuple(records), tuple(results.values()))
+    return ControllerDecision(() if command.validate_only else tuple(records), tuple(results.values()))
 
 
-def decide_delete_topics(image: MetadataImage, command: DeleteTopics) -> Decision[tuple[DeletedTopic, ...]]:
+def decide_delete_topics(
+    image: MetadataImage, command: DeleteTopics
+) -> ControllerDecision[tuple[DeletedTopic, ...]]:
     counts = Counter(command.topics)
     records: dict[uuid.UUID, RemoveTopicRecord] = {}
     results: list[DeletedTopic] = []
     for topic in counts:
         name, topic_id = topic
-        error = _refused_deletion(topic, counts[topic])
+        error = _deletion_error(topic, counts[topic])
         found = image.topics.get(name) if name is not None else None
         if topic_id is not None:
             found = image.topics_by_id.get(topic_id)
@@ -94,12 +96,12 @@ def decide_delete_topics(image: MetadataImage, command: DeleteTopics) -> Decisio
             records[found.topic_id] = RemoveTopicRecord(topic_id=found.topic_id)
             name, topic_id = found.name, found.topic_id
         results.append(DeletedTopic(name, topic_id, error or NO_ERROR))
-    return Decision(tuple(records.values()), tuple(results))
+    return ControllerDecision(tuple(records.values()), tuple(results))
 
 
 def decide_create_partitions(
     image: MetadataImage, command: CreatePartitions
-) -> Decision[tuple[tuple[str, ApiError], ...]]:
+) -> ControllerDecision[tuple[tuple[str, ApiError], ...]]:
     counts = Counter(topic.name for topic in command.topics)
     records: list[PartitionRecord] = []
     results: dict[str, ApiError] = {}
@@ -108,25 +110,25 @@ def decide_create_partitions(
             results[topic.name] = DUPLICATE_NAME
             continue
         try:
-            records += _added_partitions(image, topic, command.placement_start + len(records))
+            records += _new_partition_records(image, topic, command.placement_start + len(records))
             results[topic.name] = NO_ERROR
         except KafkaError as error:
-            # The code says it all, and Kafka leaves the sentence to the client.
+            # As Kafka: no message for this code.
             unknown = error.code is ErrorCode.unknown_topic_or_partition
             results[topic.name] = ApiError(error.code, None if unknown else error.message)
     if len(records) > PARTITIONS_PER_REQUEST_MAX:
-        results, records = dict.fromkeys(results, _too_many()), []
-    return Decision(() if command.validate_only else tuple(records), tuple(results.items()))
+        results, records = dict.fromkeys(results, _too_many_partitions()), []
+    return ControllerDecision(() if command.validate_only else tuple(records), tuple(results.items()))
 
 
-def _refuse_name(image: MetadataImage, name: str, created: list[str]) -> None:
+def _check_name(image: MetadataImage, name: str, created: list[str]) -> None:
     if name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-    problem = topic_name_problem(name)
-    if problem is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, problem)
+    reason = topic_name_error(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, reason)
     other = colliding_name(name, image.topics) or colliding_name(name, created)
     if other is not None:
         raise KafkaError(
@@ -163,7 +165,7 @@ def _assignments(
         settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
     )
     if partitions > PARTITIONS_PER_REQUEST_MAX:
-        error = _too_many()
+        error = _too_many_partitions()
         raise KafkaError(error.code, error.message or "")
     return place_replicas(image.brokers.values(), partitions, replicas, start)
 
@@ -185,7 +187,7 @@ def _manual_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int
                 ErrorCode.invalid_replica_assignment,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        _refuse_assignment(image, partition, replicas, expected=len(topic.assignments[0][1]))
+        _check_assignment(image, partition, replicas, expected=len(topic.assignments[0][1]))
         placed[partition] = replicas
     if sorted(placed) != list(range(len(placed))):
         raise KafkaError(
@@ -195,25 +197,23 @@ def _manual_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int
     return [placed[partition] for partition in range(len(placed))]
 
 
-def _refuse_assignment(
-    image: MetadataImage, partition: int, replicas: tuple[int, ...], expected: int
-) -> None:
-    problem = None
+def _check_assignment(image: MetadataImage, partition: int, replicas: tuple[int, ...], expected: int) -> None:
+    reason = None
     unknown = [broker for broker in replicas if broker not in image.brokers]
     repeated = [broker for broker, count in Counter(replicas).items() if count > 1]
     if not replicas:
-        problem = "includes an empty replica list."
+        reason = "includes an empty replica list."
     elif unknown:
-        problem = f"includes broker {unknown[0]}, but no such broker is registered."
+        reason = f"includes broker {unknown[0]}, but no such broker is registered."
     elif repeated:
-        problem = f"includes the broker {repeated[0]} more than once."
+        reason = f"includes the broker {repeated[0]} more than once."
     elif len(replicas) != expected:
-        problem = (
+        reason = (
             f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "
             f"partitions, which have {expected} replica(s)."
         )
-    if problem is not None:
-        raise KafkaError(ErrorCode.invalid_replica_assignment, f"The manual partition assignment {problem}")
+    if reason is not None:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, f"The manual partition assignment {reason}")
     if not any(image.is_active(broker) for broker in replicas):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -222,7 +222,7 @@ def _refuse_assignment(
         )
 
 
-def _added_partitions(image: MetadataImage, topic: MorePartitions, start: int) -> list[PartitionRecord]:
+def _new_partition_records(image: MetadataImage, topic: NewPartitions, start: int) -> list[PartitionRecord]:
     found = image.topics.get(topic.name)
     if found is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{topic.name}' does not exist.")
@@ -236,7 +236,7 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, start: int) -
         )
     added = topic.total - existing
     if added > PARTITIONS_PER_REQUEST_MAX:
-        error = _too_many()
+        error = _too_many_partitions()
         raise KafkaError(error.code, error.message or "")
     replication_factor = len(found.partitions[0].replicas)
     if topic.assignments is None:
@@ -250,7 +250,7 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, start: int) -
                 "assignment(s) were specified.",
             )
         for partition, replicas in enumerate(topic.assignments, existing):
-            _refuse_assignment(image, partition, replicas, replication_factor)
+            _check_assignment(image, partition, replicas, replication_factor)
         placed = list(topic.assignments)
     return _partition_records(image, found.topic_id, placed, first=existing)
 
@@ -279,11 +279,11 @@ def _partition_records(
 
 
 def _only_directory(log_dirs: tuple[uuid.UUID | None, ...]) -> uuid.UUID | None:
-    """Where a broker has several directories, it chooses, and tells the controller (KIP-858)."""
+    """None if the broker has several: then it chooses one and reports it to the controller (KIP-858)."""
     return log_dirs[0] if len(log_dirs) == 1 else None
 
 
-def _refused_deletion(topic: TopicToDelete, count: int) -> ApiError | None:
+def _deletion_error(topic: TopicToDelete, count: int) -> ApiError | None:
     if topic.name is None and topic.topic_id is None:
         return ApiError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if topic.name is not None and topic.topic_id is not None:
@@ -294,7 +294,7 @@ def _refused_deletion(topic: TopicToDelete, count: int) -> ApiError | None:
     return None
 
 
-def _too_many() -> ApiError:
+def _too_many_partitions() -> ApiError:
     return ApiError(
         ErrorCode.policy_violation,
         f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX} are allowed.",

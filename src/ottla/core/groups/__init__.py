@@ -1,1 +1,1 @@
-"""Consumer groups: the pure machine of one shard of the group coordinator."""
+"""Consumer groups: one shard of the group coordinator."""

@@ -1,7 +1,8 @@
-"""What a shard of the group coordinator can be asked, and what it answers.
+"""The commands of a group coordinator shard and their responses.
 
-Refusals of the whole are KafkaErrors; a response has an error code only where the protocol wants other fields beside
-it, or one per part. Timers are commands too; those stand with the machine that starts them.
+A command that is rejected as a whole raises KafkaError. A response has an error code only if the protocol has other
+fields beside it, or one code per member or partition. Timers are commands too; they are defined in the machine that
+starts them.
 """
 
 import uuid
@@ -16,7 +17,7 @@ NO_GENERATION = -1
 
 
 class Client(NamedTuple):
-    """Who speaks, for DescribeGroups: the client id of the request and the address that it came from ("/127.0.0.1")."""
+    """The client id and the address of a request ("/127.0.0.1"), for DescribeGroups."""
 
     client_id: str
     client_host: str
@@ -44,9 +45,8 @@ class JoinGroupResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup(Command[JoinGroupResponse]):
-    """`new_member_id` is the id to give where the member has none; it is the group instance id or the client id, a dash
-    and a UUID. KIP-394: from v4 on (`require_known_member_id`) a dynamic member has to join again with it.
-    `can_skip_assignment` from v9 on (KIP-814).
+    """`new_member_id` is used if the member has no id yet. `require_known_member_id` (from v4, KIP-394): a dynamic
+    member must join again with the new id. `can_skip_assignment`: from v9 (KIP-814).
     """
 
     group_id: str
@@ -115,7 +115,7 @@ class TopicIdPartitions(NamedTuple):
 
 
 class ConsumerGroupHeartbeatResponse(NamedTuple):
-    """`assignment` is None where the member need not be told it again."""
+    """`assignment` is None if it has not changed."""
 
     member_id: str
     member_epoch: int
@@ -125,8 +125,8 @@ class ConsumerGroupHeartbeatResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat(Command[ConsumerGroupHeartbeatResponse]):
-    """None: as last told. A member that joins (epoch 0) tells everything. Before v1 the coordinator makes the member's
-    id up (`member_id` is then the made-up one).
+    """A field of None is unchanged. A member that joins (epoch 0) sends all fields. Before v1 the coordinator generates
+    the member id; then `member_id` is the generated one.
     """
 
     group_id: str
@@ -162,10 +162,10 @@ class PartitionError(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit(Command[tuple[PartitionError, ...]]):
-    """Answered in the order of `offsets`. The shell has checked that the topics exist.
+    """The response is in the order of `offsets`. The handler has checked that the topics exist.
 
-    `can_stale_member_epoch`: from v9 on a member of the consumer protocol is told STALE_MEMBER_EPOCH.
-    `retention_ms` is that of v2 to v4, where the client gave one.
+    `supports_stale_member_epoch`: from v9 on a member of the consumer protocol may get STALE_MEMBER_EPOCH.
+    `retention_ms`: v2 to v4, if the client sent it.
     """
 
     group_id: str
@@ -173,13 +173,13 @@ class OffsetCommit(Command[tuple[PartitionError, ...]]):
     group_instance_id: str | None
     generation_or_member_epoch: int
     offsets: tuple[OffsetToCommit, ...]
-    can_stale_member_epoch: bool = True
+    supports_stale_member_epoch: bool = True
     retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit(Command[tuple[PartitionError, ...]]):
-    """KIP-98, with the group's check of KIP-447. The records are written under the producer's id."""
+    """KIP-98, with the check of the group member of KIP-447. The records belong to the producer's transaction."""
 
     group_id: str
     producer_id: int
@@ -191,7 +191,7 @@ class TxnOffsetCommit(Command[tuple[PartitionError, ...]]):
 
 
 class CommittedOffset(NamedTuple):
-    """An offset of -1: none is committed. An error only where it is not known yet (UNSTABLE_OFFSET_COMMIT)."""
+    """The offset is -1 if none is committed. The only error is UNSTABLE_OFFSET_COMMIT."""
 
     topic: str
     partition: int
@@ -204,7 +204,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch(Command[tuple[CommittedOffset, ...]]):
-    """Answered in the order of `partitions`; None asks for all that are committed. KIP-447: `require_stable`."""
+    """The response is in the order of `partitions`. None: all committed offsets. KIP-447: `require_stable`."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
@@ -223,14 +223,14 @@ class OffsetDelete(Command[tuple[PartitionError, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePartitionOffsets(Command[None]):
-    """These topics are gone: so are the offsets committed for them, in every group of the shard."""
+    """Deletes the offsets of deleted topics in all groups of the shard."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets(Command[None]):
-    """A timer's, again and again (`offsets.retention.check.interval.ms`)."""
+    """Runs every `offsets.retention.check.interval.ms`."""
 
 
 # -- administration
@@ -245,7 +245,7 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups(Command[tuple[ListedGroup, ...]]):
-    """Filters in lower case (KIP-518, KIP-848); empty: all."""
+    """Filters in lower case (KIP-518, KIP-848). An empty filter matches all."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -269,7 +269,7 @@ class DescribedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroup(Command[DescribedGroup]):
-    """GROUP_ID_NOT_FOUND where it is not there, or is no classic group (KIP-1043)."""
+    """GROUP_ID_NOT_FOUND if the group does not exist or is not a classic group (KIP-1043)."""
 
     group_id: str
 
@@ -281,7 +281,7 @@ class ConsumerAssignment(NamedTuple):
 
 
 class DescribedConsumer(NamedTuple):
-    """`member_type`: 1 speaks the consumer protocol, 0 the classic one (KIP-1099)."""
+    """`member_type`: 1 for the consumer protocol, 0 for the classic protocol (KIP-1099)."""
 
     member_id: str
     instance_id: str | None
@@ -311,6 +311,6 @@ class DescribeConsumerGroup(Command[DescribedConsumerGroup]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroup(Command[None]):
-    """Deletes an empty group and all that it has committed."""
+    """Deletes an empty group and its committed offsets."""
 
     group_id: str

@@ -1,7 +1,7 @@
-"""What members of the protocol type "consumer" say to each other inside the classic protocol's opaque bytes.
+"""The embedded consumer protocol: the metadata and assignments that consumers exchange through the classic protocol.
 
-The coordinator looks into a subscription to know which topics a group reads (KIP-211), and into subscriptions and
-assignments where it takes a member over into a group of the consumer protocol, or gives it back (KIP-848).
+The coordinator reads subscriptions to know which topics a group consumes (KIP-211), and subscriptions and assignments
+to convert a group between the classic and the consumer protocol (KIP-848).
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ HIGHEST_VERSION = 3
 _NULL_BYTES = INT32.pack(-1)
 
 
-class Subscription(NamedTuple):
-    """`owned_partitions` from version 1 on, `generation_id` from 2, `rack_id` from 3."""
+class ConsumerProtocolSubscription(NamedTuple):
+    """`owned_partitions` from version 1, `generation_id` from 2, `rack_id` from 3."""
 
     version: int
     topics: tuple[str, ...]
@@ -25,14 +25,14 @@ class Subscription(NamedTuple):
     rack_id: str | None = None
 
 
-class Assignment(NamedTuple):
+class ConsumerProtocolAssignment(NamedTuple):
     version: int
     partitions: tuple[tuple[str, tuple[int, ...]], ...]
     user_data: bytes | None = None
 
 
 def read_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """The topics of a subscription of whatever version, as version 0 is the prefix of all. None: it is broken."""
+    """The topics of a subscription of any version, because version 0 is a prefix of all. None if it is malformed."""
     try:
         buffer = memoryview(metadata)
         topics, position = _read_strings(buffer, 2)
@@ -41,8 +41,8 @@ def read_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     return topics if position <= len(buffer) else None
 
 
-def read_subscription(metadata: bytes) -> Subscription | None:
-    """None: it is broken. Versions that we do not know are read as the highest that we know."""
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    """None if it is malformed. Unknown versions are read as the highest known one."""
     try:
         buffer = memoryview(metadata)
         (version,) = INT16.unpack_from(buffer)
@@ -63,11 +63,13 @@ def read_subscription(metadata: bytes) -> Subscription | None:
         return None
     if position > len(buffer):
         return None
-    return Subscription(min(version, HIGHEST_VERSION), topics, user_data, owned, generation_id, rack_id)
+    return ConsumerProtocolSubscription(
+        min(version, HIGHEST_VERSION), topics, user_data, owned, generation_id, rack_id
+    )
 
 
-def read_assignment(assignment: bytes) -> Assignment | None:
-    """None: it is broken, or not there, as with a member that its leader has forgotten."""
+def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment | None:
+    """None if it is malformed, or empty because the leader assigned nothing to the member."""
     try:
         buffer = memoryview(assignment)
         (version,) = INT16.unpack_from(buffer)
@@ -79,11 +81,11 @@ def read_assignment(assignment: bytes) -> Assignment | None:
         return None
     if position > len(buffer):
         return None
-    return Assignment(min(version, HIGHEST_VERSION), partitions, user_data)
+    return ConsumerProtocolAssignment(min(version, HIGHEST_VERSION), partitions, user_data)
 
 
 def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) -> bytes:
-    """All versions of an assignment look the same."""
+    """All versions of an assignment have the same format."""
     parts = [INT16.pack(version), INT32.pack(len(partitions))]
     for topic, indexes in partitions.items():
         parts += [encode_string(topic), INT32.pack(len(indexes)), *map(INT32.pack, indexes)]
@@ -125,7 +127,7 @@ def _read_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """An array of `count` elements, none smaller than two bytes. Raises ValueError where they cannot be there."""
+    """The length of an array. Raises ValueError if the buffer is too short for that many elements."""
     (count,) = INT32.unpack_from(buffer, position)
     position += INT32.size
     if not 0 <= count <= len(buffer) - position:

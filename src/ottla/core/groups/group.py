@@ -1,4 +1,4 @@
-"""What the shard asks of a group, whatever its type. One class per type: `ClassicGroup`, `ConsumerGroup`."""
+"""The interface of a group of any type. Each type has a class: `ClassicGroup`, `ConsumerGroup`."""
 
 from typing import NamedTuple, Protocol
 
@@ -10,8 +10,8 @@ GroupDecision = Decision[GroupKey, GroupValue]
 
 
 class OffsetExpiry(NamedTuple):
-    """KIP-211: an offset expires `offsets.retention` after the later of its commit and `since_ms`, in groups and for
-    topics that nobody uses. `since_ms` None: after the commit. A group that is in use has no OffsetExpiry.
+    """KIP-211: an unused offset expires `offsets.retention.minutes` after the later of its commit and `since_ms`, or
+    after its commit if that is None.
     """
 
     since_ms: int | None
@@ -28,13 +28,15 @@ class Group(Protocol):
     def check_offset_commit(
         self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
     ) -> None:
-        """Raises KafkaError where this member may not commit now. A commit is a sign of life, as a heartbeat is."""
+        """Raises KafkaError if this member may not commit now. May restart the member's session, as a heartbeat
+        does.
+        """
         ...
 
     def check_offset_fetch(self, command: OffsetFetch) -> None: ...
 
     def check_offset_delete(self) -> None:
-        """Raises KafkaError where no offset may be deleted now, whatever the topic."""
+        """Raises KafkaError if no offset of the group may be deleted now."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -42,17 +44,17 @@ class Group(Protocol):
         ...
 
     def offset_expiry(self) -> OffsetExpiry | None:
-        """None: nothing of this group expires, as its members are there and say not what they read."""
+        """None if no offset of the group expires: it has members, and their subscriptions are unknown."""
         ...
 
     def check_delete(self) -> None:
-        """Raises KafkaError where the group cannot be deleted: it has members (NON_EMPTY_GROUP)."""
+        """Raises NON_EMPTY_GROUP if the group has members."""
         ...
 
     def write_tombstones(self, decision: GroupDecision) -> None:
-        """Writes away the group itself (its offsets are written away by the offsets' own machine)."""
+        """Writes tombstones for the group, but not for its offsets."""
         ...
 
-    def listed(self) -> ListedGroup: ...
+    def as_listed_group(self) -> ListedGroup: ...
 
     def validate(self) -> None: ...

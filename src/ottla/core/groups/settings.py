@@ -1,4 +1,4 @@
-"""What the group coordinator takes from the broker's configuration; a group may have some of it its own way."""
+"""The settings of the group coordinator, from the broker's configuration, and the overrides of single groups."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupOverrides:
-    """The configs of the resource type GROUP (KIP-848); None takes the broker's."""
+    """The configs of a group resource (KIP-848); None means the broker's value."""
 
     consumer_session_timeout_ms: int | None = None
     consumer_heartbeat_interval_ms: int | None = None
@@ -20,7 +20,7 @@ NO_OVERRIDES = GroupOverrides()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Named as the configs are, without `group.` and with underscores."""
+    """Named like the configs, without `group.` and with underscores."""
 
     max_size: int = INT_MAX
     initial_rebalance_delay_ms: int = 3000

@@ -1,7 +1,7 @@
 """One shard of the group coordinator: the groups that hash to one partition of `__consumer_offsets`.
 
-It decides nothing about groups itself. Each type of group has its own machine, offsets have theirs, and all share the
-state of the shard; this is the switchboard in front of them.
+The shard only dispatches commands and records to its machines, one per group type and one for offsets, which share its
+state.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,7 @@ from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.migration.machine import MigrationMachine
 from ottla.core.groups.offsets.machine import OffsetsMachine
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics, GroupsState
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.protocol.group_records.records import GroupKey, GroupMetadataKey, GroupValue, OffsetCommitKey
 
@@ -29,7 +28,7 @@ class GroupShard:
         self.classic = ClassicMachine(self.state)
         self.consumer = ConsumerMachine(self.state)
         self.offsets = OffsetsMachine(self.state)
-        self.migration = MigrationMachine(self.state, self.classic.rebalancing, self.consumer.rebalancing)
+        self.migration = MigrationMachine(self.state, self.classic.rebalancer, self.consumer.rebalance)
         self.classic.migration = self.consumer.migration = self.migration
         self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
         for machine in (*self._machines(), self.migration):
@@ -58,24 +57,24 @@ class GroupShard:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
 
-    def loaded(self, now_ms: int) -> GroupDecision:
+    def on_loaded(self, now_ms: int) -> GroupDecision:
         decision = GroupDecision(self.replay)
         for machine in self._machines():
-            machine.loaded(decision, now_ms)
+            machine.on_loaded(decision, now_ms)
         return decision
 
-    def topics_changed(self, now_ms: int) -> GroupDecision:
-        """`state.topics` is another view than before."""
+    def on_topics_changed(self, now_ms: int) -> GroupDecision:
+        """`state.topics` has changed."""
         decision = GroupDecision(self.replay)
-        self.consumer.topics_changed(decision, now_ms)
+        self.consumer.on_topics_changed(decision, now_ms)
         return decision
 
-    def durable(self) -> dict[str, Any]:
-        """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
+    def durable_state(self) -> dict[str, Any]:
+        """The state that a shard rebuilt from the log must have too, in comparable form."""
         return {
-            "classic": self.classic.durable(),
-            "consumer": self.consumer.durable(),
-            "offsets": self.offsets.durable(),
+            "classic": self.classic.durable_state(),
+            "consumer": self.consumer.durable_state(),
+            "offsets": self.offsets.durable_state(),
         }
 
     def validate(self) -> None:
@@ -83,7 +82,7 @@ class GroupShard:
             machine.validate()
 
     def _list(self, command: ListGroups, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        listed = (group.listed() for group in self.state.groups.values())
+        listed = (group.as_listed_group() for group in self.state.groups.values())
         decision.reply(
             waiter,
             tuple(

@@ -1,7 +1,7 @@
 """Which leader epoch wrote which offsets of a log (KIP-101).
 
-Followers and consumers ask where an epoch ended, and so find where their log and the leader's part ways
-(KIP-279, KIP-320). Epochs and their start offsets both only grow.
+Followers and consumers ask where an epoch ended, to find the offset at which their log and the leader's diverge
+(KIP-279, KIP-320). Epochs and their start offsets only grow.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,7 +11,7 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 
 
 class LeaderEpochCache:
-    """Changes answer whether there was one, so that the owner knows when to write its checkpoint."""
+    """Methods that change the cache return whether they did, so that its owner knows when to write the checkpoint."""
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
@@ -19,7 +19,7 @@ class LeaderEpochCache:
 
     @property
     def latest(self) -> int | None:
-        """The epoch that wrote last, which is not yet the present leader's before its first append."""
+        """The epoch of the last entry."""
         return self._epochs[-1] if self._epochs else None
 
     def entries(self) -> list[tuple[int, int]]:
@@ -36,7 +36,7 @@ class LeaderEpochCache:
         self._start_offsets.clear()
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` begins at `start_offset`; entries that contradict it go."""
+        """Sets the start offset of `epoch` and removes entries that contradict it."""
         epochs, start_offsets = self._epochs, self._start_offsets
         if epochs and epoch == epochs[-1] and start_offset >= start_offsets[-1]:
             return False
@@ -51,10 +51,10 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch up to the one asked for, and where it ends; (-1, -1) where not known.
+        """The largest known epoch that is not above `epoch`, and its end offset; (-1, -1) if there is none.
 
-        An epoch older than all that are known ends where the log begins to know epochs: its data is gone, and
-        a follower that still has it must go on from there.
+        An epoch older than all known ones ends where the first known one starts: its records are deleted here, and a
+        follower that still has them must continue from there.
         """
         epochs = self._epochs
         if epochs and epoch == epochs[-1]:
@@ -71,7 +71,7 @@ class LeaderEpochCache:
         return self._epochs[following - 1] if following else None
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`: epochs that began there or later have nothing left."""
+        """The log now ends at `end_offset`: removes epochs that started there or later."""
         keep = bisect_left(self._start_offsets, end_offset)
         if keep == len(self._epochs):
             return False
@@ -79,7 +79,7 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now starts at `start_offset`: the epoch there begins with it, older ones go."""
+        """The log now starts at `start_offset`: removes older epochs; the epoch at that offset now starts there."""
         following = bisect_right(self._start_offsets, start_offset)
         if following == 0 or (following == 1 and self._start_offsets[0] == start_offset):
             return False

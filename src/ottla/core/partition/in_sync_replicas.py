@@ -1,7 +1,7 @@
-"""How far each follower of a partition has copied the leader's log, and which of them count as in sync.
+"""How far each follower of a partition has copied the leader's log, and which of them are in sync.
 
-A leader commits what all in-sync replicas have. It alone proposes who they are; the controller decides
-(AlterPartition, KIP-497), and until it has, the larger of the two sets holds the high watermark back.
+A record is committed when all in-sync replicas have it. The leader proposes the ISR and the controller decides
+(AlterPartition, KIP-497). Until the controller has decided, the larger of the two sets limits the high watermark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,9 +28,9 @@ class Follower:
         self.last_caught_up_ms = last_caught_up_ms
 
     def on_fetch(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A follower that now has all the leader had at its previous fetch was caught up at that time.
+        """A follower that now has everything that the leader had at its previous fetch was caught up at that time.
 
-        Without this rule a follower would never count as caught up under a steady stream of small appends.
+        Without this rule a follower would never count as caught up while the leader appends all the time.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -46,12 +46,12 @@ class Follower:
 
 
 class InSyncReplicas:
-    """The committed ISR, a proposal that may be on its way to the controller, and the followers' progress."""
+    """The committed ISR, the proposed one if the controller has not decided yet, and the followers' progress."""
 
     def __init__(self, *, local_id: int, replica_ids: Sequence[int], isr: Iterable[int], now_ms: int) -> None:
         self.committed = tuple(isr)
         self.proposed: tuple[int, ...] | None = None
-        # A new leader gives in-sync followers the whole lag time to turn up; the others must fetch first.
+        # In-sync followers get the whole lag time to start fetching from a new leader; the others must fetch first.
         self.followers = {
             replica_id: Follower(now_ms if replica_id in self.committed else 0)
             for replica_id in replica_ids
@@ -60,16 +60,16 @@ class InSyncReplicas:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """The larger of the committed and the proposed set: safe for the high watermark either way."""
+        """The larger of the committed and the proposed set: safe for the high watermark, whatever is decided."""
         if self.proposed is not None and len(self.proposed) > len(self.committed):
             return self.proposed
         return self.committed
 
     def replicated_offset(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> int:
-        """Up to where every in-sync replica has the log.
+        """The offset up to which all in-sync replicas have the log.
 
-        Followers that are about to join count too: if the high watermark ran away from a follower that keeps
-        up, it could never reach it and join.
+        Followers that are caught up but not in the ISR count too. Otherwise the high watermark could stay ahead of
+        such a follower for ever, and it would never join the ISR.
         """
         replicated = leader_end_offset
         isr = self.maximal
@@ -83,9 +83,9 @@ class InSyncReplicas:
     def propose_expansion(
         self, replica_id: int, high_watermark: int, epoch_start_offset: int
     ) -> tuple[int, ...] | None:
-        """A follower joins when it has reached the high watermark and the start of the leader's epoch.
+        """A follower joins the ISR when it has reached the high watermark and the start of the leader's epoch.
 
-        The second keeps out a replica whose log could still hold records of an older leader.
+        The second condition keeps out a replica whose log may still hold records of an older leader.
         """
         if self.proposed is not None or replica_id in self.committed:
             return None
@@ -95,7 +95,7 @@ class InSyncReplicas:
         return self.proposed
 
     def propose_shrink(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> tuple[int, ...] | None:
-        """Followers leave that were not caught up at any time in the last `replica.lag.time.max.ms`."""
+        """Removes followers that were not caught up at any time in the last `replica.lag.time.max.ms`."""
         if self.proposed is not None or not self.followers:
             return None
         lagging = [
@@ -110,10 +110,10 @@ class InSyncReplicas:
         return remaining
 
     def commit(self, isr: Iterable[int]) -> None:
-        """The controller's word, whatever had been proposed."""
+        """Sets the ISR that the controller decided, whatever was proposed."""
         self.committed = tuple(isr)
         self.proposed = None
 
     def withdraw_proposal(self) -> None:
-        """The controller refused, or was not reached: a later fetch or tick may propose again."""
+        """The controller rejected the proposal or was not reached: a later fetch or tick may propose again."""
         self.proposed = None

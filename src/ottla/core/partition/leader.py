@@ -1,7 +1,7 @@
 """The rules of a partition's leader: what may be appended and where, what is committed, what may be read.
 
-The leader plans an append; the shell writes the plan to the log, which takes the batches into the producer
-states and leader epochs that it shares with this machine; `appended` then moves the high watermark.
+The leader plans an append. The shell writes the plan to the log, which updates the producer states and leader epochs
+that it shares with this machine. `on_appended` then moves the high watermark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,28 +14,26 @@ from ottla.core.partition.in_sync_replicas import InSyncReplicas
 from ottla.core.partition.producers import Duplicate, ProducerStateTable, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from ottla.model.tuples import new_tuple
 from ottla.records.header import LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
 
 ACKS_ALL = -1
-_new_tuple = (
-    tuple.__new__
-)  # makes a NamedTuple in half the time, which counts where it is made for every batch
 READ_COMMITTED = 1
 # In a DeleteRecords request: everything up to the high watermark.
 DELETE_TO_HIGH_WATERMARK = -1
 
 
 class AppendOrigin(Enum):
-    """Who appends decides what is checked: coordinators write several batches, without sequence numbers."""
+    """Decides which checks apply: coordinators append several batches at once, without sequence numbers."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
-class Marker(NamedTuple):
-    """The end of a producer's transaction in a partition, as the transaction coordinator has it written.
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction in a partition, as the transaction coordinator orders it.
 
-    `coordinator_epoch` is the leader epoch of the coordinator's own partition: it fences a coordinator of yesterday.
+    `coordinator_epoch` is the leader epoch of the coordinator's own partition. It fences a former coordinator.
     """
 
     producer_id: int
@@ -55,11 +53,11 @@ class LeaderSettings:
     timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
-    deletes_records: bool = True  # not where cleanup.policy is compact alone
+    deletes_records: bool = True  # False if cleanup.policy is only "compact"
 
 
 class PlannedBatch(NamedTuple):
-    """`header` is final, save for the checksum where `rewritten` says that bytes under it change."""
+    """`header` is final, except for its checksum if `rewritten`: then bytes that the checksum covers change."""
 
     header: BatchHeader
     position: int
@@ -67,17 +65,17 @@ class PlannedBatch(NamedTuple):
 
 
 class AppendPlan(NamedTuple):
-    """Where the batches go. A duplicate has no batches, and the offsets of what is there already."""
+    """The batches with their offsets. A duplicate has no batches, and the offsets of the original."""
 
     batches: list[PlannedBatch]
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    duplicate: bool
+    is_duplicate: bool
 
 
 class Effects(NamedTuple):
-    """What an event changed for others: offsets that requests wait for, an ISR to propose to the controller."""
+    """What an event changed: offsets that requests wait for, and an ISR to propose to the controller."""
 
     log_end_moved: bool = False
     high_watermark_moved: bool = False
@@ -126,16 +124,18 @@ class PartitionLeader:
         self._producers = producers
         self._epochs = epochs
         self._epoch_start_offset = log_end_offset
-        self._held_from: int | None = None  # what a flush must reach before it is committed
+        self._unflushed_from: int | None = (
+            None  # the first offset that waits for a flush before it is committed
+        )
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
         epochs.assign(leader_epoch, log_end_offset)
-        # A log that was just read knows decided transactions, but not how far they are replicated.
+        # A log that was just loaded knows which transactions have ended, but not how far they are replicated.
         producers.on_high_watermark(high_watermark)
         self._advance_high_watermark(now_ms)
 
     # -- appends
 
-    def append(
+    def plan_append(
         self,
         headers: Sequence[BatchHeader],
         now_ms: int,
@@ -144,7 +144,7 @@ class PartitionLeader:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: Verification | None = None,
     ) -> AppendPlan:
-        """Where these batches go, or KafkaError. Nothing changes before `appended`."""
+        """Gives the batches their offsets. Raises KafkaError if they are rejected. Changes no state."""
         if required_acks == ACKS_ALL and self.is_under_min_isr:
             raise self._not_enough_replicas()
         if origin is AppendOrigin.CLIENT and len(headers) != 1:
@@ -159,7 +159,7 @@ class PartitionLeader:
             if header.producer_id >= 0:
                 duplicate = self._check_producer(header, origin, verification)
                 if duplicate is not None:
-                    return AppendPlan([], *duplicate, duplicate=True)
+                    return AppendPlan([], *duplicate, is_duplicate=True)
             position += header.batch_length + LOG_OVERHEAD
         if position > self.settings.segment_bytes:
             raise KafkaError(
@@ -169,8 +169,8 @@ class PartitionLeader:
             )
         return self._plan(headers, now_ms)
 
-    def append_marker(self, header: BatchHeader, marker: Marker, now_ms: int) -> AppendPlan:
-        """Where the control batch of `marker` goes, or KafkaError."""
+    def plan_marker(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> AppendPlan:
+        """Gives the control batch of `marker` its offset. Raises KafkaError if it is rejected."""
         if self.is_under_min_isr:
             raise self._not_enough_replicas()
         self._producers.check_marker(header, marker.coordinator_epoch, marker.transaction_version)
@@ -196,35 +196,36 @@ class PartitionLeader:
                 producer_id, epoch_of, sequence, count,
             )  # fmt: skip
             rewritten = log_append_time or attributes != sent
-            batches.append(_new_tuple(PlannedBatch, (_new_tuple(BatchHeader, placed), position, rewritten)))
+            batches.append(new_tuple(PlannedBatch, (new_tuple(BatchHeader, placed), position, rewritten)))
             offset += delta + 1
             position += length + LOG_OVERHEAD
         log_append_time_ms = now_ms if log_append_time else NO_TIMESTAMP
-        return _new_tuple(AppendPlan, (batches, self.log_end_offset, offset - 1, log_append_time_ms, False))
+        return new_tuple(AppendPlan, (batches, self.log_end_offset, offset - 1, log_append_time_ms, False))
 
-    def appended(self, plan: AppendPlan, now_ms: int, *, awaits_flush: bool = False) -> Effects:
-        """The log has the bytes of `plan`, and its producers and epochs know them.
+    def on_appended(self, plan: AppendPlan, now_ms: int, *, awaits_flush: bool = False) -> Effects:
+        """The log has appended the batches of `plan` and updated its producers and epochs.
 
-        Where they await a flush they are not committed before `flushed`: no consumer sees what a power loss takes.
+        With `awaits_flush` they are not committed before `on_flushed`, so that no consumer reads records that a power
+        failure could still take.
         """
-        if plan.duplicate:
+        if plan.is_duplicate:
             return NO_EFFECTS
         self.log_end_offset = plan.last_offset + 1
-        if awaits_flush and self._held_from is None:
-            self._held_from = plan.first_offset
+        if awaits_flush and self._unflushed_from is None:
+            self._unflushed_from = plan.first_offset
         return APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else APPENDED
 
-    def flushed(self, end_offset: int, now_ms: int) -> Effects:
-        """Everything before `end_offset` is on the disk."""
-        if self._held_from is None or end_offset <= self._held_from:
+    def on_flushed(self, end_offset: int, now_ms: int) -> Effects:
+        """Everything before `end_offset` is on disk."""
+        if self._unflushed_from is None or end_offset <= self._unflushed_from:
             return NO_EFFECTS
-        self._held_from = None if end_offset >= self.log_end_offset else end_offset
+        self._unflushed_from = None if end_offset >= self.log_end_offset else end_offset
         return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def is_acknowledged(self, required_offset: int) -> bool:
-        """Whether a produce with acks=all up to `required_offset` (exclusive) can be answered.
+        """Whether everything before `required_offset` is committed, so that a produce with acks=all is complete.
 
-        Raises NOT_ENOUGH_REPLICAS_AFTER_APPEND where it is committed but the ISR has become too small since.
+        Raises NOT_ENOUGH_REPLICAS_AFTER_APPEND if it is committed but the ISR has become too small since.
         """
         if self.high_watermark < required_offset:
             return False
@@ -265,7 +266,7 @@ class PartitionLeader:
     ) -> Duplicate | None:
         if origin is AppendOrigin.CLIENT:
             return self._producers.check(header, verification)
-        self._producers.check_from_coordinator(header)
+        self._producers.check_coordinator_batch(header)
         return None
 
     def _not_enough_replicas(self) -> KafkaError:
@@ -280,11 +281,11 @@ class PartitionLeader:
     def on_fetch(
         self, replica_id: int, fetch_offset: int, leader_epoch: int, now_ms: int, *, log_start_offset: int
     ) -> Effects:
-        """A follower fetches from `fetch_offset`: it has everything before."""
+        """A follower fetches from `fetch_offset`, so it has all records before it."""
         self.check_epoch(leader_epoch)
         follower = self.replicas.followers.get(replica_id)
         if follower is None:
-            self._refuse_unknown_follower(replica_id, leader_epoch)
+            self._reject_unknown_follower(replica_id, leader_epoch)
         low_watermark = self.low_watermark
         follower.on_fetch(fetch_offset, log_start_offset, self.log_end_offset, now_ms)
         proposed = self.replicas.propose_expansion(replica_id, self.high_watermark, self._epoch_start_offset)
@@ -295,14 +296,14 @@ class PartitionLeader:
         )
 
     def tick(self, now_ms: int) -> Effects:
-        """Called a few times in each `replica.lag.time.max.ms`: who fell behind is to leave the ISR."""
+        """Proposes to remove lagging followers from the ISR. Call it a few times per `replica.lag.time.max.ms`."""
         proposed = self.replicas.propose_shrink(
             self.log_end_offset, now_ms, self.settings.replica_lag_time_max_ms
         )
         return NO_EFFECTS if proposed is None else Effects(proposed_isr=proposed)
 
-    def isr_committed(self, isr: Iterable[int], now_ms: int) -> Effects:
-        """The controller has set the ISR; a smaller one may commit what a lagging follower held back."""
+    def on_isr_committed(self, isr: Iterable[int], now_ms: int) -> Effects:
+        """The controller has set the ISR. A smaller ISR may commit records that a lagging follower held back."""
         self.replicas.commit(isr)
         return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
@@ -318,16 +319,16 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> int:
-        """The offset before which no replica keeps records: where a DeleteRecords request waits for it."""
+        """The smallest log start offset of all replicas. DeleteRecords waits for it."""
         followers = self.replicas.followers
         if not followers:
             return self.log_start_offset
         return min(self.log_start_offset, *(follower.log_start_offset for follower in followers.values()))
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        replicated = self.log_end_offset if self._held_from is None else self._held_from
+        replicated = self.log_end_offset if self._unflushed_from is None else self._unflushed_from
         if self.replicas.followers:
-            # KIP-966: what fewer than min.insync.replicas have is not committed.
+            # KIP-966: records on fewer than min.insync.replicas replicas are not committed.
             if self.is_under_min_isr:
                 return False
             replicated = self.replicas.replicated_offset(
@@ -342,22 +343,22 @@ class PartitionLeader:
     def _effective_min_isr(self) -> int:
         return min(self.settings.min_insync_replicas, len(self.replicas.followers) + 1)
 
-    def _refuse_unknown_follower(self, replica_id: int, leader_epoch: int) -> NoReturn:
-        # The follower may know of an assignment that has not come here yet: with an epoch it is to retry.
+    def _reject_unknown_follower(self, replica_id: int, leader_epoch: int) -> NoReturn:
+        # The follower may know an assignment that this leader does not know yet. If it sent an epoch, it retries.
         code = (
             ErrorCode.not_leader_or_follower
             if leader_epoch == NO_LEADER_EPOCH
             else ErrorCode.unknown_leader_epoch
         )
         raise KafkaError(
-            code, f"broker {replica_id} is not a replica of this partition as its leader knows it"
+            code, f"broker {replica_id} is not a replica of this partition, as far as its leader knows"
         )
 
     # -- reads
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where every transaction is decided; never beyond the high watermark."""
+        """All transactions before this offset have ended. Never above the high watermark."""
         first_unstable = self._producers.first_unstable_offset()
         if first_unstable is None:
             return self.high_watermark
@@ -370,7 +371,7 @@ class PartitionLeader:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: whether the client knows the leader as it is; -1 where it does not care."""
+        """KIP-320: rejects a client whose leader epoch is older or newer than the leader's. -1 skips the check."""
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == NO_LEADER_EPOCH:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -386,7 +387,7 @@ class PartitionLeader:
         )
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """(epoch, end offset) to truncate to, where the fetcher's log has parted from this one (KIP-595)."""
+        """The (epoch, end offset) to truncate to, if the fetcher's log has diverged from this one (KIP-595)."""
         if last_fetched_epoch == NO_LEADER_EPOCH:
             return None
         epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self.log_end_offset)
@@ -412,7 +413,7 @@ class PartitionLeader:
         if not self.settings.deletes_records:
             raise KafkaError(
                 ErrorCode.policy_violation,
-                "records of this partition cannot be deleted: its cleanup.policy is compact alone",
+                "records of this partition cannot be deleted: its cleanup.policy is only compact",
             )
         if offset == DELETE_TO_HIGH_WATERMARK:
             offset = self.high_watermark
@@ -425,7 +426,7 @@ class PartitionLeader:
         return offset
 
     def move_log_start_offset(self, offset: int) -> Effects:
-        """The log starts at `offset` now, by retention or DeleteRecords; it never moves back."""
+        """Retention or DeleteRecords has moved the log start to `offset`. It never moves back."""
         if offset <= self.log_start_offset:
             return NO_EFFECTS
         low_watermark = self.low_watermark

@@ -1,8 +1,8 @@
-"""What a partition remembers of its producers: the last five batches, the epoch, the open transaction.
+"""The producer state of a partition: the last five batches of each producer, its epoch, its open transaction.
 
-This is what makes a retry harmless (KIP-98): a batch that is there already is answered with its offsets, a
-gap or an old epoch is refused. It also knows the first offset whose fate a transaction has not yet decided,
-below which lies all that a read-committed consumer may see.
+This makes a retry harmless (KIP-98): for a duplicate the leader returns the offsets of the original, and it rejects a
+gap in the sequence numbers or an old epoch. The table also knows the first unstable offset, up to which a
+read-committed consumer may read.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class Duplicate(NamedTuple):
-    """Where the batch that was sent again has been all along."""
+    """The offsets and timestamp of the first copy of a batch that was sent again."""
 
     base_offset: int
     last_offset: int
@@ -39,10 +39,10 @@ class CompletedTxn(NamedTuple):
 
 
 class Verification:
-    """A transaction that the coordinator is asked about, before its first batch in this partition (KIP-890).
+    """The question to the coordinator whether a transaction is open, before its first batch here (KIP-890).
 
-    It is a thing of its own, not a name: where the transaction ends before the answer comes, and the producer's next
-    one begins, the batch still waits with the old one in hand, and is refused.
+    Compared by identity. If the transaction ends before the coordinator responds and the producer begins another one,
+    the waiting batch still holds the old object, and the leader rejects it.
     """
 
     __slots__ = ("epoch", "epoch_per_transaction", "lowest_sequence", "started_ms")
@@ -53,22 +53,22 @@ class Verification:
         self.started_ms = started_ms
         self.epoch_per_transaction = epoch_per_transaction
 
-    def asked_again(self, epoch: int, sequence: int) -> None:
-        """Another batch waits for the answer. None may overtake the one with the lowest sequence, should it fail."""
+    def add_batch(self, epoch: int, sequence: int) -> None:
+        """Another batch waits for the response. If the batch with the lowest sequence fails, no later one may pass."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-# Given with a batch where transaction.partition.verification.enable is off.
-NOT_REQUIRED = Verification(-1, SEQUENCE_MASK, 0, epoch_per_transaction=False)
+# For batches that are appended while transaction.partition.verification.enable is false.
+NO_VERIFICATION = Verification(-1, SEQUENCE_MASK, 0, epoch_per_transaction=False)
 
 
 class ProducerEntry(NamedTuple):
     """One producer as Kafka's `.snapshot` files hold it, and as DescribeProducers shows it.
 
-    Without a data batch the sequence and the offset are -1; so is the transaction's offset when none is open.
+    The sequence and the offset are -1 before the first data batch, the transaction's offset if none is open.
     """
 
     producer_id: int
@@ -107,7 +107,7 @@ class _Producer:
         self.batches: deque[_AppendedBatch] = deque(maxlen=BATCHES_TO_RETAIN)
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Sequences start over in each epoch (KIP-360), so no batch of the one before can be retried."""
+        """Sequences start at 0 in each epoch (KIP-360), so a batch of the previous epoch cannot be retried."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.next_sequence = 0
@@ -115,15 +115,17 @@ class _Producer:
 
 
 class ProducerStateTable:
-    """Checks come before an append and change nothing; `update` and `complete` follow it and never refuse."""
+    """Checks run before an append and change nothing. `update` and `complete_transaction` run after it and never
+    fail.
+    """
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         # First offset -> producer id. Offsets only grow, so the first key is always the smallest.
         self._ongoing: dict[int, int] = {}
-        # First offset -> offset of the marker, for those whose marker is not yet below the high watermark.
+        # First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
-        # By producer id. Not kept on disk: the producer asks again.
+        # By producer id. Not kept on disk: after a restart the producer's retry starts a new verification.
         self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
@@ -132,8 +134,9 @@ class ProducerStateTable:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, epoch_per_transaction: bool
     ) -> Verification | None:
-        """Whether the coordinator is to be asked before this batch of a transaction is appended; None where it is open
-        here already. KafkaError for an old epoch.
+        """Starts the verification of a transaction before its first batch here; None if it is open here already.
+
+        Raises KafkaError for an old epoch.
         """
         producer = self._producers.get(producer_id)
         if producer is not None:
@@ -145,21 +148,21 @@ class ProducerStateTable:
             verification = Verification(epoch, sequence, now_ms, epoch_per_transaction=epoch_per_transaction)
             self._verifications[producer_id] = verification
         else:
-            verification.asked_again(epoch, sequence)
+            verification.add_batch(epoch, sequence)
         return verification
 
     def is_verified(self, producer_id: int, verification: Verification) -> bool:
-        """Whether what was asked about under `verification` has not ended since."""
-        return verification is NOT_REQUIRED or self._verifications.get(producer_id) is verification
+        """Whether the transaction of `verification` has not ended since."""
+        return verification is NO_VERIFICATION or self._verifications.get(producer_id) is verification
 
     def check(self, header: BatchHeader, verification: Verification | None = None) -> Duplicate | None:
-        """Whether a client's batch may be appended; the original's place where it has been already.
+        """Checks a client's batch. Returns the original if it is a duplicate; raises KafkaError if it is rejected.
 
-        The first batch of a transaction needs what `start_verification` gave.
+        The first batch of a transaction needs the `verification` that `start_verification` returned.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            # The producer is new, or expiry has removed all that was known of it: any sequence is good.
+            # The producer is new, or its state has expired: it may start with any sequence.
             if header.attributes & TRANSACTIONAL_MASK:
                 self._check_transaction(None, header, verification)
             return None
@@ -190,7 +193,7 @@ class ProducerStateTable:
                 f"the batch of producer {header.producer_id} (epoch {header.producer_epoch}) is not part of an "
                 "ongoing transaction that this partition was added to",
             )
-        # Where an epoch has one transaction, a producer that is not known here begins with it (KIP-890).
+        # With an epoch per transaction, the first batch of an unknown producer must have sequence 0 (KIP-890).
         is_first = producer is None and verification.epoch_per_transaction
         highest = 0 if is_first else verification.lowest_sequence
         if header.base_sequence > highest:
@@ -200,21 +203,21 @@ class ProducerStateTable:
                 f"sequence {header.base_sequence} where {highest} was expected",
             )
 
-    def check_from_coordinator(self, header: BatchHeader) -> None:
-        """A coordinator's data (offsets of a transaction) has no sequence: only the epoch counts."""
+    def check_coordinator_batch(self, header: BatchHeader) -> None:
+        """Checks a coordinator's batch (offsets of a transaction). It has no sequence, so only the epoch is checked."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
             _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
             _check_within_transaction(producer, header)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
-        """Whether an end-transaction marker is of no old producer epoch and from no zombie coordinator."""
+        """Rejects an end-transaction marker with an old producer epoch, or from a zombie coordinator."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
         _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
         if header.producer_epoch == producer.epoch and transaction_version >= EPOCH_PER_TRANSACTION:
-            # KIP-1228: this epoch belongs to the next transaction, which a late marker must not end.
+            # KIP-1228: this epoch belongs to the next transaction. A late marker must not end that one.
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
                 f"the end marker of producer {header.producer_id} has the epoch {header.producer_epoch}, which has "
@@ -228,7 +231,7 @@ class ProducerStateTable:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """Takes in a data batch that is in the log, its offsets final."""
+        """Adds a data batch that was appended to the log, with its final offsets."""
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -247,15 +250,17 @@ class ProducerStateTable:
             self._ongoing[base_offset] = producer_id
             self._verifications.pop(producer_id, None)
 
-    def complete(self, header: BatchHeader, *, commit: bool, coordinator_epoch: int) -> CompletedTxn | None:
-        """Takes in an end-transaction marker that is in the log; None where it ends nothing here."""
+    def complete_transaction(
+        self, header: BatchHeader, *, commit: bool, coordinator_epoch: int
+    ) -> CompletedTxn | None:
+        """Applies an end-transaction marker that was appended to the log; None if no transaction was open."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
         producer.move_to_epoch(header.producer_epoch)
         verification = self._verifications.get(header.producer_id)
         if verification is not None and not (
-            # Asked about the transaction after this one, whose epoch its marker has.
+            # It verifies the next transaction: from KIP-890 on, a marker carries the epoch of the next one.
             verification.epoch_per_transaction and verification.epoch == header.producer_epoch
         ):
             del self._verifications[header.producer_id]
@@ -273,7 +278,7 @@ class ProducerStateTable:
         return next(iter(self._ongoing), completed.last_offset + 1)
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset of any transaction that is open, or decided by a marker not yet replicated."""
+        """The first offset of all transactions that are open or whose marker is not replicated yet."""
         first_ongoing = next(iter(self._ongoing), None)
         if not self._unreplicated:
             return first_ongoing
@@ -281,14 +286,14 @@ class ProducerStateTable:
         return first_unreplicated if first_ongoing is None else min(first_ongoing, first_unreplicated)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark are decided for good."""
+        """Transactions whose marker is below the high watermark are stable."""
         if self._unreplicated:
             self._unreplicated = {
                 first: marker for first, marker in self._unreplicated.items() if marker >= high_watermark
             }
 
     def truncate_before(self, log_start_offset: int) -> None:
-        """Producers stay known when their records go, so that a retry does not become a second record."""
+        """Keeps the producers whose records are deleted, so that their retries are still found as duplicates."""
         self.on_high_watermark(log_start_offset)
 
     def has_open_transaction(self, producer_id: int) -> bool:
@@ -296,7 +301,7 @@ class ProducerStateTable:
         return producer is not None and producer.txn_first_offset >= 0
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers idle for `expiration_ms`, save those in a transaction; answers how many."""
+        """Removes producers idle for `expiration_ms`, except those in a transaction; returns how many."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -331,7 +336,7 @@ class ProducerStateTable:
         return entries
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replaces everything by what a snapshot holds."""
+        """Replaces the whole state by that of a snapshot."""
         self.clear()
         open_transactions: dict[int, int] = {}
         for entry in entries:
@@ -357,7 +362,7 @@ class ProducerStateTable:
 
 
 def _check_producer_epoch(producer: _Producer, producer_id: int, epoch: int) -> None:
-    # INVALID_PRODUCER_EPOCH and not PRODUCER_FENCED: the client may abort and go on (KIP-588).
+    # INVALID_PRODUCER_EPOCH, not PRODUCER_FENCED: the client may abort and continue (KIP-588).
     if epoch < producer.epoch:
         raise KafkaError(
             ErrorCode.invalid_producer_epoch,

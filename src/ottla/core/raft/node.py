@@ -1,21 +1,21 @@
 """Raft as KIP-595 has it, for a quorum of one voter.
 
-The shape is the whole of it: `step` takes what other nodes say, `tick` the time, `propose` what is to be agreed on.
-None of them does anything but change the node's mind; `ready` then says what must be made durable and what has become
-committed, and `advance` tells the node that it was done. The order is what safety rests on:
+The interface is that of a full quorum: `step` takes messages of other nodes, `tick` the time, `propose` records. They
+only change the node's state in memory. `ready` then returns what must be made durable and what is committed, and
+`advance` tells the node that this was done. Safety depends on the order:
 
-1. `Ready.hard_state` is durable before any entry of its epoch is written, and before any message leaves;
-2. `Ready.entries` are appended and flushed;
-3. then `advance`; only it moves the high watermark, as the node's own log counts for a majority once it is durable.
+1. Make `Ready.hard_state` durable before any entry of its epoch is written and before any message is sent.
+2. Append and flush `Ready.entries`.
+3. Call `advance`. Only this moves the high watermark: the node's log counts towards a majority once it is durable.
 
-States, and what leads from one to the next:
+States and transitions:
 
-    unattached -> leader      tick, with this node as the only voter: its own vote is the majority, in epoch + 1
-    leader     -> (end)       a leader of one voter has nobody to lose the leadership to
+    unattached -> leader      at the first tick: the only voter has the majority with its own vote, in epoch + 1
+    leader     -> (end)       no other node can take the leadership from the only voter
 
-With more voters come candidate, prospective (KIP-996), follower and resigned, the messages Vote, BeginQuorumEpoch,
-EndQuorumEpoch and Fetch in `step`, and a high watermark that is the majority's log end offset. Until then a second
-voter is refused at the start.
+A quorum of several voters needs the states candidate, prospective (KIP-996), follower and resigned, the messages Vote,
+BeginQuorumEpoch, EndQuorumEpoch and Fetch in `step`, and a high watermark that is the majority's log end offset. Until
+these exist, the constructor rejects more than one voter.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Role(Enum):
 
 
 class HardState(NamedTuple):
-    """What a node must not forget: which epoch it has seen, who leads it, and whom it voted for in it."""
+    """The durable part of a node's state: the latest epoch, its leader, and the node's vote in it."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -41,14 +41,14 @@ class HardState(NamedTuple):
 
 
 class LeaderChange(NamedTuple):
-    """The first entry of an epoch. Entries of earlier epochs are committed with it, never before (Raft, 5.4.2)."""
+    """The first entry of an epoch. Entries of earlier epochs are committed only together with it (Raft, 5.4.2)."""
 
     leader_id: int
     voters: tuple[int, ...]
 
 
 class Entry(NamedTuple):
-    """One batch of the log: a leader change, or records that are committed together, with their encoded values."""
+    """A batch of the log: a leader change, or the encoded values of records that are committed together."""
 
     base_offset: int
     epoch: int
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """`hard_state` is None where it did not change. `high_watermark` is what is committed already."""
+    """What to make durable next. `hard_state` is None if it did not change."""
 
     hard_state: HardState | None
     entries: tuple[Entry, ...]
@@ -81,7 +81,7 @@ class RaftNode:
         log_end_offset: int,
         log_epoch: int = NO_LEADER_EPOCH,
     ) -> None:
-        """`log_epoch` is that of the last entry, which may be above what `hard_state` remembers."""
+        """`log_epoch` is the epoch of the last entry. It may be above the epoch of `hard_state`."""
         if tuple(voters) != (node_id,):
             raise NotImplementedError(
                 f"a quorum of voters {list(voters)} is not supported yet: node {node_id} must be the only voter"
@@ -106,11 +106,11 @@ class RaftNode:
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the leader's own epoch begins in the log."""
+        """The first offset of the leader's own epoch."""
         return self._epoch_start_offset
 
     def tick(self, now_ms: int) -> None:
-        """The only voter needs to wait for nobody: it leads from the first tick, in an epoch never used before."""
+        """The only voter becomes the leader at its first tick, in a new epoch."""
         if self.role is Role.LEADER:
             return
         self.role = Role.LEADER
@@ -124,7 +124,7 @@ class RaftNode:
         )
 
     def propose(self, values: Sequence[bytes]) -> Entry:
-        """Takes records into the log, to be committed together. Raises NotLeader."""
+        """Appends records that are committed together. Raises NotLeader."""
         if self.role is not Role.LEADER:
             raise NotLeader(f"node {self.node_id} does not lead the quorum in epoch {self.epoch}")
         if not values:
@@ -132,19 +132,19 @@ class RaftNode:
         return self._append(tuple(values))
 
     def ready(self) -> Ready | None:
-        """What is to be made durable next; None where nothing is."""
+        """What to make durable next; None if there is nothing."""
         hard_state = None if self.hard_state == self._durable_state else self.hard_state
         if hard_state is None and not self._unsaved:
             return None
         return Ready(hard_state, tuple(self._unsaved), self.high_watermark)
 
     def advance(self, ready: Ready) -> None:
-        """All of `ready` is durable. The node may have gone on since: what came later is in the next `ready`."""
+        """All of `ready` is durable. Changes since that call are in the next `ready`."""
         if ready.hard_state is not None:
             self._durable_state = ready.hard_state
         del self._unsaved[: len(ready.entries)]
         if ready.entries:
-            # One voter is its own majority, and the leader change of its epoch is the first that it flushes.
+            # One voter is its own majority. The first entry that it flushes is the leader change of its epoch.
             self.high_watermark = ready.entries[-1].next_offset
 
     def _append(self, payload: LeaderChange | tuple[bytes, ...]) -> Entry:

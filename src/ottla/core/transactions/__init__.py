@@ -1,1 +1,1 @@
-"""Transactions across partitions (KIP-98, KIP-890): the pure machine of one shard of the transaction coordinator."""
+"""Transactions across partitions (KIP-98, KIP-890): one shard of the transaction coordinator."""

@@ -1,7 +1,7 @@
-"""What a shard of the transaction coordinator can be asked, what it answers, and what it wants done.
+"""The commands of a transaction coordinator shard, their responses, and its effects.
 
-Refusals are KafkaErrors. Producer ids come in with the command, as they are handed out by the controller; where
-`TransactionShard.needs_producer_id` says that none will be taken, NO_PRODUCER_ID will do.
+A rejected command raises KafkaError. New producer ids come with the command, because the controller allocates them. If
+`TransactionShard.needs_producer_id` is False, the command may carry NO_PRODUCER_ID.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId(Command[ProducerIdAndEpoch]):
-    """A producer starts, or starts over after an error (KIP-360: then it names itself as `expected`).
+    """A producer starts, or starts again after an error (KIP-360: then `expected` is its id and epoch).
 
-    `new_producer_id` is taken where the transactional id has none yet, or its epochs are exhausted.
+    `new_producer_id` is used if the transactional id has none yet, or if its epochs are exhausted.
     """
 
     transactional_id: str
@@ -34,7 +34,7 @@ class InitProducerId(Command[ProducerIdAndEpoch]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions(Command[None]):
-    """`transaction_version` is the one that the client speaks: 0, or 2 with KIP-890's epoch per transaction."""
+    """`transaction_version` is the client's: 0, or 2 with an epoch per transaction (KIP-890)."""
 
     transactional_id: str
     producer_id: int
@@ -50,7 +50,7 @@ class PartitionVerified(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions(Command[tuple[PartitionVerified, ...]]):
-    """Whether the partitions are in the producer's ongoing transaction (KIP-890); nothing is changed."""
+    """Asks whether the partitions are in the producer's ongoing transaction (KIP-890). Changes nothing."""
 
     transactional_id: str
     producer_id: int
@@ -60,9 +60,9 @@ class VerifyPartitions(Command[tuple[PartitionVerified, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction(Command[ProducerIdAndEpoch]):
-    """Answered with the id and epoch to go on with: with version 2 the epoch is another for each transaction.
+    """Returns the id and epoch of the next transaction: with version 2 each transaction has its own epoch.
 
-    `new_producer_id` is taken where the epochs are exhausted.
+    `new_producer_id` is used if the epochs are exhausted.
     """
 
     transactional_id: str
@@ -74,10 +74,10 @@ class EndTransaction(Command[ProducerIdAndEpoch]):
 
 
 class WriteMarkers(NamedTuple):
-    """An effect: the outcome goes into every partition of the transaction, however often that has to be tried.
+    """An effect: the runtime writes a marker to every partition of the transaction and retries until that succeeds.
 
-    The shell answers each piece of it with `MarkersWritten`. `transaction_version` is the one that the transaction was
-    ended with: from 2 on the epoch of the marker is one more than that of the records (KIP-890).
+    It reports progress with `MarkersWritten`. `transaction_version` is that of EndTxn. From 2 on the epoch of
+    the marker is one higher than that of the records (KIP-890).
     """
 
     transactional_id: str
@@ -90,10 +90,10 @@ class WriteMarkers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten(Command[None]):
-    """These partitions have the marker, or are gone for good. When all have it, the transaction is complete.
+    """These partitions have the marker, or are deleted. When all have it, the transaction is complete.
 
-    It counts only for the very effect that it answers: producers of version 0 end all their transactions under one
-    epoch, so that nothing else would tell a late answer for one transaction from that for the next.
+    `markers` is compared by identity: producers of version 0 end all their transactions with one epoch, so that nothing
+    else distinguishes a late report about one transaction from a report about the next.
     """
 
     markers: WriteMarkers
@@ -123,7 +123,7 @@ class ListedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions(Command[tuple[ListedTransaction, ...]]):
-    """Filters: producer ids, names of states, open for longer than `duration_ms`, an RE2 pattern of ids (KIP-1152)."""
+    """Filters: producer ids, state names, open for longer than `duration_ms`, an RE2 pattern for the id (KIP-1152)."""
 
     producer_ids: frozenset[int] = frozenset()
     states: frozenset[str] = frozenset()

@@ -1,20 +1,20 @@
-"""InitProducerId: a producer starts under its transactional id, and whoever had it before is fenced (KIP-98).
+"""InitProducerId: a producer starts with its transactional id and fences the producer that had it before (KIP-98).
 
-A producer that starts over after an error says who it was (KIP-360). It is given another epoch only where nobody has
-taken the id meanwhile, and the same again where it did not hear the first answer.
+A producer that starts again after an error sends its previous id and epoch (KIP-360). It gets a new epoch only if no
+other producer has taken over the id meanwhile, and the same epoch again if it retries.
 """
 
 from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import InitProducerId, ProducerIdAndEpoch
-from ottla.core.transactions.ending import fence_and_abort
+from ottla.core.transactions.end_transaction import fence_and_abort
+from ottla.core.transactions.errors import concurrent_transactions, producer_fenced
 from ottla.core.transactions.metadata import MAX_PRODUCER_EPOCH, NO_TIMEOUT_MS, TransactionMetadata
-from ottla.core.transactions.refusals import being_ended, fenced
 from ottla.core.transactions.states import PREPARED, TransactionState
 from ottla.core.transactions.store import (
     TransactionDecision,
     TransactionStore,
-    check_producer_id_is_given,
-    refuse_empty_id,
+    check_has_producer_id,
+    check_transactional_id,
 )
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
@@ -34,18 +34,18 @@ def init_producer_id(
         decision.reply(waiter, _first(store, command, timeout_ms, decision, now_ms))
         return
     if metadata.state in PREPARED:
-        raise being_ended(command.transactional_id)
+        raise concurrent_transactions(command.transactional_id)
     _check_expected(command, metadata)
     if metadata.state is TransactionState.ONGOING:
-        # The epoch that fences is given to nobody: the producer asks again, and gets one of its own.
+        # No producer gets the epoch that fences: this one retries, and gets the epoch after it.
         fence_and_abort(store, command.transactional_id, decision, now_ms)
-        decision.reply(waiter, being_ended(command.transactional_id))
+        decision.reply(waiter, concurrent_transactions(command.transactional_id))
         return
     decision.reply(waiter, _next(store, command, metadata, timeout_ms, decision, now_ms))
 
 
 def _checked_timeout_ms(store: TransactionStore, command: InitProducerId) -> int:
-    refuse_empty_id(command.transactional_id)
+    check_transactional_id(command.transactional_id)
     settings = store.settings
     name = f"the transactional id {command.transactional_id!r}"
     if command.enable_two_phase_commit and not settings.two_phase_commit_enabled:
@@ -76,8 +76,8 @@ def _first(
     decision: TransactionDecision,
     now_ms: int,
 ) -> ProducerIdAndEpoch:
-    """Also for a producer that says who it was: its id had expired."""
-    check_producer_id_is_given(command.new_producer_id)
+    """Creates the transactional id. Also used if `expected` is set: then the id has expired."""
+    check_has_producer_id(command.new_producer_id)
     record = TransactionLogValue(
         producer_id=command.new_producer_id,
         previous_producer_id=command.new_producer_id,
@@ -92,22 +92,22 @@ def _first(
 
 
 def _check_expected(command: InitProducerId, metadata: TransactionMetadata) -> None:
-    """Raises PRODUCER_FENCED where the producer is not the one that had the id last.
+    """Raises PRODUCER_FENCED if `expected` is not the last producer of the id.
 
-    Kafka looks at the epoch only where no transaction is ongoing; a late request of a fenced producer aborts the
-    transaction of the one that fenced it. Here it changes nothing.
+    Kafka checks the epoch only if no transaction is ongoing, so that a late request of a fenced producer aborts the
+    transaction of the producer that fenced it. Here such a request changes nothing.
     """
     expected = command.expected
     if expected is None:
         return
     known = expected == metadata.producer
     if metadata.state is not TransactionState.ONGOING and not known:
-        # Asked again; the answer had another id where the epochs of the previous one were exhausted.
+        # A retry. The lost response contained a new id if the epochs of the previous one were exhausted.
         known = expected.producer_epoch == metadata.last_producer_epoch != NO_PRODUCER_EPOCH and (
             expected.producer_id in (metadata.record.producer_id, metadata.record.previous_producer_id)
         )
     if not known:
-        raise fenced(command.transactional_id, *expected, metadata)
+        raise producer_fenced(command.transactional_id, *expected, metadata)
 
 
 def _next(
@@ -123,10 +123,10 @@ def _next(
     previous_producer_id = record.producer_id
     producer_id, epoch = record.producer_id, record.producer_epoch + 1
     if expected is not None and expected != metadata.producer and epoch <= MAX_PRODUCER_EPOCH:
-        # Asked again: the same answer, and it would be the same once more.
+        # A retry gets the same response, however often it comes.
         previous_producer_id, epoch = record.previous_producer_id, record.producer_epoch
     elif metadata.is_epoch_exhausted:
-        check_producer_id_is_given(command.new_producer_id)
+        check_has_producer_id(command.new_producer_id)
         producer_id, epoch = command.new_producer_id, 0
     return store.transition(
         command.transactional_id,

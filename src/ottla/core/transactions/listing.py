@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions (KIP-664), with patterns of ids (KIP-1152)."""
+"""DescribeTransactions and ListTransactions (KIP-664, KIP-1152)."""
 
 from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import (
@@ -9,9 +9,9 @@ from ottla.core.transactions.commands import (
 )
 from ottla.core.transactions.metadata import TransactionMetadata
 from ottla.core.transactions.states import PREPARED, STATE_NAMES
-from ottla.core.transactions.store import TransactionDecision, TransactionStore, refuse_empty_id
+from ottla.core.transactions.store import TransactionDecision, TransactionStore, check_transactional_id
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 
 
 def describe_transaction(
@@ -21,7 +21,7 @@ def describe_transaction(
     decision: TransactionDecision,
     now_ms: int,
 ) -> None:
-    refuse_empty_id(command.transactional_id)
+    check_transactional_id(command.transactional_id)
     metadata = store.by_id.get(command.transactional_id)
     if metadata is None:
         raise KafkaError(
@@ -38,7 +38,7 @@ def describe_transaction(
             record.transaction_start_timestamp_ms,
             record.producer_id,
             record.producer_epoch,
-            # As in Kafka, of a transaction that is being ended: those that have no marker yet.
+            # As in Kafka: while a transaction is completing, only the partitions without a marker.
             tuple(metadata.unmarked if metadata.state in PREPARED else metadata.partitions),
         ),
     )
@@ -52,7 +52,7 @@ def list_transactions(
     now_ms: int,
 ) -> None:
     pattern = command.transactional_id_pattern
-    matches_id = compiled(pattern, "Transaction ID pattern").fullmatch if pattern else None
+    matches_id = compile_regex(pattern, "Transaction ID pattern").fullmatch if pattern else None
     decision.reply(
         waiter,
         tuple(

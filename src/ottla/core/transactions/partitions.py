@@ -1,17 +1,17 @@
-"""The partitions of a transaction: added before, or with, the first batch that goes there, and asked for by leaders.
+"""The partitions of a transaction: clients add them, and partition leaders verify them (KIP-890).
 
-Offsets are committed within a transaction by adding the group's partition of `__consumer_offsets` (KIP-447).
+A transaction that commits offsets adds the group's partition of `__consumer_offsets` (KIP-447).
 """
 
 from collections.abc import Iterable
 
 from ottla.core.coordination import Waiter
 from ottla.core.transactions.commands import AddPartitions, PartitionVerified, VerifyPartitions
+from ottla.core.transactions.errors import check_producer, concurrent_transactions
 from ottla.core.transactions.metadata import with_partitions
-from ottla.core.transactions.refusals import being_ended, check_producer
 from ottla.core.transactions.states import PREPARED, TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
-from ottla.core.transactions.timeouts import start_timeout
+from ottla.core.transactions.timers import start_timeout
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -25,8 +25,8 @@ def add_partitions(
 ) -> None:
     metadata = store.get(command.transactional_id)
     if metadata.state in PREPARED:
-        # First of all: the producer may go on under the id that it gets when this transaction is complete.
-        raise being_ended(command.transactional_id)
+        # Before check_producer: when this transaction completes, the producer may get a new id.
+        raise concurrent_transactions(command.transactional_id)
     check_producer(command, metadata)
     added = tuple(dict.fromkeys(each for each in command.partitions if each not in metadata.partitions))
     begins = metadata.state is not TransactionState.ONGOING
@@ -57,7 +57,7 @@ def verify_partitions(
     metadata = store.get(command.transactional_id)
     check_producer(command, metadata)
     if metadata.state in PREPARED:
-        raise being_ended(command.transactional_id)
+        raise concurrent_transactions(command.transactional_id)
     decision.reply(
         waiter,
         tuple(
@@ -77,7 +77,7 @@ def has_partitions(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> bool:
-    """Whether `verify_partitions` would refuse nothing, for those who can look instead of asking."""
+    """Whether `verify_partitions` would accept all partitions, for callers on the coordinator's own broker."""
     metadata = store.by_id.get(transactional_id)
     return (
         metadata is not None

@@ -1,4 +1,4 @@
-"""What the transaction coordinator takes from the broker's configuration and the cluster's features."""
+"""The settings of the transaction coordinator, from the broker's configuration and the cluster's features."""
 
 from dataclasses import dataclass
 

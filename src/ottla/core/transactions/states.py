@@ -1,17 +1,17 @@
-"""The states of a transactional id, and which may follow which (KIP-98, KIP-890).
+"""The states of a transactional id and their transitions (KIP-98, KIP-890).
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                      -> PrepareAbort  -> CompleteAbort  -> Ongoing ...
 
-A producer of version 2 does not know whether its transaction has begun on this side, so that it may abort where there
-is none. A producer that starts brings its id back to Empty.
+A producer of version 2 does not know whether the coordinator has started its transaction, so it may abort without one.
+InitProducerId resets the id to Empty.
 """
 
 from enum import IntEnum
 
 
 class TransactionState(IntEnum):
-    """As written to the log. Dead and PrepareEpochFence are passed through within one decision, and never written."""
+    """As written to the log. Dead and PrepareEpochFence exist only within one decision and are never written."""
 
     EMPTY = 0
     ONGOING = 1
@@ -40,8 +40,8 @@ COMPLETE = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 ENDED = PREPARED | COMPLETE
 IDLE = frozenset({_S.EMPTY}) | COMPLETE  # without a transaction; only these expire
-# By the number in the record.
-WRITTEN: dict[int, TransactionState] = {int(state): state for state in IDLE | ENDED | {_S.ONGOING}}
+# The states that are written, by the number in the record.
+STATE_BY_STATUS: dict[int, TransactionState] = {int(state): state for state in IDLE | ENDED | {_S.ONGOING}}
 
 VALID_PREVIOUS_STATES = {
     _S.EMPTY: IDLE,

@@ -1,11 +1,11 @@
-"""The transactional ids of one shard, and the one way in which an id changes: by a record that is written."""
+"""The transactional ids of one shard. An id is changed only by writing a record."""
 
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
 from ottla.core.coordination import Decision
-from ottla.core.transactions.metadata import TransactionMetadata, metadata_of
+from ottla.core.transactions.metadata import TransactionMetadata, metadata_from_record
 from ottla.core.transactions.settings import TransactionSettings
 from ottla.core.transactions.states import STATE_NAMES, VALID_PREVIOUS_STATES, TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -27,13 +27,13 @@ class TransactionStore:
         if value is None:
             self.by_id.pop(key.transactional_id, None)
         else:
-            self.by_id[key.transactional_id] = metadata_of(key.transactional_id, value)
+            self.by_id[key.transactional_id] = metadata_from_record(key.transactional_id, value)
 
     def get(self, transactional_id: str) -> TransactionMetadata:
-        """Raises INVALID_REQUEST for the empty id, INVALID_PRODUCER_ID_MAPPING for one that nobody has initialized."""
+        """Raises INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for an unknown one."""
         metadata = self.by_id.get(transactional_id)
         if metadata is None:
-            refuse_empty_id(transactional_id)
+            check_transactional_id(transactional_id)
             raise KafkaError(
                 ErrorCode.invalid_producer_id_mapping,
                 f"the transactional id {transactional_id!r} is not known, or has expired; initialize the producer",
@@ -61,7 +61,7 @@ class TransactionStore:
         now_ms: int,
         **changes: Any,
     ) -> TransactionMetadata:
-        """Brings a known id to `state`, with these `changes` to its record."""
+        """Moves a known id to `state`, with these `changes` to its record."""
         before = self.by_id[transactional_id]
         assert before.state in VALID_PREVIOUS_STATES[state], (
             f"{transactional_id!r} cannot go from {STATE_NAMES[before.state]} to {STATE_NAMES[state]}"
@@ -75,17 +75,15 @@ class TransactionStore:
         return self.write(transactional_id, TransactionLogValue(**values), last_producer_epoch, decision)
 
 
-def refuse_empty_id(transactional_id: str) -> None:
+def check_transactional_id(transactional_id: str) -> None:
     if not transactional_id:
-        raise KafkaError(
-            ErrorCode.invalid_request, "the transactional id is empty; name the producer, or leave the id out"
-        )
+        raise KafkaError(ErrorCode.invalid_request, "the transactional id is empty; set one, or leave it out")
 
 
-def check_producer_id_is_given(new_producer_id: int) -> None:
-    """The epochs ran out between the shell's look and the decision, or the controller has given no ids yet."""
+def check_has_producer_id(new_producer_id: int) -> None:
+    """It is missing if the epochs ran out after `needs_producer_id` was called, or the controller sent no ids yet."""
     if new_producer_id == NO_PRODUCER_ID:
         raise KafkaError(
             ErrorCode.coordinator_load_in_progress,
-            "there is no producer id to give at this moment; try again",
+            "no producer id is available at this moment; retry",
         )

@@ -1,6 +1,6 @@
-"""Kafka's configs: definitions, parsing, effective values and where they come from, validation.
+"""Kafka's configs: definitions, parsing, effective values and their sources, validation.
 
-What the rest of Ottla uses is listed here; the texts of the documentation are imported only when asked for.
+`__all__` is the public interface. The descriptions of the configs are imported only when they are needed.
 """
 
 from ottla.model.config.broker import BrokerConfig, ConfigError
@@ -24,10 +24,15 @@ from ottla.model.config.describe import (
 )
 from ottla.model.config.documentation import documentation_of
 from ottla.model.config.listeners import Endpoint
-from ottla.model.config.marks import Mark, mark_of, refusals
-from ottla.model.config.not_built import not_built, not_built_dynamically
 from ottla.model.config.properties import parse_properties
 from ottla.model.config.topic import topic_config, topic_config_value
+from ottla.model.config.unsupported import (
+    Unsupported,
+    rejection_errors,
+    unsupported_change_error,
+    unsupported_config,
+    unsupported_errors,
+)
 from ottla.model.config.validate import (
     validate,
     validate_broker_configs,
@@ -45,9 +50,9 @@ __all__ = [
     "ConfigType",
     "ConfigValue",
     "Endpoint",
-    "Mark",
     "ResourceType",
     "Scope",
+    "Unsupported",
     "definition_of",
     "describe_broker_configs",
     "describe_client_metrics_configs",
@@ -56,13 +61,13 @@ __all__ = [
     "describe_topic_configs",
     "documentation_of",
     "is_list",
-    "mark_of",
-    "not_built",
-    "not_built_dynamically",
     "parse_properties",
-    "refusals",
+    "rejection_errors",
     "topic_config",
     "topic_config_value",
+    "unsupported_change_error",
+    "unsupported_config",
+    "unsupported_errors",
     "validate",
     "validate_broker_configs",
     "validate_group_configs",

@@ -1,10 +1,9 @@
-"""The configuration of one broker: what its file and command line say, what the cluster changes while it runs,
-and Kafka's defaults for the rest."""
+"""The configuration of a broker: its file and command line, dynamic values of the cluster, and Kafka's defaults."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from ottla.model.config.checks import problems_between
+from ottla.model.config.checks import conflict_errors
 from ottla.model.config.definition import ConfigDef, ConfigType, ConfigValue, ResourceType
 from ottla.model.config.definitions import (
     BROKER_CONFIGS,
@@ -13,41 +12,41 @@ from ottla.model.config.definitions import (
     without_listener_prefix,
 )
 from ottla.model.config.listeners import Endpoint, parse_endpoints, parse_protocol_map
-from ottla.model.config.marks import mark_of, refusal
 from ottla.model.config.properties import parse_properties
+from ottla.model.config.unsupported import rejection_error, unsupported_config
 
-# Configs of plug-ins: their names are the plug-in's business.
+# Configs of plug-ins: any name is accepted.
 _PLUGIN_PREFIXES = ("config.providers.", "rsm.config.", "rlmm.config.")
 
 
 class ConfigError(ValueError):
-    """A configuration that the broker refuses, with everything that is wrong in it."""
+    """An invalid configuration, with all its errors."""
 
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
+    def __init__(self, errors: Iterable[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(self.errors))
 
 
 class BrokerConfig:
-    """Effective values by name, `config["log.segment.bytes"]`, and typed by the `get_` methods.
+    """Effective values by name, `config["log.segment.bytes"]`, or typed with the `get_` methods.
 
-    A value comes from the first of: what was set for this broker while it runs, what was set for all brokers,
-    the properties it was started with, the default.
+    A value comes from the first of: the dynamic value of this broker, the dynamic value of all brokers, the properties
+    with which the broker was started, the default.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        """Raises ConfigError where a name is unknown, a value is not allowed or two values contradict."""
+        """Raises ConfigError if a name is unknown, a value is invalid or two values conflict."""
         self.static: Mapping[str, str] = _with_node_id(properties or {})
         self.dynamic_broker: Mapping[str, str] = {}
         self.dynamic_default: Mapping[str, str] = {}
-        values, problems = _parse_all(self.static)
+        values, errors = _parse_all(self.static)
         self._values: Mapping[str, ConfigValue] = values
-        if problems or (problems := problems_between(self)):
-            raise ConfigError(problems)
+        if errors or (errors := conflict_errors(self)):
+            raise ConfigError(errors)
 
     @classmethod
     def load(cls, file_text: str = "", overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
-        """From the text of a server.properties and what is set over it."""
+        """From the text of a server.properties and properties that override it."""
         try:
             properties = parse_properties(file_text)
         except ValueError as error:
@@ -55,9 +54,9 @@ class BrokerConfig:
         return cls({**properties, **(overrides or {})})
 
     def apply_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
-        """Takes over what the metadata sets for this broker and for all; returns the names whose value changed.
+        """Sets the dynamic values of this broker and of all brokers; returns the names whose value changed.
 
-        Raises ConfigError, and changes nothing, where a value may not be set.
+        Raises ConfigError if a value is invalid. The configuration is unchanged then.
         """
         changed = self.with_dynamic(broker, default)
         names = {name for name in changed._values.keys() | self._values.keys() if changed[name] != self[name]}
@@ -66,21 +65,21 @@ class BrokerConfig:
         return frozenset(names)
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> "BrokerConfig":
-        """This configuration as it would be with these dynamic values. Raises ConfigError as the constructor."""
+        """A copy of this configuration with these dynamic values. Raises ConfigError like the constructor."""
         result = BrokerConfig.__new__(BrokerConfig)
         result.static, result.dynamic_broker, result.dynamic_default = (
             self.static,
             dict(broker),
             dict(default),
         )
-        values, problems = _parse_all({**self.static, **default, **broker}, known_only=True)
+        values, errors = _parse_all({**self.static, **default, **broker}, known_only=True)
         result._values = values
-        if problems or (problems := problems_between(result)):
-            raise ConfigError(problems)
+        if errors or (errors := conflict_errors(result)):
+            raise ConfigError(errors)
         return result
 
     def __getitem__(self, name: str) -> ConfigValue:
-        """KeyError where there is no such config. What is not set for one listener, the broker's config says."""
+        """Raises KeyError for an unknown name. A listener's config falls back to the broker's."""
         if name in self._values:
             return self._values[name]
         if name in BROKER_CONFIGS:
@@ -93,7 +92,7 @@ class BrokerConfig:
     def get_int(self, name: str) -> int:
         value = self[name]
         if not isinstance(value, int):
-            raise TypeError(f"{name} has no number: it is {value!r}")
+            raise TypeError(f"{name} is not a number: {value!r}")
         return value
 
     def get_float(self, name: str) -> float:
@@ -103,15 +102,15 @@ class BrokerConfig:
         return cast(bool, self[name])
 
     def get_str(self, name: str) -> str:
-        """Empty where it is not set."""
+        """Empty if it is not set."""
         return cast(str, self[name]) or ""
 
     def get_list(self, name: str) -> tuple[str, ...]:
-        """Empty where it is not set."""
+        """Empty if it is not set."""
         return cast(tuple[str, ...], self[name]) or ()
 
     def is_set(self, name: str) -> bool:
-        """Whether a file, the command line or the cluster says something about it."""
+        """Whether the file, the command line or the cluster sets it."""
         return name in self._values
 
     @property
@@ -143,12 +142,12 @@ class BrokerConfig:
 
     @property
     def controller_listeners(self) -> list[Endpoint]:
-        """The listeners of the controller. Empty on a node that is its own quorum and was given none."""
+        """The listeners of the controller. Empty if a single node sets none."""
         return [endpoint for endpoint in self.listeners if self._is_controller(endpoint)]
 
     @property
     def advertised_listeners(self) -> list[Endpoint]:
-        """Empty where nothing is set: then a client is told the address that it connected to."""
+        """If it is empty, each client gets the address that it connected to."""
         name = "advertised.listeners"
         return parse_endpoints(name, self.get_list(name), self.listener_protocols)
 
@@ -157,7 +156,7 @@ class BrokerConfig:
 
 
 def _with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
-    """`broker.id` is the older name of `node.id`; whichever is given, both have it."""
+    """`broker.id` is the older name of `node.id`: sets both if one is given."""
     result = dict(properties)
     if "node.id" in result:
         result.setdefault("broker.id", result["node.id"])
@@ -170,18 +169,18 @@ def _parse_all(
     properties: Mapping[str, str], *, known_only: bool = False
 ) -> tuple[dict[str, ConfigValue], list[str]]:
     values: dict[str, ConfigValue] = {}
-    problems = []
+    errors = []
     for name, text in properties.items():
         definition = definition_of(ResourceType.BROKER, name)
         if definition is None or (name in DYNAMIC_ONLY and not known_only):
             if not known_only and not name.startswith(_PLUGIN_PREFIXES):
-                problems.append(_unknown(name, text))
+                errors.append(_unknown(name, text))
             continue
         try:
             values[name] = definition._replace(name=name).parse(text)
         except ValueError as error:
-            problems.append(f"{error}{_allowed(definition)}")
-    return values, problems
+            errors.append(f"{error}{_allowed(definition)}")
+    return values, errors
 
 
 def _allowed(definition: ConfigDef) -> str:
@@ -195,11 +194,11 @@ def _allowed(definition: ConfigDef) -> str:
 
 def _unknown(name: str, value: str) -> str:
     if name in DYNAMIC_ONLY:
-        return f"Configuration {name}={value} can only be set while the broker runs: ottla configs set"
-    mark = mark_of(ResourceType.BROKER, name)
-    if mark is not None:
-        return refusal(name, mark)
-    from difflib import get_close_matches  # costs more to import than all definitions, and is rarely needed
+        return f"Configuration {name}={value} can only be set dynamically: use ottla configs set"
+    unsupported = unsupported_config(ResourceType.BROKER, name)
+    if unsupported is not None:
+        return rejection_error(name, unsupported)
+    from difflib import get_close_matches  # slow to import, and rarely needed
 
     close = get_close_matches(name, BROKER_CONFIGS, n=3, cutoff=0.75)
     hint = f"; did you mean {' or '.join(close)}?" if close else "; the known names are in docs/configs.md"

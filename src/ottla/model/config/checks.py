@@ -1,9 +1,9 @@
-"""What must hold between the values of several configs; each alone is checked by its validator."""
+"""Checks that involve several configs. Validators check single values."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.model.config.listeners import duplicates
+from ottla.model.config.listeners import duplicate_errors
 from ottla.model.config.topic import topic_default
 
 if TYPE_CHECKING:
@@ -14,17 +14,17 @@ _SESSION_TIMEOUTS = ("group", "group.consumer", "group.share", "group.streams")
 _MODERN_GROUPS = ("group.consumer", "group.share", "group.streams")
 
 
-def problems_between(config: "BrokerConfig") -> list[str]:
-    """Empty when the values go together."""
+def conflict_errors(config: "BrokerConfig") -> list[str]:
+    """An error for each conflict between values."""
     return [
-        *_log_problems(config),
-        *_listener_problems(config),
-        *_range_problems(config),
-        *_node_problems(config),
+        *_log_errors(config),
+        *_listener_errors(config),
+        *_range_errors(config),
+        *_node_errors(config),
     ]
 
 
-def _log_problems(config: "BrokerConfig") -> Iterator[str]:
+def _log_errors(config: "BrokerConfig") -> Iterator[str]:
     if _topic_ms(config, "segment.ms") < 1:
         yield "log.roll.ms must be greater than or equal to 1"
     if _topic_ms(config, "segment.jitter.ms") < 0:
@@ -48,17 +48,17 @@ def _topic_ms(config: "BrokerConfig", name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _listener_problems(config: "BrokerConfig") -> Iterator[str]:
+def _listener_errors(config: "BrokerConfig") -> Iterator[str]:
     try:
         listeners, advertised = config.listeners, config.advertised_listeners
     except ValueError as error:
         yield str(error)
         return
-    yield from duplicates(listeners)
+    yield from duplicate_errors(listeners)
     names = {endpoint.name for endpoint in listeners}
     for endpoint in advertised:
         if endpoint.host in ("0.0.0.0", "::", ""):
-            yield f"advertised.listeners has {endpoint}, an address that no client can connect to; name a host"
+            yield f"advertised.listeners has {endpoint}, an address that no client can connect to; set a host"
         if endpoint.name not in names:
             yield f"advertised.listeners has {endpoint}, but listeners has no {endpoint.name}; add it or remove this"
     if "broker" in config.get_list("process.roles") and not config.broker_listeners:
@@ -68,7 +68,7 @@ def _listener_problems(config: "BrokerConfig") -> Iterator[str]:
         yield f"inter.broker.listener.name is {inter_broker}, but listeners has no such name"
 
 
-def _range_problems(config: "BrokerConfig") -> Iterator[str]:
+def _range_errors(config: "BrokerConfig") -> Iterator[str]:
     for low, high in _ordered_pairs():
         if config.get_int(low) > config.get_int(high):
             yield f"{low} ({config[low]}) must not be greater than {high} ({config[high]})"
@@ -101,7 +101,7 @@ def _ordered_pairs() -> Iterator[tuple[str, str]]:
         yield f"group.share.{setting}", f"group.share.max.{setting}"
 
 
-def _node_problems(config: "BrokerConfig") -> Iterator[str]:
+def _node_errors(config: "BrokerConfig") -> Iterator[str]:
     if config.get_int("broker.id") not in (-1, config.node_id):
         yield f"broker.id ({config['broker.id']}) and node.id ({config.node_id}) are set and differ; set node.id only"
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):

@@ -1,7 +1,7 @@
-"""What a config is: its name, type, default, allowed values and who may change it while the broker runs.
+"""The definition of a config: its name, type, default, allowed values and update mode.
 
-Values have two forms: the text that stands in files, requests and metadata records, and the Python value
-that code uses. `parse_value` and `format_value` go between them exactly as Kafka does.
+A value has two forms: the text in files, requests and metadata records, and the Python value that code uses.
+`parse_value` and `format_value` convert between them exactly as Kafka does.
 """
 
 import re
@@ -15,7 +15,7 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Numbered as DescribeConfigs names them on the wire (KIP-569)."""
+    """With the numbers of DescribeConfigs (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -30,7 +30,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs names it on the wire (KIP-226)."""
+    """Where a value comes from, with the numbers of DescribeConfigs (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 
 class Scope(Enum):
-    """Who a broker config may be changed for while it runs; the text is the update mode that Kafka documents."""
+    """For which brokers a config can be changed while they run; the value is Kafka's name of the update mode."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -67,12 +67,12 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = Scope.READ_ONLY, Scope.PER_BROKER, Scope.C
 
 
 class Validator(Protocol):
-    def problem(self, name: str, value: ConfigValue) -> str | None:
-        """What is wrong with `value`, in a whole sentence that names it; None when it may be set."""
+    def error(self, name: str, value: ConfigValue) -> str | None:
+        """The error message for `value`, or None if it is valid."""
         ...
 
     def allowed(self) -> str:
-        """The allowed values, as documentation writes them."""
+        """The allowed values, for the documentation."""
         ...
 
 
@@ -82,7 +82,7 @@ class ConfigDef(NamedTuple):
     default: ConfigValue
     valid: Validator | None = None
     scope: Scope = READ_ONLY
-    # Kafka keeps these out of DescribeConfigs and of its documentation unless they are set.
+    # Kafka does not document these, and DescribeConfigs shows them only if they are set.
     internal: bool = False
 
     @property
@@ -90,14 +90,14 @@ class ConfigDef(NamedTuple):
         return self.type is PASSWORD
 
     def parse(self, text: str | None) -> ConfigValue:
-        """The value that `text` means. ValueError, with Kafka's sentence, where it may not be set."""
+        """The Python value of `text`. Raises ValueError with Kafka's message if it is invalid."""
         value = parse_value(self.name, text, self.type)
         if isinstance(value, tuple):
-            # KIP-1161: what a list repeats counts once.
+            # KIP-1161: duplicates in a list are removed.
             value = tuple(dict.fromkeys(value))
-        problem = self.valid.problem(self.name, value) if self.valid is not None else None
-        if problem:
-            raise ValueError(problem)
+        error = self.valid.error(self.name, value) if self.valid is not None else None
+        if error:
+            raise ValueError(error)
         return value
 
     def default_text(self) -> str | None:
@@ -105,14 +105,14 @@ class ConfigDef(NamedTuple):
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-# Values come from clients: no pattern may have two ways to match the same text, which takes quadratic time.
+# Values come from clients: a pattern must not match a text in two ways, which would take quadratic time.
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?\Z", re.ASCII)
-_NUMBER_LENGTH_MAX = 400  # a double has at most some 330 digits before its point
+_NUMBER_LENGTH_MAX = 400  # a double has at most about 330 digits before the point
 _BITS = {SHORT: 16, INT: 32, LONG: 64}
 
 
 def parse_value(name: str, text: str | None, type_: ConfigType) -> ConfigValue:
-    """Raises ValueError where `text` is not of the type; whether the value is allowed, the validator says."""
+    """Raises ValueError if `text` is not of the type. The validator checks whether the value is allowed."""
     if text is None:
         return None
     trimmed = text.strip()
@@ -141,7 +141,7 @@ def _parse_integer(name: str, text: str, type_: ConfigType) -> int:
 
 
 def format_value(value: ConfigValue) -> str | None:
-    """The text of a value as Kafka prints it."""
+    """The text of a value, as Kafka prints it."""
     if value is None:
         return None
     if isinstance(value, bool):

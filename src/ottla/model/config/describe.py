@@ -1,4 +1,4 @@
-"""Configs as DescribeConfigs reports them: value, source, and the synonyms it was chosen from (KIP-226, KIP-569)."""
+"""Configs as DescribeConfigs reports them: the value, its source and its synonyms (KIP-226, KIP-569)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class ConfigEntry(NamedTuple):
     source: ConfigSource
     is_sensitive: bool
     type: ConfigType
-    # The strongest first; the handler leaves them out where the request did not ask for them.
+    # In order of precedence. The handler omits them if the request does not ask for them.
     synonyms: tuple[ConfigSynonym, ...]
 
     @property
@@ -49,9 +49,9 @@ class ConfigEntry(NamedTuple):
 def describe_topic_configs(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """`names` None or empty: all of them."""
+    """If `names` is None or empty, all configs are described."""
     entries = []
-    for definition in _chosen(TOPIC_CONFIGS.values(), overrides, names):
+    for definition in _selected(TOPIC_CONFIGS.values(), overrides, names):
         name = definition.name
         value = format_value(topic_config_value(name, overrides, broker))
         behind = TOPIC_SYNONYMS.get(name)
@@ -63,13 +63,13 @@ def describe_topic_configs(
 
 
 def describe_broker_configs(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """All configs of this broker; also unknown ones that were set while it ran, whose values stay hidden."""
+    """All configs of this broker, including unknown ones that were set dynamically, whose values are hidden."""
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
     known = [definition for definition in BROKER_CONFIGS.values() if definition.name not in DYNAMIC_ONLY]
     listed = {definition.name for definition in known}
     known.extend(_broker_definition(name) for name in given if name not in listed)
     entries = []
-    for definition in _chosen(known, given, names):
+    for definition in _selected(known, given, names):
         name = definition.name
         value: ConfigValue = given.get(name)
         if definition.type is not ConfigType.UNKNOWN:
@@ -81,7 +81,7 @@ def describe_broker_configs(broker: BrokerConfig, names: Collection[str] | None 
 def describe_default_broker_configs(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """What is set for all brokers: the resource with the empty name."""
+    """The dynamic values of all brokers: the broker resource with the empty name."""
     entries = []
     for name, text in broker.dynamic_default.items():
         if names and name not in names:
@@ -100,7 +100,7 @@ def describe_group_configs(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     entries = []
-    for definition in _chosen(GROUP_CONFIGS.values(), overrides, names):
+    for definition in _selected(GROUP_CONFIGS.values(), overrides, names):
         name = definition.name
         behind = GROUP_SYNONYMS.get(name)
         synonyms = (
@@ -110,7 +110,7 @@ def describe_group_configs(
         )
         value = format_value(broker[behind] if behind else definition.default)
         if name in overrides:
-            value = _normal(definition, overrides[name])
+            value = _normalized(definition, overrides[name])
             synonyms = (ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
         entries.append(_entry(definition, value, synonyms))
     return entries
@@ -120,26 +120,26 @@ def describe_client_metrics_configs(
     overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     entries = []
-    for definition in _chosen(CLIENT_METRICS_CONFIGS.values(), overrides, names):
+    for definition in _selected(CLIENT_METRICS_CONFIGS.values(), overrides, names):
         value = definition.default_text()
         synonyms: tuple[ConfigSynonym, ...] = ()
         if definition.name in overrides:
-            value = _normal(definition, overrides[definition.name])
+            value = _normalized(definition, overrides[definition.name])
             source = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
             synonyms = (ConfigSynonym(definition.name, value, source),)
         entries.append(_entry(definition, value, synonyms))
     return entries
 
 
-def _normal(definition: ConfigDef, text: str) -> str | None:
-    """The text as Kafka would write the value: without blanks and repeats."""
+def _normalized(definition: ConfigDef, text: str) -> str | None:
+    """The text as Kafka writes the value: without spaces and duplicates."""
     try:
         return format_value(definition.parse(text))
     except ValueError:
         return text
 
 
-def _chosen(
+def _selected(
     definitions: Iterable[ConfigDef], given: Mapping[str, str], names: Collection[str] | None
 ) -> Iterable[ConfigDef]:
     for definition in definitions:
@@ -151,7 +151,7 @@ def _broker_definition(name: str) -> ConfigDef:
     known = definition_of(ResourceType.BROKER, name)
     if known is None:
         return ConfigDef(name, ConfigType.UNKNOWN, None)
-    # A listener's own config is read-only by name for Kafka's tools, though it can be set dynamically.
+    # As Kafka: a listener's config is shown as read-only, though it can be set dynamically.
     return known if known.name == name else known._replace(name=name, scope=Scope.READ_ONLY)
 
 
@@ -171,12 +171,12 @@ def _entry(definition: ConfigDef, value: str | None, synonyms: tuple[ConfigSynon
 
 
 def _is_hidden(definition: ConfigDef) -> bool:
-    """A name that nobody knows may be a plug-in's password."""
+    """An unknown config may be the password of a plug-in."""
     return definition.sensitive or definition.type is ConfigType.UNKNOWN
 
 
 def _synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ...]:
-    """Every value that the broker has for `name` and its synonyms, from the strongest to the default."""
+    """All values of `name` and its synonyms, in order of precedence, the default last."""
     names = broker_synonyms(name)
     hidden = _is_hidden(_broker_definition(name))
     found: list[ConfigSynonym] = []
@@ -191,6 +191,6 @@ def _synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ...]:
         default = definition.default_text() if definition else None
         if default is not None and n not in DYNAMIC_ONLY:
             found.append(ConfigSynonym(n, None if hidden else default, ConfigSource.DEFAULT_CONFIG))
-    # As Kafka does: what stands before the first entry of the very name is not its synonym.
+    # As Kafka: entries before the first entry of `name` itself are no synonyms of it.
     start = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
     return tuple(found[start:])

@@ -1,4 +1,4 @@
-"""Listeners as `listeners` and `advertised.listeners` name them: NAME://host:port."""
+"""Parses `listeners` and `advertised.listeners`: NAME://host:port."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
-    """`host` is empty where the listener is bound to every address of the machine."""
+    """`host` is empty if the listener is bound to all addresses of the machine."""
 
     name: str
     host: str
@@ -22,7 +22,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoints(config: str, items: Sequence[str], protocols: Mapping[str, str]) -> list[Endpoint]:
-    """ValueError where an item is malformed or its name has no security protocol."""
+    """Raises ValueError if an item is malformed or its name has no security protocol."""
     endpoints = []
     for item in items:
         match = _ENDPOINT.fullmatch(item)
@@ -32,14 +32,14 @@ def parse_endpoints(config: str, items: Sequence[str], protocols: Mapping[str, s
         if name not in protocols:
             raise ValueError(
                 f"Invalid value {item} for configuration {config}: listener {name} has no security protocol; "
-                f"name one in listener.security.protocol.map, e.g. {name}:PLAINTEXT"
+                f"set one in listener.security.protocol.map, e.g. {name}:PLAINTEXT"
             )
         endpoints.append(Endpoint(name, match[2] or match[3], int(match[4]), protocols[name]))
     return endpoints
 
 
 def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default: bool) -> dict[str, str]:
-    """`listener.security.protocol.map`. With the default map, a controller's listener is plaintext (KIP-595)."""
+    """Parses `listener.security.protocol.map`. With the default map, controller listeners are plaintext (KIP-595)."""
     protocols = dict.fromkeys(controller_names, "PLAINTEXT") if is_default else {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, separator, protocol = item.partition(":")
@@ -52,13 +52,13 @@ def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default
     return protocols
 
 
-def duplicates(endpoints: Sequence[Endpoint]) -> list[str]:
-    """Problems with names that stand twice, and with addresses that two listeners would share."""
-    problems = []
+def duplicate_errors(endpoints: Sequence[Endpoint]) -> list[str]:
+    """An error for each duplicate name and each duplicate address."""
+    errors = []
     for index, endpoint in enumerate(endpoints):
         for other in endpoints[:index]:
             if other.name == endpoint.name:
-                problems.append(f"Each listener must have a different name: {other} and {endpoint}")
+                errors.append(f"Each listener must have a different name: {other} and {endpoint}")
             elif endpoint.port and (other.host, other.port) == (endpoint.host, endpoint.port):
-                problems.append(f"Each listener must have a different address: {other} and {endpoint}")
-    return problems
+                errors.append(f"Each listener must have a different address: {other} and {endpoint}")
+    return errors

@@ -1,13 +1,13 @@
-"""Reads Java's .properties syntax, in which Kafka's server.properties is written."""
+"""Parses Java's .properties syntax, the format of Kafka's server.properties."""
 
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Comments (# and !), key and value parted by =, : or space, lines continued by a backslash, escapes.
+    """Handles comments (# and !), the separators =, : and space, lines continued by a backslash, and escapes.
 
-    A key that stands twice has its last value, as in Java. ValueError where a \\u escape is malformed.
+    Of a duplicate key the last value counts, as in Java. Raises ValueError if a \\u escape is malformed.
     """
     properties = {}
     for line in _logical_lines(text):
@@ -35,7 +35,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _ends_with_escape(line: str) -> bool:
-    """A line goes on when it ends with an odd number of backslashes: an even number is escaped backslashes."""
+    """Whether the line continues: it ends with an odd number of backslashes (two are one escaped backslash)."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
@@ -66,7 +66,7 @@ def _unescape(text: str) -> str:
             else:
                 char = _ESCAPES.get(char, char)
         parts.append(char)
-    # Java writes a character beyond the basic plane as two escapes; joined, they are one character again.
+    # Java writes a character outside the basic plane as two escapes; this joins them.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16")
 
 

@@ -1,4 +1,4 @@
-"""The page of all configs, docs/configs.md, from their definitions and texts."""
+"""Generates docs/configs.md from the definitions and descriptions of all configs."""
 
 from collections.abc import Iterable
 
@@ -10,27 +10,26 @@ from ottla.model.config.definitions import (
     TOPIC_CONFIGS,
 )
 from ottla.model.config.documentation import documentation_of
-from ottla.model.config.marks import mark_of
 from ottla.model.config.synonyms import TOPIC_SYNONYMS
+from ottla.model.config.unsupported import unsupported_config
 
 _INTRODUCTION = """\
 # Configs
 
-Every config of Apache Kafka 4.3, with Kafka's name, type and default. Ottla's own names begin with `ottla.`.
-This page is written by `ottla configs reference`.
+Every config of Apache Kafka 4.3, with Kafka's name, type and default. Ottla's own configs begin with `ottla.`.
+`ottla configs reference` generates this page.
 
-- A broker reads its configs from `--config server.properties` and `--set name=value`. An unknown name or a value that
-  is not allowed is refused at start.
-- *Update* says what can be changed while a broker runs, by `ottla configs set`: nothing (read-only), this broker's
-  value (per-broker), or also the value of all brokers (cluster-wide).
-- **Refused**: it promises what is not built. A broker does not start with it, and a change while it runs is answered
-  with INVALID_CONFIG, unless the value is the default.
-- **No effect**: it is accepted and reported, so that a file for Apache Kafka works, and nothing depends on it. The
+- A broker reads its configs from `--config server.properties` and `--set name=value`. It does not start with an unknown
+  name or an invalid value.
+- *Update* is what `ottla configs set` can change while a broker runs: nothing (read-only), the value of one broker
+  (per-broker), or also the value of all brokers (cluster-wide).
+- **Rejected**: it needs a feature that Ottla does not have. A broker does not start with it, and a change while it runs
+  gets INVALID_CONFIG, unless the value is the default.
+- **No effect**: Ottla accepts and reports the config, so that a file for Apache Kafka works, but does not use it. The
   reason follows.
-- `listeners` and `listener.security.protocol.map` are read at the start: a change while the broker runs is refused.
+- `listeners` and `listener.security.protocol.map` are read at startup. A change while the broker runs is rejected.
 - `node.id`, `process.roles` and `controller.listener.names`, which Kafka requires, have defaults here, so that a
-  single node needs no file. `ottla serve` listens on 127.0.0.1:9092 and keeps its data in `./data` unless it is told
-  otherwise.
+  single node needs no file. By default `ottla serve` listens on 127.0.0.1:9092 and keeps its data in `./data`.
 """
 
 
@@ -54,18 +53,20 @@ def _table(resource_type: ResourceType, configs: Iterable[ConfigDef]) -> str:
             cells.append(", ".join(f"`{name}`" for name, _ in TOPIC_SYNONYMS.get(config.name, ())))
         elif resource_type is ResourceType.BROKER:
             cells.append(config.scope.value)
-        cells.append((documentation_of(resource_type, config.name) or "") + _mark(resource_type, config))
+        cells.append(
+            (documentation_of(resource_type, config.name) or "") + _support_note(resource_type, config)
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _mark(resource_type: ResourceType, config: ConfigDef) -> str:
-    mark = mark_of(resource_type, config.name)
-    if mark is None:
+def _support_note(resource_type: ResourceType, config: ConfigDef) -> str:
+    unsupported = unsupported_config(resource_type, config.name)
+    if unsupported is None:
         return ""
-    if mark.is_refused:
-        return f" **Refused** unless it has its default: {mark.reason}."
-    return f" **No effect:** {mark.reason}."
+    if unsupported.is_rejected:
+        return f" **Rejected** unless it is the default: {unsupported.reason}."
+    return f" **No effect:** {unsupported.reason}."
 
 
 def _default(config: ConfigDef) -> str:

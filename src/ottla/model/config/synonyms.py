@@ -1,7 +1,7 @@
-"""Which broker configs stand behind a topic or group config, and in which unit (KIP-226).
+"""The broker configs that are the defaults of topic and group configs, and their units (KIP-226).
 
-A topic that does not set `retention.ms` gets the broker's `log.retention.ms`, or else `log.retention.minutes`, or else
-`log.retention.hours`.
+For example, a topic that does not set `retention.ms` gets the broker's `log.retention.ms`, else
+`log.retention.minutes`, else `log.retention.hours`.
 """
 
 from ottla.model.config.definitions import GROUP_CONFIGS, without_listener_prefix
@@ -9,7 +9,7 @@ from ottla.model.config.definitions import GROUP_CONFIGS, without_listener_prefi
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 
-# The first that is set counts; the number turns it into the topic config's unit.
+# The first broker config that is set counts. The number converts it to the unit of the topic config.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -61,7 +61,7 @@ _BROKER_FAMILIES = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker configs that DescribeConfigs lists for one of them, the strongest first."""
+    """The broker configs that DescribeConfigs lists as synonyms of `name`, in order of precedence."""
     if name == "log.flush.interval.ms":
         return (name, "log.flush.scheduler.interval.ms")
     for family in _BROKER_FAMILIES:

@@ -1,4 +1,4 @@
-"""The effective configs of a topic: what it overrides, and the broker's defaults for the rest."""
+"""The effective configs of a topic: its overrides, and the broker's defaults for the rest."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def topic_config_value(name: str, overrides: Mapping[str, str], broker: "BrokerConfig") -> ConfigValue:
-    """KeyError where there is no such topic config."""
+    """Raises KeyError if there is no such topic config."""
     definition = TOPIC_CONFIGS[name]
     if name in overrides:
         try:
             return definition.parse(overrides[name])
         except ValueError:
-            # Refused when it was set; a log that another version wrote may still hold it. The default is safe.
+            # An invalid value is rejected when it is set, but another version may have stored it. Use the default.
             pass
     return topic_default(name, broker)
 
@@ -29,7 +29,7 @@ def topic_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> dict[s
 
 
 def topic_default(name: str, broker: "BrokerConfig") -> ConfigValue:
-    """What a topic that does not set `name` gets from the broker."""
+    """The broker's default for topics that do not set `name`."""
     for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
         value = broker[synonym]
         if value is None:

@@ -1,5 +1,4 @@
-"""Whether configs may be set on a resource: the checks of AlterConfigs, IncrementalAlterConfigs and CreateTopics,
-with the sentences that Kafka answers."""
+"""Validates configs of a resource for AlterConfigs, IncrementalAlterConfigs and CreateTopics, with Kafka's messages."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -10,7 +9,7 @@ from ottla.model.config.definitions import BROKER_CONFIGS, definition_of, withou
 from ottla.model.config.synonyms import GROUP_SYNONYMS
 from ottla.model.config.topic import topic_config_value
 from ottla.model.errors import KafkaError
-from ottla.model.expressions import compiled
+from ottla.model.regex import compile_regex
 
 _KIND = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
 _METRICS_MATCH = re.compile(
@@ -28,7 +27,7 @@ _GROUP_BOUNDS = (
 
 
 def validate(resource_type: int, name: str, value: str) -> str | None:
-    """What is wrong with one value of one config, or None. Unknown broker configs pass: plug-ins may know them."""
+    """The error message for a value, or None. Unknown broker configs are valid, because plug-ins may use them."""
     definition = definition_of(resource_type, name)
     if definition is None:
         if resource_type == ResourceType.CLIENT_METRICS:
@@ -40,16 +39,16 @@ def validate(resource_type: int, name: str, value: str) -> str | None:
     except ValueError as error:
         return str(error)
     if resource_type == ResourceType.CLIENT_METRICS:
-        return _metrics_problem(name, value)
+        return _client_metrics_error(name, value)
     return None
 
 
 def validate_topic_configs(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
-    """All the configs that a topic is to have, together; None when it may have them."""
+    """The error message for the whole set of a topic's configs, or None."""
     for name, value in configs.items():
-        problem = validate(ResourceType.TOPIC, name, value)
-        if problem:
-            return problem
+        error = validate(ResourceType.TOPIC, name, value)
+        if error:
+            return error
     least = topic_config_value("min.compaction.lag.ms", configs, broker)
     most = topic_config_value("max.compaction.lag.ms", configs, broker)
     if isinstance(least, int) and isinstance(most, int) and least > most:
@@ -67,11 +66,11 @@ def validate_topic_configs(configs: Mapping[str, str], broker: BrokerConfig) -> 
 
 
 def validate_group_configs(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
-    """All the configs that a group is to have: each within the bounds that the broker sets for groups."""
+    """The error message for a group's configs, or None. Checks the broker's limits for groups too."""
     for name, value in configs.items():
-        problem = validate(ResourceType.GROUP, name, value)
-        if problem:
-            return problem
+        error = validate(ResourceType.GROUP, name, value)
+        if error:
+            return error
         kind, _, setting = name.partition(".")
         if setting not in _GROUP_BOUNDS or name not in GROUP_SYNONYMS:
             continue
@@ -87,9 +86,9 @@ def validate_group_configs(configs: Mapping[str, str], broker: BrokerConfig) -> 
 def validate_broker_configs(
     configs: Mapping[str, str], broker: BrokerConfig, *, per_broker: bool, altered: Collection[str] = ()
 ) -> str | None:
-    """All the dynamic configs that one broker (`per_broker`) or every broker is to have.
+    """The error message for the dynamic configs of one broker (`per_broker`) or of all brokers, or None.
 
-    `altered` are the names that the request sets or deletes; empty: all of `configs`.
+    `altered` has the names that the request sets or deletes; if it is empty, all of `configs`.
     """
     names = altered or configs.keys()
     fixed = [name for name in names if _scope(name) is Scope.READ_ONLY]
@@ -108,28 +107,28 @@ def validate_broker_configs(
             f"[{', '.join(own)}]"
         )
     for name, value in configs.items():
-        problem = validate(ResourceType.BROKER, name, value)
-        if problem:
-            return problem
+        error = validate(ResourceType.BROKER, name, value)
+        if error:
+            return error
     try:
         if per_broker:
             broker.with_dynamic(configs, broker.dynamic_default)
         else:
             broker.with_dynamic(broker.dynamic_broker, configs)
-    except ConfigError as error:
-        return error.problems[0]
+    except ConfigError as invalid:
+        return invalid.errors[0]
     return None
 
 
 def _scope(name: str) -> Scope | None:
-    """None for names that nobody knows: they are stored and shown, as Kafka does for plug-ins."""
+    """None for unknown names. As in Kafka they are stored and shown, for plug-ins."""
     base = without_listener_prefix(name)
     if base not in BROKER_CONFIGS:
         return None
     return BROKER_CONFIGS[base].scope if base == name else Scope.CLUSTER_WIDE
 
 
-def _metrics_problem(name: str, value: str) -> str | None:
+def _client_metrics_error(name: str, value: str) -> str | None:
     if name == "interval.ms" and not 100 <= int(value) <= 3_600_000:
         return f"Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
     if name == "match" and value.strip():
@@ -144,7 +143,7 @@ def _is_metrics_match(item: str) -> bool:
     if not match:
         return False
     try:
-        compiled(match[2], "The pattern")
+        compile_regex(match[2], "The pattern")
     except KafkaError:
         return False
     return True

@@ -1,5 +1,4 @@
-"""Which values a config may have. The sentences are the ones that Kafka's clients know, so that tools that read
-them keep working."""
+"""Validators of config values. The messages are Kafka's, for tools that parse them."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from ottla.model.config.definition import ConfigValue, format_value, invalid_val
 class AtLeast(NamedTuple):
     least: int
 
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         return _out_of_range(name, value, self.least, None)
 
     def allowed(self) -> str:
@@ -21,7 +20,7 @@ class Between(NamedTuple):
     least: float
     most: float
 
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         return _out_of_range(name, value, self.least, self.most)
 
     def allowed(self) -> str:
@@ -39,7 +38,7 @@ def _out_of_range(name: str, value: ConfigValue, least: float, most: float | Non
 
 
 class GzipLevel(NamedTuple):
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         if isinstance(value, int) and (value == -1 or 1 <= value <= 9):
             return None
         return invalid_value(name, format_value(value), "Value must be between 1 and 9 or equal to -1")
@@ -52,7 +51,7 @@ class OneOf(NamedTuple):
     values: tuple[str, ...]
     ignore_case: bool = False
 
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         if value in self.values or (
             self.ignore_case and isinstance(value, str) and value.upper() in self.values
         ):
@@ -66,13 +65,13 @@ class OneOf(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """A list without empty names; `values` empty: any names."""
+    """A list without empty items. If `values` is empty, any item is allowed."""
 
     values: tuple[str, ...] = ()
     may_be_empty: bool = True
     may_be_null: bool = False
 
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         if value is None:
             return None if self.may_be_null else f"Configuration '{name}' values must not be null."
         if not isinstance(value, tuple):
@@ -92,7 +91,7 @@ class ListOf(NamedTuple):
 
 
 class NotEmpty(NamedTuple):
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         return invalid_value(name, "", "String must be non-empty") if value == "" else None
 
     def allowed(self) -> str:
@@ -100,7 +99,7 @@ class NotEmpty(NamedTuple):
 
 
 class NotNull(NamedTuple):
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         return invalid_value(name, "null", "entry must be non null") if value is None else None
 
     def allowed(self) -> str:
@@ -108,13 +107,13 @@ class NotNull(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """A list (or a string) each item of which has a given form; `problem_form` is Kafka's sentence for the rest."""
+    """A string, or a list of strings, that match `pattern`. `form` is for the documentation, `sentence` the message."""
 
     pattern: str
     form: str
     sentence: str
 
-    def problem(self, name: str, value: ConfigValue) -> str | None:
+    def error(self, name: str, value: ConfigValue) -> str | None:
         items = value if isinstance(value, tuple) else (str(value),)
         bad = [item for item in items if not re.fullmatch(self.pattern, item)]
         if not bad:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
-from ottla.records.columns import PADDING, Ints, PlacedRecords, RecordBuffer
+from ottla.records.columns import PADDING, BatchSpan, Ints, RecordBuffer
 from ottla.records.compression import NONE
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from ottla.records.records import iter_records, unpacked_records
@@ -117,7 +117,7 @@ def rows_of(
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
-def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[PlacedRecords]]:
+def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[BatchSpan]]:
     """The records where they lie, or, where some are compressed, all of them in a buffer of their own."""
     if all(batch.header.compression == NONE for batch in batches):
         return RecordBuffer(data), [
@@ -125,7 +125,7 @@ def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuf
             for batch in batches
         ]
     parts: list[bytes] = []
-    places: list[PlacedRecords] = []
+    places: list[BatchSpan] = []
     position = 0
     for batch in batches:
         parts.append(unpacked_records(data, batch.position, batch.header))
@@ -134,8 +134,8 @@ def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuf
     return RecordBuffer(b"".join((*parts, PADDING))), places
 
 
-def placed(header: BatchHeader, start: int, end: int) -> PlacedRecords:
-    return PlacedRecords(start, end, header.records_count, header.base_offset, header.last_offset_delta)
+def placed(header: BatchHeader, start: int, end: int) -> BatchSpan:
+    return BatchSpan(start, end, header.records_count, header.base_offset, header.last_offset_delta)
 
 
 def timestamps(

@@ -1,1 +1,1 @@
-"""The records of `__consumer_offsets`, in Kafka's formats."""
+"""The records of `__consumer_offsets` in Kafka's formats."""

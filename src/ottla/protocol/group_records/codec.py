@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` as bytes, in the versions that Kafka 4.3 writes.
+"""Encodes and decodes records of `__consumer_offsets`, in the versions that Kafka 4.3 writes.
 
-Committed offsets come by the thousand a second and by the million when a shard loads: they are packed and read here,
-everything else by kio's writer and our decoder.
+Committed offsets come by the thousand per second, and by the million when a shard loads, so they have hand-written
+functions here. kio's writer and our decoder handle the other records.
 """
 
 import uuid
@@ -37,7 +37,7 @@ from ottla.protocol.primitives import (
     topic_id_of,
 )
 
-LEGACY_OFFSET_COMMIT = 0  # of releases before 0.8.2; its keys and values are those of offset commits
+LEGACY_OFFSET_COMMIT = 0  # of releases before 0.8.2; with the same fields as offset commits
 KEY_TYPES: dict[int, type[Any]] = {key.__api_key__: key for key in get_args(GroupKey)} | {
     LEGACY_OFFSET_COMMIT: OffsetCommitKey
 }
@@ -45,7 +45,7 @@ VALUE_TYPES: dict[int, type[Any]] = {
     value.__api_key__: value for value in get_args(GroupValue) if value is not ExpiringOffsetCommitValue
 }
 
-# Kafka 4.3 writes groups as of before flexible versions, so that older releases can read them after a downgrade.
+# Kafka 4.3 writes groups in the last version that is not flexible, so that older releases can read them.
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = OffsetCommitValue.__version__
 
@@ -77,9 +77,9 @@ def encode_value(value: GroupValue) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes | None) -> tuple[GroupKey, GroupValue | None] | None:
-    """None for types that are not kept: those of other kinds of groups, of newer releases, or no longer used (4).
+    """None for types that are ignored: of other group types, of newer releases, or no longer used (4).
 
-    Raises KafkaError: CORRUPT_MESSAGE for bytes that are no record, UNSUPPORTED_VERSION for a newer release's.
+    Raises KafkaError: CORRUPT_MESSAGE if it is malformed, UNSUPPORTED_VERSION if a newer release has written it.
     """
     if key[:2] in _OFFSET_KEYS:
         offset_key = _read_offset_key(key)
@@ -98,7 +98,7 @@ def _offset_key_prefix(group: str, topic: str) -> bytes:
     return _OFFSET_KEYS[0] + encode_string(group) + encode_string(topic)
 
 
-# Also keeps one copy of each name in memory, where a loaded shard has it in every partition's key.
+# Cached also to share the strings, because a loaded shard has the names in the key of every partition.
 @lru_cache(maxsize=4096)
 def _offset_key_names(names: bytes) -> tuple[str, str]:
     buffer = memoryview(names)
@@ -120,7 +120,7 @@ def _read_offset_key(key: bytes) -> OffsetCommitKey:
 
 def _pack_offset(value: OffsetCommitValue) -> bytes:
     tags = NO_TAGS if value.topic_id is None else _topic_id_tag(value.topic_id)
-    if not value.metadata:  # as nearly always
+    if not value.metadata:  # nearly always
         return (
             _PLAIN_OFFSET.pack(
                 OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, _NO_METADATA, value.commit_timestamp
@@ -182,7 +182,7 @@ def _read_offset_of(version: int, buffer: memoryview) -> OffsetCommitValue | Exp
 
 
 def _read_topic_id(buffer: memoryview, position: int) -> uuid.UUID | None:
-    """The one tagged field of a commit, where it is there."""
+    """The only tagged field of a commit, if it is present."""
     if buffer[position : position + len(_TOPIC_ID_HEAD)] == _TOPIC_ID_HEAD:
         position += len(_TOPIC_ID_HEAD)
         raw: memoryview | None = buffer[position : position + 16]
@@ -196,10 +196,10 @@ def _read_topic_id(buffer: memoryview, position: int) -> uuid.UUID | None:
 
 
 def _pack_member(value: ConsumerGroupMemberMetadataValue) -> bytes:
-    """The marker that a nullable struct in a tagged field begins with (KIP-893), which kio leaves out.
+    """Adds the marker before a nullable struct in a tagged field (KIP-893), which kio does not write.
 
-    Kafka takes a missing tag for a struct without fields, and the member for one of the classic protocol: so null is
-    written too.
+    Null is written too, because Kafka reads a missing tag as a struct without fields, and would take the member for one
+    of the classic protocol.
     """
     classic = value.classic_member_metadata
     body = coordinator_codec.encode_value(replace(value, classic_member_metadata=None), value.__version__)

@@ -1,4 +1,4 @@
-"""Committed offsets packed in one go: all records of a commit, but for the offsets, leader epochs and the time."""
+"""A template of all records of a commit, in which only offsets, leader epochs and the timestamp vary."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,14 +10,14 @@ from ottla.protocol.offset_commit_codec import OFFSET_FIELDS
 from ottla.protocol.primitives import encode_compact_string
 from ottla.records.records import encode_keyed_records
 
-# Version, offset and leader epoch, then the metadata, then the time: see OffsetCommitValue.
+# The layout is version, offset, leader epoch, metadata, timestamp: see OffsetCommitValue.
 _OFFSET_POSITION = 2
 _METADATA_POSITION = 14
-_AFTER_VALUE = 1  # no headers
+_AFTER_VALUE = 1  # the number of headers, 0
 
 
 def offsets_template(records: Sequence[tuple[OffsetCommitKey, OffsetCommitValue]]) -> ByteTemplate:
-    """Of the records of a batch that is nothing but these; its stamp is the commit timestamp."""
+    """The template of a batch's records; its stamp is the commit timestamp."""
     pairs = [(encode_key(key), encode_value(value)) for key, value in records]
     encoded = encode_keyed_records(pairs)
     ends = accumulate(map(len, encoded))

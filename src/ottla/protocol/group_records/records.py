@@ -1,6 +1,6 @@
-"""The records of `__consumer_offsets`: a key and a value per type, at the newest version of Kafka 4.3.
+"""The records of `__consumer_offsets`: a key and a value class per type, in the newest version of Kafka 4.3.
 
-A record without a value is a tombstone: what its key names is gone.
+A record without a value is a tombstone: it deletes its key.
 """
 
 import uuid
@@ -13,14 +13,14 @@ from ottla.protocol.record_schema import BYTES, INT8, INT32, INT64, STRING, UUID
 
 
 class KeySchema(RecordSchema):
-    """Keys are never flexible: compaction compares their bytes, which must not change between releases."""
+    """Keys are never flexible, because compaction compares their bytes, which must be the same in all releases."""
 
     __slots__ = ()
     __flexible__: ClassVar[bool] = False
 
 
-# Not frozen, though nobody changes them: a frozen dataclass takes twice as long to make, and a commit makes two
-# for every partition.
+# Not frozen, though they are never changed: creating a frozen dataclass takes twice as long, and a commit creates two
+# per partition.
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class OffsetCommitKey(KeySchema):
     __api_key__: ClassVar[int] = 1
@@ -31,7 +31,7 @@ class OffsetCommitKey(KeySchema):
 
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class OffsetCommitValue(RecordSchema):
-    """`topic_id` is None where it was not known when the offset was committed (KIP-848)."""
+    """`topic_id` is None if it was not known when the offset was committed (KIP-848)."""
 
     __api_key__: ClassVar[int] = 1
     __version__: ClassVar[int] = 4
@@ -46,8 +46,8 @@ class OffsetCommitValue(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringOffsetCommitValue(RecordSchema):
-    """An OffsetCommitValue of version 1, which alone can say when it expires: Kafka writes it to this day where an old
-    client (OffsetCommit v2 to v4) gives a retention of its own. Leader epoch and topic id have no room in it.
+    """An OffsetCommitValue of version 1, the only one with an expiry time. Kafka still writes it if an old client
+    (OffsetCommit v2 to v4) sends a retention time. It has no leader epoch and no topic id.
     """
 
     __api_key__: ClassVar[int] = 1
@@ -81,7 +81,7 @@ class MemberMetadata(NestedSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadataValue(RecordSchema):
-    """A classic group, whole: written when a generation has its assignment, and when the group becomes empty."""
+    """A complete classic group, written when a generation has its assignment and when the group becomes empty."""
 
     __api_key__: ClassVar[int] = 2
     __version__: ClassVar[int] = 4
@@ -102,7 +102,7 @@ class ConsumerGroupMetadataKey(KeySchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMetadataValue(RecordSchema):
-    """`metadata_hash` covers the subscribed topics, so that a change of theirs is seen after a reload (KIP-1101)."""
+    """`metadata_hash` is of the subscribed topics, so that their changes are detected after a reload (KIP-1101)."""
 
     __api_key__: ClassVar[int] = 3
     epoch: i32 = field(metadata=INT32)
@@ -130,7 +130,7 @@ class ClassicMemberMetadata(NestedSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue(RecordSchema):
-    """`classic_member_metadata` is there for a member that still speaks the classic protocol."""
+    """`classic_member_metadata` is set for a member that uses the classic protocol."""
 
     __api_key__: ClassVar[int] = 5
     instance_id: str | None = field(metadata=STRING)
@@ -152,7 +152,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(KeySchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataValue(RecordSchema):
-    """`assignment_timestamp` is when the target was computed (KIP-1263)."""
+    """`assignment_timestamp` is the time at which the target was computed (KIP-1263)."""
 
     __api_key__: ClassVar[int] = 6
     assignment_epoch: i32 = field(metadata=INT32)
@@ -187,7 +187,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(KeySchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentTopicPartitions(NestedSchema):
-    """`assignment_epochs` stand in the order of `partitions`: the member epoch at which each came (KIP-1251)."""
+    """`assignment_epochs` is in the order of `partitions`: the epoch at which each was assigned (KIP-1251)."""
 
     topic_id: uuid.UUID = field(metadata=UUID)
     partitions: tuple[i32, ...] = field(metadata=INT32)
@@ -213,7 +213,7 @@ class ConsumerGroupRegularExpressionKey(KeySchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionValue(RecordSchema):
-    """The topics that an expression matched, at which version of the metadata, and when."""
+    """The topics that a regular expression matched, at which metadata version, and when."""
 
     __api_key__: ClassVar[int] = 16
     topics: tuple[str, ...] = field(metadata=STRING)

@@ -1,1 +1,1 @@
-"""The records of `__cluster_metadata`, in Kafka's formats: their types in `records`, their bytes in `codec`."""
+"""The records of `__cluster_metadata` in Kafka's formats: `records` has the types, `codec` encodes and decodes them."""

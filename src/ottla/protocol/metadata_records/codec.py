@@ -1,14 +1,13 @@
-"""Metadata records as bytes: the frame (its version, the record's type and version), then kio's encoding of the body.
+"""Encodes and decodes metadata records: a frame (its version, the record's type and version), then the body.
 
-A cluster has thousands of partitions and few of anything else, so that partitions and their changes, which come by the
-thousand in snapshots and at every start, are packed here; kio's writer, five times slower, has the rest. Records are
-read by our decoder: kio's reader allocates what a damaged length claims, which ends the process, and it refuses tagged
-fields that a newer Kafka may add.
+Partitions and their changes come by the thousand in snapshots and at every startup, so they have hand-written encoders;
+kio's writer, which is five times slower, encodes the rest. Our own decoder reads the records: kio's reader would
+allocate memory for a damaged length, which aborts the process, and rejects tagged fields that a newer Kafka may add.
 """
 
 import uuid
 from collections.abc import Callable
-from dataclasses import MISSING, Field, field, fields, make_dataclass
+from dataclasses import fields, make_dataclass
 from functools import cache
 from io import BytesIO
 from struct import Struct
@@ -30,19 +29,21 @@ from ottla.protocol.metadata_records.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from ottla.protocol.record_schema import copy_field
+from ottla.protocol.varint import encode_uvarint
 
 FRAME_VERSION = 1
 BODY_POSITION = 3
 BY_API_KEY: dict[int, type[Any]] = {record_type.__api_key__: record_type for record_type in RECORD_TYPES}
 
-# Fields that stand in the middle of a record's newest version and that an older one lacks. Tagged fields need no entry.
+# Fields in the middle of a record that older versions do not have. Tagged fields need no entry.
 MISSING_FIELDS: dict[tuple[type[Any], int], frozenset[str]] = {
     (RegisterBrokerRecord, 0): frozenset({"is_migrating_zk_broker", "in_controlled_shutdown"}),
     (RegisterBrokerRecord, 1): frozenset({"is_migrating_zk_broker"}),
     (PartitionRecord, 0): frozenset({"directories"}),
 }
 
-# The levels of metadata.version from which a record's version may be written. Below 3.7-IV2 we do not write.
+# (metadata.version, the record version to write from there on). Levels below 3.7-IV2 are not supported.
 METADATA_VERSION_MIN = 17
 METADATA_VERSION_MAX = 30  # 4.3-IV0
 WRITTEN_SINCE: dict[type[Any], tuple[tuple[int, int], ...]] = {
@@ -67,10 +68,11 @@ def encode_record(record: MetadataRecord, metadata_version: int = METADATA_VERSI
 
 
 def decode_record(data: bytes) -> MetadataRecord:
-    """Raises KafkaError: CORRUPT_MESSAGE for bytes that are no record, UNSUPPORTED_VERSION for a newer Kafka's."""
+    """Raises KafkaError: CORRUPT_MESSAGE if it is malformed, UNSUPPORTED_VERSION if a newer Kafka has written it."""
     if len(data) < 3 or data[0] != FRAME_VERSION or data[1] >= 0x80 or data[2] >= 0x80:
         raise KafkaError(
-            ErrorCode.corrupt_message, f"a metadata record starts with {data[:3].hex()!r}, which is no frame"
+            ErrorCode.corrupt_message,
+            f"a metadata record starts with {data[:3].hex()!r}, which is not a frame",
         )
     api_key, version = data[1], data[2]
     record_type = BY_API_KEY.get(api_key)
@@ -96,7 +98,7 @@ def decode_record(data: bytes) -> MetadataRecord:
 
 
 def _frame(api_key: int, version: int) -> bytes:
-    return bytes((FRAME_VERSION, api_key, version))  # each a varint, of one byte as all are below 128
+    return bytes((FRAME_VERSION, api_key, version))  # varints of one byte, because all are below 128
 
 
 def _version_to_write(record: Any, metadata_version: int) -> int:
@@ -110,8 +112,8 @@ def _version_to_write(record: Any, metadata_version: int) -> int:
     return int(record.__version__)
 
 
-def _read(shape: type, data: bytes) -> Any:
-    return entity_reader(shape)(memoryview(data), BODY_POSITION)[0]
+def _read(schema: type, data: bytes) -> Any:
+    return entity_reader(schema)(memoryview(data), BODY_POSITION)[0]
 
 
 def _read_older(record_type: type[Any], version: int, data: bytes) -> Any:
@@ -123,18 +125,12 @@ def _read_older(record_type: type[Any], version: int, data: bytes) -> Any:
 @cache
 def _older_type(api_key: int, version: int) -> type[Any]:
     record_type = BY_API_KEY[api_key]
-
-    def copied(each: Field[Any]) -> Any:
-        if each.default is MISSING:
-            return field(metadata=dict(each.metadata), kw_only=True)
-        return field(metadata=dict(each.metadata), default=each.default, kw_only=True)
-
     missing = MISSING_FIELDS[record_type, version]
     kept = [each for each in fields(record_type) if each.name not in missing]
     namespace = {name: getattr(record_type, name) for name in ("__type__", "__flexible__")}
     return make_dataclass(
         record_type.__name__,
-        [(each.name, each.type, copied(each)) for each in kept],
+        [(each.name, each.type, copy_field(each)) for each in kept],
         namespace={**namespace, "__version__": version},
         frozen=True,
     )
@@ -144,27 +140,18 @@ _INT32 = Struct(">i")
 _LEADER_EPOCHS = Struct(">iii")
 
 
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _int32s(values: tuple[int, ...]) -> bytes:
-    return _varint(len(values) + 1) + Struct(f">{len(values)}i").pack(*values)
+    return encode_uvarint(len(values) + 1) + Struct(f">{len(values)}i").pack(*values)
 
 
 def _uuids(values: tuple[uuid.UUID | None, ...]) -> bytes:
-    return _varint(len(values) + 1) + b"".join([(value or ZERO_UUID).bytes for value in values])
+    return encode_uvarint(len(values) + 1) + b"".join([(value or ZERO_UUID).bytes for value in values])
 
 
 def _tagged(tags: list[tuple[int, bytes]]) -> bytes:
-    return _varint(len(tags)) + b"".join([_varint(tag) + _varint(len(data)) + data for tag, data in tags])
+    return encode_uvarint(len(tags)) + b"".join(
+        [encode_uvarint(tag) + encode_uvarint(len(data)) + data for tag, data in tags]
+    )
 
 
 def _pack_partition(record: PartitionRecord) -> bytes:

@@ -1,4 +1,4 @@
-"""The records of the metadata log: one plain dataclass per type, at the newest version of Kafka 4.3."""
+"""The records of the metadata log: one dataclass per type, in the newest version of Kafka 4.3."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class FeatureRange(NestedSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord(RecordSchema):
-    """A broker's process announces itself; its epoch fences whatever an earlier process of it still says."""
+    """A broker's process has registered. Its epoch fences requests of earlier processes."""
 
     __api_key__: ClassVar[int] = 0
     __version__: ClassVar[int] = 4
@@ -76,7 +76,7 @@ class TopicRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord(RecordSchema):
-    """A partition as it is; `directories` stand in the order of `replicas` (KIP-858)."""
+    """The complete state of a partition; `directories` is in the order of `replicas` (KIP-858)."""
 
     __api_key__: ClassVar[int] = 3
     __version__: ClassVar[int] = 2
@@ -108,7 +108,7 @@ class ConfigRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord(RecordSchema):
-    """What changed in a partition: None (and -2 for the leader, -1 for the recovery state) is no change."""
+    """The changes of a partition: None means no change (for the leader -2, for the recovery state -1)."""
 
     __api_key__: ClassVar[int] = 5
     __version__: ClassVar[int] = 2
@@ -147,7 +147,7 @@ class RemoveTopicRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelRecord(RecordSchema):
-    """The level of a feature for the whole cluster; 0 takes it out of use (KIP-584)."""
+    """The level of a feature for the whole cluster; 0 disables it (KIP-584)."""
 
     __api_key__: ClassVar[int] = 12
     name: str = field(metadata=STRING)
@@ -164,7 +164,7 @@ class ProducerIdsRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord(RecordSchema):
-    """`fenced` is 1 for fenced, -1 for unfenced, 0 for no change (KIP-841)."""
+    """`fenced` is 1 to fence, -1 to unfence, 0 for no change (KIP-841)."""
 
     __api_key__: ClassVar[int] = 17
     __version__: ClassVar[int] = 3
@@ -178,14 +178,14 @@ class BrokerRegistrationChangeRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord(RecordSchema):
-    """Moves the end of the log, so that a quorum without changes still shows progress (KIP-835)."""
+    """Advances the log, so that a quorum without changes still shows progress (KIP-835)."""
 
     __api_key__: ClassVar[int] = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransactionRecord(RecordSchema):
-    """From here to the end of the transaction all records count, or none (KIP-868)."""
+    """The records from here to the end of the transaction are applied atomically (KIP-868)."""
 
     __api_key__: ClassVar[int] = 23
     name: str | None = field(metadata={**STRING, "tag": 0}, default=None)
@@ -204,7 +204,7 @@ class AbortTransactionRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterControllerRecord(RecordSchema):
-    """A controller's process announces where it is reached and what it supports (KIP-919)."""
+    """The endpoints and features of a controller's process (KIP-919)."""
 
     __api_key__: ClassVar[int] = 27
     controller_id: i32 = field(metadata=INT32)
@@ -216,7 +216,7 @@ class RegisterControllerRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearElrRecord(RecordSchema):
-    """Takes the eligible leader replicas from one topic, or from all where the name is empty (KIP-966)."""
+    """Clears the eligible leader replicas of a topic, or of all topics if the name is empty (KIP-966)."""
 
     __api_key__: ClassVar[int] = 28
     topic_name: str = field(metadata=STRING)
@@ -224,7 +224,7 @@ class ClearElrRecord(RecordSchema):
 
 @dataclass(frozen=True, slots=True)
 class OpaqueRecord:
-    """A record of a type that Ottla does not act on yet (quotas, ACLs, tokens): kept whole, in its order."""
+    """A record of a type that Ottla does not use (quotas, ACLs, tokens): kept unchanged and in order."""
 
     api_key: int
     version: int

@@ -1,1 +1,1 @@
-"""The records of `__transaction_state`, in Kafka's formats."""
+"""The records of `__transaction_state` in Kafka's formats."""

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: one per change of a transactional id. Without a value, the id is forgotten."""
+"""The records of `__transaction_state`: one per change of a transactional id. A tombstone deletes the id."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,7 +10,7 @@ from ottla.protocol.record_schema import INT8, INT16, INT32, INT64, STRING, Nest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLogKey(RecordSchema):
-    """Never flexible: compaction compares its bytes, which must not change between releases."""
+    """Never flexible, because compaction compares its bytes, which must be the same in all releases."""
 
     __api_key__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = False
@@ -25,9 +25,9 @@ class TransactionPartitions(NestedSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLogValue(RecordSchema):
-    """`previous_producer_id`, `next_producer_id` and `next_producer_epoch` let a producer that retries the end of its
-    transaction be told from a zombie, also where its epochs ran out (KIP-890). `transaction_partitions` is None in the
-    states that have none.
+    """`previous_producer_id`, `next_producer_id` and `next_producer_epoch` distinguish a producer that retries EndTxn
+    from a zombie, even if its epochs are exhausted (KIP-890). `transaction_partitions` is None in states without
+    partitions.
     """
 
     __api_key__: ClassVar[int] = 0

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ottla.records.columns import PADDING, Ints, Places, RecordBuffer, RecordColumns
+from ottla.records.columns import PADDING, BatchSpans, Ints, RecordBuffer, RecordColumns
 from ottla.records.header import COMPRESSION_MASK, HEADER_SIZE
 from ottla.records.records import unpacked_records
 from ottla.storage.cleaner.chunks import Chunk
@@ -65,10 +65,10 @@ def _read_compressed(chunk: Chunk, indexes: Ints) -> Iterator[BatchRecords]:
             pieces, ends, size, done = [], [], 0, at + 1
 
 
-def _places(chunk: Chunk, indexes: Ints, starts: Ints, ends: Ints) -> Places:
+def _places(chunk: Chunk, indexes: Ints, starts: Ints, ends: Ints) -> BatchSpans:
     batches = chunk.batches
     base_offsets = batches.base_offsets[indexes]
-    return Places(
+    return BatchSpans(
         starts,
         ends,
         batches.records_counts[indexes],

@@ -21,7 +21,7 @@ from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
-from ottla.core.partition.leader import AppendPlan, Marker
+from ottla.core.partition.leader import AppendPlan, TransactionMarker
 from ottla.core.transactions.commands import DescribedTransaction, DescribeTransaction
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
@@ -63,7 +63,7 @@ class Refusing:
         self.attempts: list[TopicPartition] = []
         append_marker = HostedPartition.append_marker
 
-        def refuse(hosted: HostedPartition, marker: Marker, now_ms: int) -> AppendPlan:
+        def refuse(hosted: HostedPartition, marker: TransactionMarker, now_ms: int) -> AppendPlan:
             self.attempts.append(hosted.topic_partition)
             if hosted.topic_partition in self.partitions:
                 raise KafkaError(code, "refused by the test")

@@ -99,7 +99,7 @@ class Counters:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.ended.append((producer_id, committed))
 
-    def loaded(self, now_ms: int) -> Decision[str, bytes]:
+    def on_loaded(self, now_ms: int) -> Decision[str, bytes]:
         self.was_loaded = True
         return Decision(self.replay)
 

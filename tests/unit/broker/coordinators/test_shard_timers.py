@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.delayed_operations import DelayedOperations
-from ottla.core.coordination import CancelTimer, Command, StartTimer, Timing
+from ottla.core.coordination import CancelTimer, Command, StartTimer, TimerChange
 from ottla.sim.loop import run
 
 
@@ -15,7 +15,7 @@ class Ring(Command[None]):
     number: int
 
 
-def rings(*script: tuple[int, Timing]) -> list[tuple[int, int]]:
+def rings(*script: tuple[int, TimerChange]) -> list[tuple[int, int]]:
     """Applies each timing of `script` at its millisecond. Returns (millisecond, number) of all timers that fire."""
     fired: list[tuple[int, int]] = []
     errors: list[Exception] = []

@@ -18,7 +18,7 @@ from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId
 from ottla.core.controller.commands import (
     AllocateProducerIds,
-    Command,
+    ControllerCommand,
     CreateTopics,
     DeleteTopics,
     NewTopic,
@@ -97,12 +97,12 @@ class Node:
         return self.snapshots()[-1]
 
 
-def topic(name: str, partitions: int = 1) -> Command[Any]:
+def topic(name: str, partitions: int = 1) -> ControllerCommand[Any]:
     new = NewTopic(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), partitions, 1)
     return CreateTopics((new,))
 
 
-def delete(name: str) -> Command[Any]:
+def delete(name: str) -> ControllerCommand[Any]:
     return DeleteTopics((TopicToDelete(name, None),))
 
 

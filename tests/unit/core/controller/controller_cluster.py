@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from ottla.core.controller.commands import (
-    Command,
+    ControllerCommand,
     CreateTopics,
     NewTopic,
     RegisterBroker,
@@ -55,7 +55,7 @@ class Cluster:
             self.machine.replay(len(self.log), record, epoch=1)
             self.log.append(encode_record(record))
 
-    def submit(self, command: Command[ResponseT]) -> ResponseT:
+    def submit(self, command: ControllerCommand[ResponseT]) -> ResponseT:
         decision = self.machine.decide(command, now_ms=0)
         self.write(*decision.records)
         self.machine.validate()

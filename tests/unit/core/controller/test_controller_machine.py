@@ -18,7 +18,7 @@ from ottla.core.controller.commands import (
     DeleteTopics,
     FenceBroker,
     IncrementalAlterConfigs,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     TopicToDelete,
     UnregisterBroker,
@@ -82,7 +82,7 @@ class ControllerRules(RuleBasedStateMachine):
 
     @rule(name=NAMES, total=st.integers(0, 8))
     def create_partitions(self, name: str, total: int) -> None:
-        ((_, error),) = self.attempt(CreatePartitions((MorePartitions(name, total),)))
+        ((_, error),) = self.attempt(CreatePartitions((NewPartitions(name, total),)))
         if error.code is ErrorCode.none:
             assert len(self.cluster.image.topics[name].partitions) == total
 

@@ -11,7 +11,7 @@ from ottla.core.controller.commands import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     TopicToDelete,
 )
@@ -262,7 +262,7 @@ def test_deletions_that_name_nothing_or_the_same_twice_are_refused() -> None:
 def test_more_partitions_come_after_those_that_are_there() -> None:
     cluster = Cluster(brokers=3)
     cluster.create("a", 2, 2)
-    assert cluster.submit(CreatePartitions((MorePartitions("a", 4),))) == (("a", NO_ERROR),)
+    assert cluster.submit(CreatePartitions((NewPartitions("a", 4),))) == (("a", NO_ERROR),)
     partitions = cluster.image.topics["a"].partitions
     assert list(partitions) == [0, 1, 2, 3]
     assert len(partitions[3].replicas) == 2
@@ -271,39 +271,39 @@ def test_more_partitions_come_after_those_that_are_there() -> None:
 def test_more_partitions_may_be_assigned_by_hand() -> None:
     cluster = Cluster(brokers=3)
     cluster.create("a", 1, 2)
-    cluster.submit(CreatePartitions((MorePartitions("a", 2, ((3, 2),)),)))
+    cluster.submit(CreatePartitions((NewPartitions("a", 2, ((3, 2),)),)))
     assert cluster.image.topics["a"].partitions[1].replicas == (3, 2)
 
 
 @pytest.mark.parametrize(
     ("topic", "code", "message"),
     [
-        (MorePartitions("nope", 9), "unknown_topic_or_partition", None),
-        (MorePartitions("a", 2), "invalid_partitions", "Topic already has 2 partition(s)."),
+        (NewPartitions("nope", 9), "unknown_topic_or_partition", None),
+        (NewPartitions("a", 2), "invalid_partitions", "Topic already has 2 partition(s)."),
         (
-            MorePartitions("a", 1),
+            NewPartitions("a", 1),
             "invalid_partitions",
             "The topic a currently has 2 partition(s); 1 would not be an increase.",
         ),
         (
-            MorePartitions("a", 4, ((1,),)),
+            NewPartitions("a", 4, ((1,),)),
             "invalid_replica_assignment",
             "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
         ),
         (
-            MorePartitions("a", 3, ((2,),)),
+            NewPartitions("a", 3, ((2,),)),
             "invalid_replica_assignment",
             "The manual partition assignment includes broker 2, but no such broker is registered.",
         ),
         (
-            MorePartitions("a", 99_999),
+            NewPartitions("a", 99_999),
             "policy_violation",
             "Excessively large number of partitions per request: at most 10000 are allowed.",
         ),
     ],
 )
 def test_more_partitions_are_refused_in_kafkas_words(
-    topic: MorePartitions, code: str, message: str | None
+    topic: NewPartitions, code: str, message: str | None
 ) -> None:
     cluster = Cluster()
     cluster.create("a", 2)

@@ -12,7 +12,7 @@ from ottla.core.controller.commands import (
     CreatePartitions,
     DeleteTopics,
     IncrementalAlterConfigs,
-    MorePartitions,
+    NewPartitions,
     RegisterController,
     TopicToDelete,
 )
@@ -48,7 +48,7 @@ def test_an_image_is_not_changed_by_what_follows() -> None:
     cluster.create("a")
     before = cluster.image
     topics, partitions = dict(before.topics), dict(before.topics["a"].partitions)
-    cluster.submit(CreatePartitions((MorePartitions("a", 3),)))
+    cluster.submit(CreatePartitions((NewPartitions("a", 3),)))
     cluster.create("b", configs=(("retention.ms", "1"),))
     cluster.submit(DeleteTopics((TopicToDelete(name="a"),)))
     assert (dict(before.topics), dict(before.topics["a"].partitions)) == (topics, partitions)
@@ -74,7 +74,7 @@ def test_changes_name_topics_created_deleted_and_grown() -> None:
     for name in ("kept", "grown", "deleted", "again"):
         cluster.create(name)
     before = cluster.image
-    cluster.submit(CreatePartitions((MorePartitions("grown", 2),)))
+    cluster.submit(CreatePartitions((NewPartitions("grown", 2),)))
     cluster.submit(DeleteTopics((TopicToDelete(name="deleted"), TopicToDelete(name="again"))))
     cluster.create("again")
     changes = changes_since(before, cluster.image)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.core.controller.topic_names import LENGTH_MAX, colliding_name, topic_name_problem
+from ottla.core.controller.topic_names import LENGTH_MAX, colliding_name, topic_name_error
 
 LEGAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
@@ -12,7 +12,7 @@ LEGAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 @settings(max_examples=50, deadline=None)
 @given(st.text(LEGAL, min_size=1, max_size=LENGTH_MAX).filter(lambda name: name not in (".", "..")))
 def test_a_name_of_legal_characters_is_accepted(name: str) -> None:
-    assert topic_name_problem(name) is None
+    assert topic_name_error(name) is None
 
 
 @pytest.mark.parametrize(
@@ -29,17 +29,17 @@ def test_a_name_of_legal_characters_is_accepted(name: str) -> None:
     ],
 )
 def test_an_illegal_name_is_refused_by_its_reason(name: str, problem: str) -> None:
-    assert topic_name_problem(name) == problem
+    assert topic_name_error(name) == problem
 
 
 @pytest.mark.parametrize("name", ["a/b", "tøpic", "a\n", "a\x00", "１"])
 def test_no_other_character_is_accepted(name: str) -> None:
-    assert "contains one or more characters" in (topic_name_problem(name) or "")
+    assert "contains one or more characters" in (topic_name_error(name) or "")
 
 
 def test_the_longest_name_has_249_characters() -> None:
-    assert topic_name_problem("x" * 249) is None
-    assert "longer than the max allowed length 249" in (topic_name_problem("x" * 250) or "")
+    assert topic_name_error("x" * 249) is None
+    assert "longer than the max allowed length 249" in (topic_name_error("x" * 250) or "")
 
 
 def test_a_period_and_an_underscore_collide_in_the_names_of_metrics() -> None:

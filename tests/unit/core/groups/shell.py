@@ -70,9 +70,9 @@ class FakeShell:
         self.timers.clear()
         if hasattr(fresh, "DECIDE"):
             decision: Decision[Any, Any] = Decision(fresh.replay)
-            fresh.loaded(decision, self.now_ms)
+            fresh.on_loaded(decision, self.now_ms)
         else:
-            decision = fresh.loaded(self.now_ms)
+            decision = fresh.on_loaded(self.now_ms)
         self._perform(decision)
         fresh.validate()
 
@@ -89,8 +89,8 @@ class FakeShell:
         for reply in decision.replies:
             assert reply.waiter not in self.replies, f"waiter {reply.waiter} is answered twice"
             self.replies[reply.waiter] = reply.response
-        for timing in decision.timings:
-            if isinstance(timing, StartTimer):
-                self.timers[timing.key] = (self.now_ms + timing.delay_ms, next(self._started), timing.command)
+        for change in decision.timer_changes:
+            if isinstance(change, StartTimer):
+                self.timers[change.key] = (self.now_ms + change.delay_ms, next(self._started), change.command)
             else:
-                self.timers.pop(timing.key, None)
+                self.timers.pop(change.key, None)

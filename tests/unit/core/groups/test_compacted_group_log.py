@@ -38,10 +38,10 @@ def let_act(shell: ShardShell, *consumers: AnyConsumer) -> None:
 
 
 def clean_and_restart(shell: ShardShell) -> None:
-    before = shell.machine.durable()
+    before = shell.machine.durable_state()
     shell.clean_log(len(shell.log))
     shell.restart()
-    assert shell.machine.durable() == before
+    assert shell.machine.durable_state() == before
 
 
 def test_a_consumer_group_that_comes_after_its_offsets(shell: ShardShell) -> None:

@@ -305,7 +305,7 @@ class ShardModel(RuleBasedStateMachine):
 
 def durable(shard: Any) -> dict[str, Any]:
     """Without classic groups that have written nothing themselves: the cleaner may have taken what they came from."""
-    state: dict[str, Any] = shard.durable()
+    state: dict[str, Any] = shard.durable_state()
     return state | {"classic": {group_id: value for group_id, value in state["classic"].items() if value}}
 
 

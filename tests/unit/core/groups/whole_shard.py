@@ -36,7 +36,7 @@ class ShardShell(TransactionalShell):
         self.reload(self.fresh())
 
     def changed_topics(self) -> None:
-        self._perform(self.machine.topics_changed(self.now_ms))
+        self._perform(self.machine.on_topics_changed(self.now_ms))
         self.machine.validate()
 
     def clean_log(self, until: int) -> None:

@@ -32,7 +32,7 @@ def leader_of(
 
 
 def append(leader: PartitionLeader, count: int, now_ms: int = 0) -> Effects:
-    return leader.appended(leader.append([batch(count=count)], now_ms, required_acks=1), now_ms)
+    return leader.on_appended(leader.plan_append([batch(count=count)], now_ms, required_acks=1), now_ms)
 
 
 def fetch(leader: PartitionLeader, replica_id: int, offset: int, now_ms: int = 0) -> Effects:
@@ -97,7 +97,7 @@ def test_one_proposal_is_on_its_way_at_a_time() -> None:
     leader = leader_of(isr=(1,))
     assert fetch(leader, 2, 0).proposed_isr == (1, 2)
     assert fetch(leader, 3, 0).proposed_isr is None
-    leader.isr_committed((1, 2), 0)
+    leader.on_isr_committed((1, 2), 0)
     assert leader.isr == (1, 2)
     assert fetch(leader, 3, 0).proposed_isr == (1, 2, 3)
 
@@ -118,7 +118,7 @@ def test_a_proposal_to_shrink_does_not_move_the_high_watermark_until_the_control
     fetch(leader, 2, 10, LAG_MAX_MS + 1)
     assert leader.tick(LAG_MAX_MS + 1).proposed_isr == (1, 2)
     assert leader.high_watermark == 0
-    assert leader.isr_committed((1, 2), LAG_MAX_MS + 1).high_watermark_moved
+    assert leader.on_isr_committed((1, 2), LAG_MAX_MS + 1).high_watermark_moved
     assert leader.high_watermark == 10
 
 
@@ -154,18 +154,18 @@ def test_a_follower_that_fetches_but_falls_ever_further_behind_leaves_the_isr() 
 def test_acks_all_is_refused_when_the_isr_is_smaller_than_min_insync_replicas() -> None:
     leader = leader_of(isr=(1,), min_isr=2)
     with pytest.raises(KafkaError) as caught:
-        leader.append([batch()], 0, required_acks=-1)
+        leader.plan_append([batch()], 0, required_acks=-1)
     assert caught.value.code is ErrorCode.not_enough_replicas
     assert "[1]" in caught.value.message
-    leader.append([batch()], 0, required_acks=1)
+    leader.plan_append([batch()], 0, required_acks=1)
 
 
 def test_min_insync_replicas_above_the_replication_factor_means_all_replicas() -> None:
     leader = leader_of(isr=(1, 2, 3), min_isr=7)
-    leader.append([batch()], 0, required_acks=-1)
-    leader.isr_committed((1, 2), 0)
+    leader.plan_append([batch()], 0, required_acks=-1)
+    leader.on_isr_committed((1, 2), 0)
     with pytest.raises(KafkaError):
-        leader.append([batch()], 0, required_acks=-1)
+        leader.plan_append([batch()], 0, required_acks=-1)
 
 
 def test_the_high_watermark_stands_still_under_min_insync_replicas() -> None:
@@ -179,7 +179,7 @@ def test_a_produce_whose_isr_shrank_after_the_append_is_told_so() -> None:
     append(leader, 5, 100_000)
     fetch(leader, 2, 5, 100_000)
     assert leader.is_acknowledged(5)
-    leader.isr_committed((1,), 100_000)
+    leader.on_isr_committed((1,), 100_000)
     with pytest.raises(KafkaError) as caught:
         leader.is_acknowledged(5)
     assert caught.value.code is ErrorCode.not_enough_replicas_after_append
@@ -256,7 +256,7 @@ def test_what_is_below_the_high_watermark_is_on_every_replica_of_the_committed_i
             effects = leader.tick(now_ms)
         elif pending is not None:
             if number:
-                leader.isr_committed(pending, now_ms)
+                leader.on_isr_committed(pending, now_ms)
             else:
                 leader.replicas.withdraw_proposal()
             pending = None

@@ -4,8 +4,14 @@ import pytest
 from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.epochs import LeaderEpochCache
-from ottla.core.partition.leader import AppendOrigin, AppendPlan, LeaderSettings, Marker, PartitionLeader
-from ottla.core.partition.producers import NOT_REQUIRED, ProducerStateTable
+from ottla.core.partition.leader import (
+    AppendOrigin,
+    AppendPlan,
+    LeaderSettings,
+    PartitionLeader,
+    TransactionMarker,
+)
+from ottla.core.partition.producers import NO_VERIFICATION, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import TIMESTAMP_TYPE_MASK, BatchHeader
 
@@ -33,12 +39,14 @@ class LeaderAndLog:
         )
 
     def append(self, *headers: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendPlan:
-        plan = self.leader.append(headers, NOW, required_acks=-1, origin=origin, verification=NOT_REQUIRED)
+        plan = self.leader.plan_append(
+            headers, NOW, required_acks=-1, origin=origin, verification=NO_VERIFICATION
+        )
         return self._written(plan)
 
     def end_transaction(self, producer_id: int) -> AppendPlan:
         header = marker(offset=0, producer_id=producer_id)
-        return self._written(self.leader.append_marker(header, Marker(producer_id, 0, True, 0), NOW))
+        return self._written(self.leader.plan_marker(header, TransactionMarker(producer_id, 0, True, 0), NOW))
 
     def delete_records(self, offset: int) -> int:
         offset = self.leader.check_delete_records(offset)
@@ -52,14 +60,14 @@ class LeaderAndLog:
                 self.producers.complete(planned.header, commit=True, coordinator_epoch=0)
             elif planned.header.producer_id >= 0:
                 self.producers.update(planned.header)
-        self.leader.appended(plan, NOW)
+        self.leader.on_appended(plan, NOW)
         return plan
 
 
 def refused(leader: PartitionLeader, *headers: BatchHeader) -> KafkaError:
     before = leader.log_end_offset, leader.high_watermark
     with pytest.raises(KafkaError) as caught:
-        leader.append(headers, NOW, required_acks=1)
+        leader.plan_append(headers, NOW, required_acks=1)
     assert (leader.log_end_offset, leader.high_watermark) == before
     return caught.value
 
@@ -77,9 +85,9 @@ def test_a_batch_gets_the_log_end_offset_and_the_leader_epoch_and_keeps_the_rest
 
 def test_with_one_replica_an_append_is_committed_at_once() -> None:
     log = LeaderAndLog()
-    plan = log.leader.append([batch(count=2)], NOW, required_acks=-1)
+    plan = log.leader.plan_append([batch(count=2)], NOW, required_acks=-1)
     assert log.leader.high_watermark == 0
-    assert log.leader.appended(plan, NOW).high_watermark_moved
+    assert log.leader.on_appended(plan, NOW).high_watermark_moved
     assert log.leader.high_watermark == 2
     assert log.leader.is_acknowledged(2)
     assert not log.leader.is_acknowledged(3)
@@ -88,21 +96,21 @@ def test_with_one_replica_an_append_is_committed_at_once() -> None:
 def test_what_awaits_a_flush_is_not_committed_before_it() -> None:
     leader = LeaderAndLog().leader
     for end_offset in (2, 4):
-        plan = leader.append([batch(count=2)], NOW, required_acks=-1)
-        assert not leader.appended(plan, NOW, awaits_flush=True).high_watermark_moved
+        plan = leader.plan_append([batch(count=2)], NOW, required_acks=-1)
+        assert not leader.on_appended(plan, NOW, awaits_flush=True).high_watermark_moved
         assert (leader.high_watermark, leader.log_end_offset) == (0, end_offset)
-    assert leader.flushed(2, NOW).high_watermark_moved
+    assert leader.on_flushed(2, NOW).high_watermark_moved
     assert leader.high_watermark == 2
-    assert not leader.flushed(2, NOW).high_watermark_moved
-    assert leader.flushed(4, NOW).high_watermark_moved
+    assert not leader.on_flushed(2, NOW).high_watermark_moved
+    assert leader.on_flushed(4, NOW).high_watermark_moved
     assert leader.high_watermark == 4
 
 
 def test_a_plan_that_was_not_written_leaves_no_trace() -> None:
     log = LeaderAndLog()
     header = batch(producer_id=7, sequence=0)
-    first = log.leader.append([header], NOW, required_acks=1)
-    assert log.leader.append([header], NOW, required_acks=1) == first
+    first = log.leader.plan_append([header], NOW, required_acks=1)
+    assert log.leader.plan_append([header], NOW, required_acks=1) == first
 
 
 def test_with_log_append_time_the_batch_is_stamped_by_the_broker() -> None:
@@ -178,9 +186,9 @@ def test_a_retried_batch_is_answered_with_its_original_offsets_and_not_written_a
     header = batch(count=2, producer_id=7, sequence=0, timestamp=55)
     log.append(header)
     log.append(batch(count=2, producer_id=7, sequence=2))
-    plan = log.leader.append([header], NOW, required_acks=-1)
+    plan = log.leader.plan_append([header], NOW, required_acks=-1)
     assert plan == AppendPlan([], 10, 11, 55, True)
-    assert not log.leader.appended(plan, NOW).high_watermark_moved
+    assert not log.leader.on_appended(plan, NOW).high_watermark_moved
     assert log.leader.log_end_offset == 14
 
 
@@ -197,7 +205,7 @@ def test_a_marker_from_a_zombie_coordinator_is_refused() -> None:
     log = LeaderAndLog()
     log.producers.complete(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
     with pytest.raises(KafkaError) as caught:
-        log.leader.append_marker(marker(offset=0, producer_id=7), Marker(7, 0, True, 4), NOW)
+        log.leader.plan_marker(marker(offset=0, producer_id=7), TransactionMarker(7, 0, True, 4), NOW)
     assert caught.value.code is ErrorCode.transaction_coordinator_fenced
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.producers import (
-    NOT_REQUIRED,
+    NO_VERIFICATION,
     CompletedTxn,
     Duplicate,
     ProducerEntry,
@@ -17,7 +17,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 def append(table: ProducerStateTable, header: BatchHeader) -> None:
-    assert table.check(header, NOT_REQUIRED) is None
+    assert table.check(header, NO_VERIFICATION) is None
     table.update(header)
 
 
@@ -135,7 +135,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     append(table, batch(offset=11, producer_id=7, sequence=1, transactional=True))
     assert table.has_open_transaction(7)
     assert table.first_unstable_offset() == 10
-    completed = table.complete(marker(offset=12, producer_id=7), commit=True, coordinator_epoch=4)
+    completed = table.complete_transaction(marker(offset=12, producer_id=7), commit=True, coordinator_epoch=4)
     assert completed == CompletedTxn(7, 10, 12, is_aborted=False)
     assert not table.has_open_transaction(7)
     assert table.entries()[0].coordinator_epoch == 4
@@ -144,7 +144,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 def test_a_decided_transaction_is_unstable_until_its_marker_is_below_the_high_watermark() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=10, producer_id=7, sequence=0, transactional=True))
-    table.complete(marker(offset=11, producer_id=7), commit=False, coordinator_epoch=0)
+    table.complete_transaction(marker(offset=11, producer_id=7), commit=False, coordinator_epoch=0)
     table.on_high_watermark(11)
     assert table.first_unstable_offset() == 10
     table.on_high_watermark(12)
@@ -155,15 +155,15 @@ def test_the_first_unstable_offset_is_that_of_the_oldest_transaction() -> None:
     table = ProducerStateTable()
     for producer_id in (1, 2, 3):
         append(table, batch(offset=10 * producer_id, producer_id=producer_id, sequence=0, transactional=True))
-    completed = table.complete(marker(offset=40, producer_id=2), commit=True, coordinator_epoch=0)
+    completed = table.complete_transaction(marker(offset=40, producer_id=2), commit=True, coordinator_epoch=0)
     assert completed is not None
     assert table.last_stable_offset(completed) == 10
     table.on_high_watermark(41)
     assert table.first_unstable_offset() == 10
-    completed = table.complete(marker(offset=41, producer_id=1), commit=True, coordinator_epoch=0)
+    completed = table.complete_transaction(marker(offset=41, producer_id=1), commit=True, coordinator_epoch=0)
     assert completed is not None
     assert table.last_stable_offset(completed) == 30
-    completed = table.complete(marker(offset=42, producer_id=3), commit=True, coordinator_epoch=0)
+    completed = table.complete_transaction(marker(offset=42, producer_id=3), commit=True, coordinator_epoch=0)
     assert completed is not None
     assert table.last_stable_offset(completed) == 43
 
@@ -171,7 +171,10 @@ def test_the_first_unstable_offset_is_that_of_the_oldest_transaction() -> None:
 def test_a_marker_without_data_completes_nothing_but_moves_the_epoch() -> None:
     table = filled()
     assert (
-        table.complete(marker(offset=102, producer_id=7, epoch=1), commit=False, coordinator_epoch=0) is None
+        table.complete_transaction(
+            marker(offset=102, producer_id=7, epoch=1), commit=False, coordinator_epoch=0
+        )
+        is None
     )
     assert table.first_unstable_offset() is None
     assert refusal(table, batch(producer_id=7, sequence=2)).code is ErrorCode.invalid_producer_epoch
@@ -181,7 +184,7 @@ def test_a_marker_without_data_completes_nothing_but_moves_the_epoch() -> None:
 def test_sequences_go_on_after_a_marker_of_the_same_epoch() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
-    table.complete(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
+    table.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
     append(table, batch(offset=2, producer_id=7, sequence=1, transactional=True))
     assert table.first_unstable_offset() == 0  # the first one's marker is not replicated yet
     table.on_high_watermark(3)
@@ -190,7 +193,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch() -> None:
 
 def test_a_zombie_coordinator_is_fenced() -> None:
     table = ProducerStateTable()
-    table.complete(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
+    table.complete_transaction(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
     table.check_marker(marker(offset=1, producer_id=7), 5)
     with pytest.raises(KafkaError) as caught:
         table.check_marker(marker(offset=1, producer_id=7), 4)
@@ -208,11 +211,11 @@ def test_a_coordinator_needs_no_sequence_but_the_right_epoch() -> None:
     table = ProducerStateTable()
     for offset in (0, 1):
         header = batch(offset=offset, producer_id=7, epoch=1, transactional=True)
-        table.check_from_coordinator(header)
+        table.check_coordinator_batch(header)
         table.update(header)
     assert table.first_unstable_offset() == 0
     with pytest.raises(KafkaError) as caught:
-        table.check_from_coordinator(batch(producer_id=7, epoch=0, transactional=True))
+        table.check_coordinator_batch(batch(producer_id=7, epoch=0, transactional=True))
     assert caught.value.code is ErrorCode.invalid_producer_epoch
 
 
@@ -242,7 +245,7 @@ def test_producers_stay_known_when_the_log_start_moves_past_their_records() -> N
 def test_decided_transactions_below_the_log_start_are_no_longer_unstable() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
-    table.complete(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
+    table.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
     table.truncate_before(2)
     assert table.first_unstable_offset() is None
 
@@ -251,7 +254,9 @@ def test_a_snapshot_restores_the_last_batch_of_each_producer_and_its_transaction
     table = filled(batches=3)
     append(table, batch(offset=200, producer_id=8, sequence=0, timestamp=5, transactional=True))
     append(table, batch(offset=150, producer_id=9, sequence=0, timestamp=5, transactional=True))
-    table.complete(marker(offset=201, producer_id=10, timestamp=6), commit=True, coordinator_epoch=3)
+    table.complete_transaction(
+        marker(offset=201, producer_id=10, timestamp=6), commit=True, coordinator_epoch=3
+    )
     entries = table.entries()
     assert entries[0] == ProducerEntry(7, 0, 5, 105, 1, 1002, -1, -1)
     assert entries[1] == ProducerEntry(8, 0, 0, 200, 0, 5, -1, 200)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.core.partition.batches import batch, marker
 
-from ottla.core.partition.producers import NOT_REQUIRED, Duplicate, ProducerStateTable
+from ottla.core.partition.producers import NO_VERIFICATION, Duplicate, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
 
@@ -127,7 +127,7 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
         expected = self.oracle.expected(header)
         answer: Duplicate | ErrorCode | None
         try:
-            answer = self.table.check(header, NOT_REQUIRED)
+            answer = self.table.check(header, NO_VERIFICATION)
         except KafkaError as error:
             answer = error.code
         assert answer == expected
@@ -141,7 +141,7 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
         epoch = (self.oracle.epoch(producer_id) or 0) + epoch_step
         header = marker(offset=self.log_end_offset, producer_id=producer_id, epoch=epoch)
         first = self.oracle.open_since(producer_id)
-        completed = self.table.complete(header, commit=commit, coordinator_epoch=0)
+        completed = self.table.complete_transaction(header, commit=commit, coordinator_epoch=0)
         if first is None:
             assert completed is None
         else:
@@ -163,7 +163,7 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
         self.table = ProducerStateTable()
         for header in self.oracle.log:
             if header.is_control:
-                self.table.complete(header, commit=True, coordinator_epoch=0)
+                self.table.complete_transaction(header, commit=True, coordinator_epoch=0)
             else:
                 self.table.update(header)
         self.table.on_high_watermark(self.oracle.high_watermark)

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.core.partition.batches import batch, marker
 
-from ottla.core.partition.producers import NOT_REQUIRED, ProducerStateTable, Verification
+from ottla.core.partition.producers import NO_VERIFICATION, ProducerStateTable, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import BatchHeader
 
@@ -39,7 +39,9 @@ def in_transaction(*, epoch: int = 0, version_2: bool = True) -> ProducerStateTa
 
 
 def end(table: ProducerStateTable, *, epoch: int, offset: int = 10) -> None:
-    table.complete(marker(offset=offset, producer_id=7, epoch=epoch), commit=True, coordinator_epoch=0)
+    table.complete_transaction(
+        marker(offset=offset, producer_id=7, epoch=epoch), commit=True, coordinator_epoch=0
+    )
 
 
 def test_the_first_batch_of_a_transaction_needs_a_verification_and_the_others_do_not() -> None:
@@ -129,9 +131,11 @@ def test_with_an_epoch_per_transaction_an_unknown_producer_begins_with_sequence_
 
 def test_where_verification_is_off_nobody_is_asked_but_epochs_and_sequences_count() -> None:
     table = ProducerStateTable()
-    assert table.check(first_batch(sequence=9), NOT_REQUIRED) is None
+    assert table.check(first_batch(sequence=9), NO_VERIFICATION) is None
     table.update(first_batch(sequence=9))
-    assert refused(table, first_batch(1, sequence=12), NOT_REQUIRED) is ErrorCode.out_of_order_sequence_number
+    assert (
+        refused(table, first_batch(1, sequence=12), NO_VERIFICATION) is ErrorCode.out_of_order_sequence_number
+    )
 
 
 def test_a_verification_that_led_to_nothing_goes_with_idle_producers() -> None:
@@ -147,7 +151,7 @@ def test_the_epoch_of_the_marker_is_that_of_the_next_transaction_whose_first_seq
     table = in_transaction(epoch=3)
     end(table, epoch=4)
     late = first_batch(11, epoch=3, sequence=1)
-    assert refused(table, late, NOT_REQUIRED) is ErrorCode.invalid_producer_epoch
+    assert refused(table, late, NO_VERIFICATION) is ErrorCode.invalid_producer_epoch
     verification = start(table, epoch=4, sequence=1)
     gap = first_batch(11, epoch=4, sequence=1)
     assert refused(table, gap, verification) is ErrorCode.out_of_order_sequence_number

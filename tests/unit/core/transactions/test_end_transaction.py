@@ -217,7 +217,7 @@ def test_where_epochs_are_exhausted_the_producer_goes_on_under_another_id(commit
     shell.restart()
     assert shell.end(old, commit) == new
     shell.add(new)
-    assert shell.machine.durable()["id"].previous_producer_id == new.producer_id  # as Kafka writes it
+    assert shell.machine.durable_state()["id"].previous_producer_id == new.producer_id  # as Kafka writes it
     shell.refused(shell.end_command(old, commit), ErrorCode.invalid_producer_id_mapping)
 
 

@@ -10,17 +10,16 @@ from tests.unit.core.transactions.transaction_shell import (
 )
 
 from ottla.core.transactions.commands import MarkersWritten
-from ottla.core.transactions.expiry import ExpireTransactionalIds
-from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.core.transactions.states import (
     IDLE,
+    STATE_BY_STATUS,
     STATE_NAMES,
     VALID_PREVIOUS_STATES,
-    WRITTEN,
     TransactionState,
 )
-from ottla.core.transactions.timeouts import TransactionTimedOut
+from ottla.core.transactions.timers import ExpireTransactionalIds, TransactionTimedOut
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.transaction_records.records import TransactionPartitions
 
@@ -192,14 +191,14 @@ def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
     shell.advance(DAY_MS - HOUR_MS)
     shell.init("young")
     shell.advance(2 * HOUR_MS)
-    assert list(shell.machine.durable()) == ["young"]
+    assert list(shell.machine.durable_state()) == ["young"]
     key, value = shell.records[-1]
     assert (key.transactional_id, value) == ("old", None)
     shell.advance(DAY_MS)
-    assert not shell.machine.durable()
+    assert not shell.machine.durable_state()
 
 
-@pytest.mark.parametrize("state", sorted(WRITTEN.values()))
+@pytest.mark.parametrize("state", sorted(STATE_BY_STATUS.values()))
 def test_only_ids_without_a_transaction_expire(state: TransactionState) -> None:
     shell = TransactionShell()
     empty = state is TransactionState.EMPTY
@@ -211,7 +210,7 @@ def test_only_ids_without_a_transaction_expire(state: TransactionState) -> None:
         transaction_start_timestamp_ms=-1 if empty else shell.now_ms,
     )
     shell.advance(8 * DAY_MS)
-    assert ("id" in shell.machine.durable()) == (state not in IDLE)
+    assert ("id" in shell.machine.durable_state()) == (state not in IDLE)
 
 
 def test_expiry_follows_the_settings_as_they_change() -> None:
@@ -222,9 +221,9 @@ def test_expiry_follows_the_settings_as_they_change() -> None:
     )
     shell.decide(ExpireTransactionalIds())
     shell.advance(999)
-    assert shell.machine.durable()
+    assert shell.machine.durable_state()
     shell.advance(20)
-    assert not shell.machine.durable()
+    assert not shell.machine.durable_state()
 
 
 # -- states
@@ -247,9 +246,9 @@ def test_an_outcome_is_followed_by_its_completion_alone() -> None:
 def test_a_marker_in_the_log_of_the_coordinator_changes_nothing() -> None:
     shell = TransactionShell()
     producer = shell.init()
-    before = shell.machine.durable()
+    before = shell.machine.durable_state()
     shell.machine.replay_marker(producer.producer_id, True)
-    assert shell.machine.durable() == before
+    assert shell.machine.durable_state() == before
 
 
 def test_a_shard_rebuilt_from_the_bytes_of_its_log_equals_the_live_one() -> None:
@@ -259,4 +258,4 @@ def test_a_shard_rebuilt_from_the_bytes_of_its_log_equals_the_live_one() -> None
         shell.add(producer, ORDERS, CLICKS, ORDERS_1, transactional_id=transactional_id)
     shell.end((1000, 0), True, "a")
     rebuilt = shell.rebuilt(TransactionShard(TransactionSettings()))
-    assert rebuilt.durable() == shell.machine.durable()
+    assert rebuilt.durable_state() == shell.machine.durable_state()

@@ -29,7 +29,7 @@ from ottla.core.transactions.commands import (
     VerifyPartitions,
     WriteMarkers,
 )
-from ottla.core.transactions.machine import TransactionShard
+from ottla.core.transactions.shard import TransactionShard
 from ottla.core.transactions.states import ENDED, IDLE, PREPARED, TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -200,7 +200,7 @@ class TransactionModel(RuleBasedStateMachine):
     @rule(transactional_id=ids, version=versions, commit=st.booleans(), ends=st.booleans())
     def stranger(self, transactional_id: str, version: int, commit: bool, ends: bool) -> None:
         """Somebody guesses the id and epoch that the coordinator has, whether it gave them to anyone or not."""
-        record = self.shell.machine.durable().get(transactional_id)
+        record = self.shell.machine.durable_state().get(transactional_id)
         if record is not None:
             guess = (record.producer_id, record.producer_epoch)
             self.send(
@@ -271,21 +271,21 @@ class TransactionModel(RuleBasedStateMachine):
         self.sent.append(command)
         ledger = self.ledgers[command.transactional_id]
         fenced = claimed(command) in ledger.fenced
-        before, written = self.shell.machine.durable(), len(self.shell.records)
+        before, written = self.shell.machine.durable_state(), len(self.shell.records)
         if isinstance(command, VerifyPartitions):
             self.check_verification(command)
         response = self.shell.replies[self.shell.decide(command)]
         if isinstance(response, KafkaError):
             assert response.code in REFUSALS
             fences = isinstance(command, InitProducerId) and len(self.shell.records) > written
-            assert fences or self.shell.machine.durable() == before
+            assert fences or self.shell.machine.durable_state() == before
         assert not fenced or (isinstance(response, KafkaError) and len(self.shell.records) == written)
         self.after_event()
         if not isinstance(response, ProducerIdAndEpoch):
             return None
         ledger.give(response, starts=isinstance(command, InitProducerId) and command.expected is None)
         if isinstance(command, EndTransaction):
-            state = self.shell.machine.durable()[command.transactional_id].transaction_status
+            state = self.shell.machine.durable_state()[command.transactional_id].transaction_status
             assert state in ENDED
             assert (state in COMMITTED) == command.commit
             if command.transaction_version == 2:
@@ -341,7 +341,7 @@ class TransactionModel(RuleBasedStateMachine):
 
     @invariant()
     def rebuilt_equals_live(self) -> None:
-        assert self.rebuilt.durable() == self.shell.machine.durable()
+        assert self.rebuilt.durable_state() == self.shell.machine.durable_state()
 
     def teardown(self) -> None:
         """Whatever happened, everything ends, and every id can be used again."""
@@ -349,7 +349,9 @@ class TransactionModel(RuleBasedStateMachine):
             return
         self.shell.advance(TIMEOUT_MS)
         self.shell.acknowledge_all()
-        assert all(record.transaction_status in IDLE for record in self.shell.machine.durable().values())
+        assert all(
+            record.transaction_status in IDLE for record in self.shell.machine.durable_state().values()
+        )
         for transactional_id in IDS:
             producer = self.shell.init(transactional_id)
             self.shell.add(producer, transactional_id=transactional_id)

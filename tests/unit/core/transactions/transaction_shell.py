@@ -16,8 +16,8 @@ from ottla.core.transactions.commands import (
     VerifyPartitions,
     WriteMarkers,
 )
-from ottla.core.transactions.machine import TransactionShard
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.transaction_records.codec import decode_record, encode_key, encode_value
@@ -40,7 +40,7 @@ class TransactionShell(FakeShell):
         super().__init__(TransactionShard(TransactionSettings(**settings)), START_MS)
         self.effects: list[WriteMarkers] = []
         self.next_producer_id = FIRST_PRODUCER_ID
-        self._perform(self.machine.loaded(self.now_ms))
+        self._perform(self.machine.on_loaded(self.now_ms))
 
     def new_producer_id(self) -> int:
         self.next_producer_id += 1
@@ -120,12 +120,12 @@ class TransactionShell(FakeShell):
 
     def refused(self, command: Command[Any], code: ErrorCode) -> KafkaError:
         """Asserts that the refusal changes nothing: neither the state, nor the log, nor what is timed."""
-        before = (self.machine.durable(), list(self.records), dict(self.timers), list(self.effects))
+        before = (self.machine.durable_state(), list(self.records), dict(self.timers), list(self.effects))
         waiter = self.decide(command)
         refusal = self.replies[waiter]
         assert isinstance(refusal, KafkaError), f"{command} was answered: {refusal}"
         assert refusal.code is code, f"{refusal}"
-        assert (self.machine.durable(), self.records, self.timers, self.effects) == before
+        assert (self.machine.durable_state(), self.records, self.timers, self.effects) == before
         return refusal
 
     # -- the log

@@ -1,4 +1,4 @@
-"""Who gets which partitions: the assignors of the consumer protocol (KIP-848)."""
+"""The server-side assignors of the consumer protocol (KIP-848)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

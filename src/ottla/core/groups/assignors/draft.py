@@ -1,19 +1,20 @@
-"""An assignment in the making. Members are numbers here, in the order that every assignor of ours goes by.
+"""An assignment under construction, in which members are numbers, in the order of `sorted_members`.
 
-Nothing depends on the order of a set: members are sorted, topics are sorted by name, partitions are numbers.
+Nothing depends on the iteration order of a set: members and topics are sorted, and partitions are numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heapreplace
 from uuid import UUID
 
 from ottla.core.groups.assignors.spec import GroupAssignment, GroupSpec, MemberSpec
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 NOBODY = -1
 
 
 def sorted_members(group: GroupSpec) -> list[MemberSpec]:
-    """Static members by instance id, then the others by member id: a static member that comes back under another member
+    """Static members by instance id, then the others by member id. So a static member that comes back with a new member
     id (KIP-345) keeps its place.
     """
     return sorted(
@@ -25,11 +26,11 @@ def sorted_members(group: GroupSpec) -> list[MemberSpec]:
 def topic_subscribers(
     group: GroupSpec, members: list[MemberSpec], topics: Mapping[UUID, TopicInfo]
 ) -> list[tuple[TopicInfo, list[int]]]:
-    """The topics that are there, by name, each with its subscribers. Of a homogeneous group they share one list."""
+    """The existing topics, sorted by name, with their subscribers. In a homogeneous group all share one list."""
     subscribers: dict[UUID, list[int]] = {}
     if group.is_homogeneous and members:
-        everybody = list(range(len(members)))
-        subscribers = dict.fromkeys(members[0].topic_ids, everybody)
+        all_members = list(range(len(members)))
+        subscribers = dict.fromkeys(members[0].topic_ids, all_members)
     else:
         for number, member in enumerate(members):
             for topic_id in member.topic_ids:
@@ -39,15 +40,15 @@ def topic_subscribers(
 
 
 def is_in_rack(member: MemberSpec, topic: TopicInfo, partition: int) -> bool:
-    """Whether a replica of the partition is in the member's rack; False where either has none."""
+    """Whether a replica of the partition is in the member's rack; False if either has no rack."""
     return bool(topic.racks) and member.rack_id in topic.racks[partition]
 
 
 class Draft:
-    """Who owns which partition so far, and how many each member has."""
+    """The owner of each partition so far, and the number of partitions of each member."""
 
     def __init__(self, group: GroupSpec, topics: Mapping[UUID, TopicInfo]) -> None:
-        """Starts with what members have already and may keep: topics that they are subscribed to and that exist."""
+        """Starts with the partitions that members have and may keep: of existing topics that they subscribe to."""
         self.members = sorted_members(group)
         found = topic_subscribers(group, self.members, topics)
         self.topics = {topic.topic_id: topic for topic, _ in found}
@@ -69,7 +70,7 @@ class Draft:
                     self.loads[number] += 1
 
     def give(self, topic_id: UUID, partition: int, number: int) -> None:
-        """Gives a partition to a member, from the one that has it."""
+        """Gives a partition to a member, taking it from its present owner if it has one."""
         owners = self.owners[topic_id]
         if owners[partition] != NOBODY:
             self.loads[owners[partition]] -= 1
@@ -81,7 +82,7 @@ class Draft:
         self.owners[topic_id][partition] = NOBODY
 
     def is_in_rack(self, topic: TopicInfo, partition: int) -> bool:
-        """Whether the partition is with a member in a rack of one of its replicas."""
+        """Whether the partition's owner is in the rack of one of its replicas."""
         return is_in_rack(self.members[self.owners[topic.topic_id][partition]], topic, partition)
 
     def assignment(self) -> GroupAssignment:
@@ -93,3 +94,23 @@ class Draft:
             member.member_id: {topic_id: frozenset(partitions) for topic_id, partitions in has.items()}
             for member, has in zip(self.members, found, strict=True)
         }
+
+
+def assign_free_partitions(draft: Draft, topics: Iterable[TopicInfo]) -> None:
+    """Gives each partition without an owner to the subscriber with the fewest, which also spreads the partitions of a
+    topic.
+    """
+    loads = draft.loads
+    heap: list[tuple[int, int]] = []
+    heap_of: list[int] | None = None
+    for topic in topics:
+        owners, subscribers = draft.owners[topic.topic_id], draft.subscribers[topic.topic_id]
+        free = [partition for partition, owner in enumerate(owners) if owner == NOBODY]
+        if free and subscribers is not heap_of:
+            heap, heap_of = [(loads[number], number) for number in subscribers], subscribers
+            heapify(heap)
+        for partition in free:
+            load, number = heap[0]
+            heapreplace(heap, (load + 1, number))
+            owners[partition] = number
+            loads[number] = load + 1

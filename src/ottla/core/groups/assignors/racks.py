@@ -1,7 +1,7 @@
-"""Lets partitions that have to move anyway move to a rack where they have a replica (as KIP-881 does in the client).
+"""Moves partitions that have to move anyway to members in the rack of a replica (as KIP-881 does in the client).
 
-Only what moves is exchanged, one partition for one, between members that are subscribed to both: balance and
-stickiness stay as they are, and where racks make no difference nothing is exchanged.
+It exchanges such partitions one for one, between members that subscribe to both topics, so that balance and stickiness
+do not change.
 """
 
 from uuid import UUID
@@ -9,11 +9,11 @@ from uuid import UUID
 from ottla.core.groups.assignors.draft import Draft
 
 Racks = frozenset[str]
-# Of a partition: the rack of the member that it is with now, and the racks of its replicas.
+# The rack of a partition's owner, and the racks of its replicas.
 Place = tuple[str | None, Racks]
 
 
-def move_into_racks(draft: Draft) -> None:
+def improve_rack_locality(draft: Draft) -> None:
     if not any(member.rack_id for member in draft.members) or not any(
         topic.racks for topic in draft.topics.values()
     ):
@@ -30,11 +30,11 @@ def move_into_racks(draft: Draft) -> None:
             subscribers = tuple(draft.subscribers[topic.topic_id])
             by_subscribers.setdefault(subscribers, []).extend(moved)
     for moved in by_subscribers.values():
-        Exchange(draft, moved).run()
+        RackExchange(draft, moved).run()
 
 
-class Exchange:
-    """Among topics with the same subscribers."""
+class RackExchange:
+    """Exchanges partitions among topics with the same subscribers."""
 
     def __init__(self, draft: Draft, moved: list[tuple[UUID, int, Racks]]) -> None:
         self._draft = draft
@@ -44,7 +44,7 @@ class Exchange:
             self._places.setdefault((rack, racks), []).append((topic_id, partition))
 
     def run(self) -> None:
-        """Until nothing is left to gain: an exchange may leave the other partition far too, elsewhere."""
+        """Repeats until there is no gain, because an exchange may make another one possible."""
         has_gained = True
         while has_gained:
             has_gained = False
@@ -54,7 +54,7 @@ class Exchange:
                     has_gained = True
 
     def _best_exchange(self, far: Place) -> Place | None:
-        """The place in one of our racks whose partition loses nothing when it comes to the rack that we leave."""
+        """The place to exchange with: in a rack of our replicas, and with a partition that loses less than we gain."""
         rack, racks = far
         best, best_gain = None, 0
         for place, partitions in self._places.items():

@@ -1,17 +1,17 @@
-"""What an assignor is given and what it gives back (KIP-848): pure functions of the group and the topics."""
+"""The interface of an assignor (KIP-848): a pure function of the group and the topics."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
-# The target of every member; a topic of which the member has nothing is left out.
+# The target of every member, without topics of which the member has no partitions.
 GroupAssignment = dict[str, dict[UUID, frozenset[int]]]
 
 
 class MemberSpec(NamedTuple):
-    """`topic_ids` is what the member is subscribed to, regular expressions resolved; `assigned` its target now."""
+    """`topic_ids` are the subscribed topics, with regular expressions resolved; `assigned` is the present target."""
 
     member_id: str
     instance_id: str | None
@@ -21,7 +21,7 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """`is_homogeneous`: all members are subscribed to the same topics."""
+    """`is_homogeneous`: all members subscribe to the same topics."""
 
     members: Mapping[str, MemberSpec]
     is_homogeneous: bool
@@ -30,9 +30,9 @@ class GroupSpec(NamedTuple):
 class Assignor(Protocol):
     @property
     def name(self) -> str:
-        """As members ask for it, and as the group's configs list it."""
+        """The name in requests and in `group.consumer.assignors`."""
         ...
 
     def assign(self, group: GroupSpec, topics: Mapping[UUID, TopicInfo]) -> GroupAssignment:
-        """The new target of every member of the group. A topic id that is not in `topics` is left out."""
+        """The new target of every member of the group. Ignores topic ids that are not in `topics`."""
         ...

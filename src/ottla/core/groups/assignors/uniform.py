@@ -1,17 +1,17 @@
-"""`uniform`: the same number of partitions for everybody, as little movement as that allows, then near replicas."""
+"""`uniform`: the same number of partitions for all members, then as few moves as possible, then rack locality."""
 
 from collections.abc import Mapping
 from uuid import UUID
 
 from ottla.core.groups.assignors import uniform_heterogeneous, uniform_homogeneous
 from ottla.core.groups.assignors.draft import Draft
-from ottla.core.groups.assignors.racks import move_into_racks
+from ottla.core.groups.assignors.racks import improve_rack_locality
 from ottla.core.groups.assignors.spec import GroupAssignment, GroupSpec
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 
 class UniformAssignor:
-    """Balance comes before stickiness, stickiness before racks: what a member keeps is never moved for its rack."""
+    """Balance comes before stickiness, and stickiness before racks: no partition moves only because of its rack."""
 
     name = "uniform"
 
@@ -21,5 +21,5 @@ class UniformAssignor:
             uniform_homogeneous.balance(draft)
         else:
             uniform_heterogeneous.balance(draft)
-        move_into_racks(draft)
+        improve_rack_locality(draft)
         return draft.assignment()

@@ -1,31 +1,30 @@
-"""`uniform` where subscriptions differ: as balanced as they allow.
+"""`uniform` for different subscriptions: as balanced as the subscriptions allow.
 
-Who owns what is a matching of partitions with subscribers, and it is balanced best when no partition can be handed on
-from member to member, one hop or several, so that the first had two more than the last one (Harvey et al.,
-"Semi-matchings for bipartite graphs and load balancing"). Single hops are found topic by topic, which does nearly
-all; a search for several hops does the rest.
+The assignment is a semi-matching of partitions with subscribers. It is optimal when no path of moves, of one hop or
+several, leads from a member to one that has at least two partitions less (Harvey et al., "Semi-matchings for bipartite
+graphs and load balancing"). Single hops are made topic by topic, which is nearly enough; a search for longer paths does
+the rest.
 """
 
 from heapq import heapify, heappop, heapreplace
 from uuid import UUID
 
-from ottla.core.groups.assignors.draft import NOBODY, Draft
-from ottla.core.groups.assignors.filling import fill
-from ottla.core.groups.assignors.handing_on import HandingOn, partitions_by_owner
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.assignors.draft import NOBODY, Draft, assign_free_partitions
+from ottla.core.groups.assignors.handover import Handover, partitions_by_owner
+from ottla.core.groups.state import TopicInfo
 
 
 def balance(draft: Draft) -> None:
-    topics = narrowest_first(draft)
-    fill(draft, topics)
+    topics = _narrowest_first(draft)
+    assign_free_partitions(draft, topics)
     for topic in topics:
-        balance_topic(draft, topic)
-    balance_over_several_hops(draft)
-    give_back(draft)
+        _balance_topic(draft, topic)
+    _balance_over_several_hops(draft)
+    _restore_previous_owners(draft)
 
 
-def narrowest_first(draft: Draft) -> list[TopicInfo]:
-    """Topics with most partitions for each subscriber first: those with more choice even out what they leave."""
+def _narrowest_first(draft: Draft) -> list[TopicInfo]:
+    """Topics with the most partitions per subscriber first: the later ones have more choice and even out the rest."""
 
     def width(topic: TopicInfo) -> tuple[float, int]:
         subscribers = len(draft.subscribers[topic.topic_id])
@@ -34,8 +33,8 @@ def narrowest_first(draft: Draft) -> list[TopicInfo]:
     return sorted(draft.topics.values(), key=width)
 
 
-def balance_topic(draft: Draft, topic: TopicInfo) -> None:
-    """Moves partitions of the topic from who has most to who has least, while they are two apart or more."""
+def _balance_topic(draft: Draft, topic: TopicInfo) -> None:
+    """Moves partitions of the topic from the member with most to the one with least, while they differ by 2 or more."""
     loads = draft.loads
     takers = [(loads[number], number) for number in draft.subscribers[topic.topic_id]]
     if max(takers)[0] - min(takers)[0] < 2:
@@ -56,12 +55,12 @@ def balance_topic(draft: Draft, topic: TopicInfo) -> None:
             heappop(givers)
 
 
-def balance_over_several_hops(draft: Draft) -> None:
-    """From those who have most. Where they reach nobody with two less, neither they nor whoever they reach can be
-    better off: they are settled, and the others go on among themselves.
+def _balance_over_several_hops(draft: Draft) -> None:
+    """Searches from the members with most. If they reach no member with two less, they and all members that they reach
+    are settled, and the search continues among the others.
     """
     loads = draft.loads
-    handing_on = HandingOn(draft, only_new=False)
+    handover = Handover(draft, only_new=False)
     unsettled = dict.fromkeys(range(len(draft.members)))
     while unsettled:
         most = max(loads[number] for number in unsettled)
@@ -69,33 +68,33 @@ def balance_over_several_hops(draft: Draft) -> None:
             return
         givers = [number for number in unsettled if loads[number] == most]
         has_two_less = {number for number in unsettled if loads[number] <= most - 2}
-        taker, reached = handing_on.search(givers, has_two_less.__contains__, among=unsettled)
+        taker, reached = handover.search(givers, has_two_less.__contains__, among=unsettled)
         if taker is not None:
-            handing_on.hand_on(taker, reached)
+            handover.move_along(taker, reached)
         else:
             for number in reached:
                 del unsettled[number]
 
 
-def give_back(draft: Draft) -> None:
-    """Returns what moved though it need not have."""
-    handing_on = HandingOn(draft, only_new=True)
+def _restore_previous_owners(draft: Draft) -> None:
+    """Gives partitions back to their previous owners where that keeps the balance."""
+    handover = Handover(draft, only_new=True)
     for topic_id, owners in draft.owners.items():
         for partition, previous_owner in enumerate(draft.previous_owners[topic_id]):
             if previous_owner not in (NOBODY, owners[partition]):
-                give_back_one(draft, handing_on, topic_id, partition)
+                _restore_previous_owner(draft, handover, topic_id, partition)
 
 
-def give_back_one(draft: Draft, handing_on: HandingOn, topic_id: UUID, partition: int) -> None:
-    """Balance stays where the previous owner has one less than the owner now, or hands on something new, in exchange,
-    to one who has: or to the owner now.
+def _restore_previous_owner(draft: Draft, handover: Handover, topic_id: UUID, partition: int) -> None:
+    """The balance is kept if the previous owner has one partition less than the owner, or can move a new partition
+    along a path to the owner or to a member that has one less.
     """
     loads = draft.loads
     owner = draft.owners[topic_id][partition]
     previous_owner = draft.previous_owners[topic_id][partition]
-    taker, reached = handing_on.search(
+    taker, reached = handover.search(
         [previous_owner], lambda number: number == owner or loads[number] == loads[owner] - 1
     )
     if taker is not None:
-        handing_on.give(owner, topic_id, partition, previous_owner)
-        handing_on.hand_on(taker, reached)
+        handover.give(owner, topic_id, partition, previous_owner)
+        handover.move_along(taker, reached)

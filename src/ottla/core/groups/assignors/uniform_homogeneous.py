@@ -1,23 +1,23 @@
-"""`uniform` where all members are subscribed to the same topics: loads differ by one at most, with the fewest moves.
+"""`uniform` for identical subscriptions: the loads differ by at most one, with the fewest moves.
 
-Of P partitions and n members everybody gets P // n and P % n of them one more. A member keeps what it has up to that;
-who has more than P // n already comes first for the one more, so nothing moves that balance does not force to.
+With P partitions and n members, each member gets P // n partitions and P % n of them one more. A member keeps its
+partitions up to that number. Members that have more than P // n already are the first to get the extra one, so that
+only moves that balance requires are made.
 """
 
 from uuid import UUID
 
-from ottla.core.groups.assignors.draft import Draft, is_in_rack
-from ottla.core.groups.assignors.filling import fill
+from ottla.core.groups.assignors.draft import Draft, assign_free_partitions, is_in_rack
 
 
 def balance(draft: Draft) -> None:
     if not draft.members:
         return
-    take_surplus(draft)
-    fill(draft, draft.topics.values())
+    _take_surplus(draft)
+    assign_free_partitions(draft, draft.topics.values())
 
 
-def take_surplus(draft: Draft) -> None:
+def _take_surplus(draft: Draft) -> None:
     quota, extras = divmod(sum(topic.num_partitions for topic in draft.topics.values()), len(draft.members))
     for number, load in enumerate(draft.loads):
         if load <= quota:
@@ -26,13 +26,14 @@ def take_surplus(draft: Draft) -> None:
         if extras > 0:
             kept, extras = quota + 1, extras - 1
         if load > kept:
-            for topic_id, partition in in_order_to_keep(draft, number)[kept:]:
+            for topic_id, partition in _partitions_by_priority(draft, number)[kept:]:
                 draft.take(topic_id, partition)
 
 
-def in_order_to_keep(draft: Draft, number: int) -> list[tuple[UUID, int]]:
-    """First what has a replica in the member's rack; then one partition of each topic, then a second one, and so on: a
-    member gives from the topics that it has most of, or they would all give the same topic to the one who comes.
+def _partitions_by_priority(draft: Draft, number: int) -> list[tuple[UUID, int]]:
+    """The member's partitions, the most important to keep first: those with a replica in its rack; then the first of
+    each topic, the second of each topic, and so on. So a member gives up partitions of the topics that it has most of,
+    and a new member does not get all its partitions from one topic.
     """
     member = draft.members[number]
     ranked = []

@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: members join, the leader assigns, everybody syncs."""
+"""Groups of the classic protocol: members join, the leader assigns the partitions, members sync."""

@@ -1,14 +1,14 @@
-"""A classic group: its members, what they have in common, and what the shard asks of a group of any type.
+"""A classic group: its members, its protocol, its state, and the interface of a group of any type.
 
-What happens to it is decided in the modules beside this one. What must survive a restart is `written`: the group as it
-was when it last became stable or empty. A rebalance that a restart interrupts is begun anew by the members.
+The other modules of this package change it. Only `last_written` survives a restart: the group as it was when it last
+became stable or empty. If a restart interrupts a rebalance, the members start another one.
 """
 
 from kio.static.primitive import i32, i64
 
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.member import ClassicMember, Protocols
 from ottla.core.groups.classic.membership import Membership
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.states import VALID_PREVIOUS_STATES, ClassicGroupState
 from ottla.core.groups.commands import (
     Client,
@@ -34,7 +34,7 @@ DEAD = ClassicGroupState.DEAD
 
 
 class ClassicGroup(Membership):
-    """As made here it is a simple group: nobody has joined it, it only holds offsets that others committed."""
+    """A new object is a simple group: it has no members, only offsets that were committed without joining."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -46,7 +46,7 @@ class ClassicGroup(Membership):
         self.generation_id = 0
         self.has_new_member = False  # since the initial rebalance was last delayed
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
-        self.written: GroupMetadataValue | None = None
+        self.last_written: GroupMetadataValue | None = None
 
     # -- records
 
@@ -74,8 +74,8 @@ class ClassicGroup(Membership):
         group.leader_id = value.leader
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
-        group.learn_subscribed_topics()
-        group.written = value
+        group.compute_subscribed_topics()
+        group.last_written = value
         return group
 
     def snapshot(self) -> GroupMetadataValue:
@@ -102,8 +102,8 @@ class ClassicGroup(Membership):
         )
 
     def write(self, decision: GroupDecision) -> None:
-        self.written = self.snapshot()
-        decision.write_only(GroupMetadataKey(group=self.group_id), self.written)
+        self.last_written = self.snapshot()
+        decision.write_without_replay(GroupMetadataKey(group=self.group_id), self.last_written)
 
     def write_tombstones(self, decision: GroupDecision) -> None:
         decision.write(GroupMetadataKey(group=self.group_id), None)
@@ -123,7 +123,7 @@ class ClassicGroup(Membership):
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether its members are to rejoin: a heartbeat is told so."""
+        """Whether its members must rejoin; heartbeats get REBALANCE_IN_PROGRESS."""
         return self.state is PREPARING_REBALANCE
 
     @property
@@ -133,28 +133,28 @@ class ClassicGroup(Membership):
     def start_generation(self, now_ms: int) -> None:
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
-        self.learn_subscribed_topics()
+        self.compute_subscribed_topics()
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
         self.pending_sync.clear()
 
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols could be with the others."""
+        """Whether a member with these protocols may join the others."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        return self.share_protocol(protocols)
+        return self.has_common_protocol(protocols)
 
     @property
-    def is_of_consumers(self) -> bool:
+    def uses_consumer_protocol_type(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def learn_subscribed_topics(self) -> None:
-        """What cannot be read is not known: then every topic counts as subscribed."""
+    def compute_subscribed_topics(self) -> None:
+        """Sets `subscribed_topics` to None, which counts as all topics, if a subscription cannot be read."""
         self.subscribed_topics = None
-        if not self.is_of_consumers or (self.members and self.protocol_name is None):
+        if not self.uses_consumer_protocol_type or (self.members and self.protocol_name is None):
             return
         subscribed: set[str] = set()
         for member in self.members.values():
@@ -164,10 +164,10 @@ class ClassicGroup(Membership):
             subscribed.update(topics)
         self.subscribed_topics = frozenset(subscribed)
 
-    # -- answers
+    # -- responses
 
-    def joined(self, member_id: str, with_members: bool) -> JoinGroupResponse:
-        """The current generation, as a member is told it; the leader gets the members, to assign to them."""
+    def join_response(self, member_id: str, with_members: bool) -> JoinGroupResponse:
+        """The current generation. The leader also gets the members, to assign partitions to them."""
         return JoinGroupResponse(
             ErrorCode.none,
             member_id,
@@ -186,15 +186,15 @@ class ClassicGroup(Membership):
             for member in self.members.values()
         )
 
-    def synced(self, member: ClassicMember) -> SyncGroupResponse:
+    def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
         return SyncGroupResponse(member.assignment, self.protocol_type, self.protocol_name)
 
-    def listed(self) -> ListedGroup:
+    def as_listed_group(self) -> ListedGroup:
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")
 
-    def described(self) -> DescribedGroup:
+    def as_described_group(self) -> DescribedGroup:
         protocol_name = self.protocol_name if self.state is STABLE else None
-        members = tuple(member.described(protocol_name) for member in self.members.values())
+        members = tuple(member.as_described_member(protocol_name) for member in self.members.values())
         return DescribedGroup(
             self.group_id, self.state.value, self.protocol_type or "", protocol_name or "", members
         )
@@ -204,8 +204,8 @@ class ClassicGroup(Membership):
     def check_offset_commit(
         self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
     ) -> None:
-        """Who is no member may commit while the group is empty. A transaction's commit may come from a producer that
-        knows neither member nor generation (before KIP-447).
+        """Clients that are not members may commit while the group is empty. In a transaction the producer may send
+        neither member id nor generation (before KIP-447).
         """
         if isinstance(command, TxnOffsetCommit):
             self._check_committer(command.member_id, command.group_instance_id, command.generation_id, True)
@@ -236,15 +236,15 @@ class ClassicGroup(Membership):
             )
 
     def check_offset_fetch(self, command: OffsetFetch) -> None:
-        """Anyone may read the offsets of a classic group."""
+        """Any client may fetch the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        if self.state is not EMPTY and not self.is_of_consumers:
+        if self.state is not EMPTY and not self.uses_consumer_protocol_type:
             raise self._non_empty()
 
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed_topics is None:
-            return self.is_of_consumers
+            return self.uses_consumer_protocol_type
         return topic in self.subscribed_topics
 
     def offset_expiry(self) -> OffsetExpiry | None:
@@ -252,7 +252,7 @@ class ClassicGroup(Membership):
             return OffsetExpiry(None)
         if self.state is EMPTY:
             return OffsetExpiry(self.state_timestamp_ms)
-        if self.state is STABLE and self.is_of_consumers and self.subscribed_topics is not None:
+        if self.state is STABLE and self.uses_consumer_protocol_type and self.subscribed_topics is not None:
             return OffsetExpiry(None)
         return None
 
@@ -276,12 +276,12 @@ class ClassicGroup(Membership):
         if self.state in (COMPLETING_REBALANCE, STABLE):
             assert self.members, f"the group is {self.state.value}, but has no members"
             assert self.protocol_name is not None, "the members have chosen no protocol"
-            assert self.num_awaiting_join == 0, "a member waits for a join that nobody prepares"
+            assert self.num_awaiting_join == 0, "a member waits to join, but no rebalance is prepared"
         if self.state is COMPLETING_REBALANCE:
-            assert self.leader_id is not None, "nobody is there to assign"
+            assert self.leader_id is not None, "there is no leader to assign the partitions"
         else:
-            assert all(m.awaiting_sync is None for m in members), "a member waits for a sync that is over"
-        if self.state in (EMPTY, STABLE) and self.written is not None:
-            assert self.snapshot() == self.written, (
-                f"{self.snapshot()} is not what was written: {self.written}"
+            assert all(m.awaiting_sync is None for m in members), "a member waits to sync after the rebalance"
+        if self.state in (EMPTY, STABLE) and self.last_written is not None:
+            assert self.snapshot() == self.last_written, (
+                f"{self.snapshot()} is not what was written: {self.last_written}"
             )

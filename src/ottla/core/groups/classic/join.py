@@ -1,6 +1,7 @@
-"""JoinGroup: who comes, who comes back, and who comes back under a new name."""
+"""JoinGroup: new members, members that rejoin, and static members that restart with a new member id."""
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import unknown_member
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -9,8 +10,7 @@ from ottla.core.groups.classic.group import (
     ClassicGroup,
 )
 from ottla.core.groups.classic.member import ClassicMember, distinct_protocols
-from ottla.core.groups.classic.rebalance import Rebalancing
-from ottla.core.groups.classic.refusals import unknown_member
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.classic.timers import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessionExpired, session_key
 from ottla.core.groups.commands import JoinGroup, JoinGroupResponse
 from ottla.core.groups.group import GroupDecision
@@ -20,16 +20,16 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.records import GroupMetadataKey
 
 
-class Joining:
-    def __init__(self, state: GroupsState, rebalancing: Rebalancing) -> None:
+class ClassicJoin:
+    def __init__(self, state: GroupsState, rebalancer: ClassicRebalancer) -> None:
         self._state = state
-        self._rebalancing = rebalancing
+        self._rebalancer = rebalancer
 
     def join(self, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         check_session_timeout(command, self._state.settings)
         group = self._group_to_join(command)
         if not self._has_room(group, command):
-            self._turn_away(group, command, waiter, decision, now_ms)
+            self._reject_member(group, command, waiter, decision, now_ms)
             return
         if not group.supports(command.protocol_type, command.protocols):
             raise inconsistent_protocols(command)
@@ -40,7 +40,9 @@ class Joining:
             self._join_with_id(group, command, waiter, decision, now_ms)
 
     def _group_to_join(self, command: JoinGroup) -> ClassicGroup:
-        """A group that is not there yet, or is an empty one of another type, is not in the state yet."""
+        """The existing classic group, or a new one that is not in the state yet (it may replace an empty group of
+        another type).
+        """
         group = self._state.groups.get(command.group_id)
         if isinstance(group, ClassicGroup):
             return group
@@ -63,8 +65,8 @@ class Joining:
         return created
 
     def _has_room(self, group: ClassicGroup, command: JoinGroup) -> bool:
-        """`group.max.size`. While a group prepares its rebalance, those count who have joined: where the limit was
-        lowered, the last to come back are turned away. A static member that restarts takes its own place.
+        """Checks `group.max.size`. While a group prepares a rebalance, only members that have rejoined count: if the
+        limit was lowered, the last members to rejoin are rejected. A static member that restarts keeps its place.
         """
         max_size = self._state.settings.max_size
         member_id = command.member_id or group.static_members.get(command.group_instance_id or "")
@@ -76,12 +78,12 @@ class Joining:
             return has_joined or group.num_awaiting_join < max_size
         return member is not None or len(group.members) < max_size
 
-    def _turn_away(
+    def _reject_member(
         self, group: ClassicGroup, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group.remove(command.member_id, decision)
         decision.reply(waiter, JoinGroupResponse(ErrorCode.group_max_size_reached, ""))
-        self._rebalancing.proceed(group, decision, now_ms)
+        self._rebalancer.proceed(group, decision, now_ms)
 
     # -- without a member id
 
@@ -95,7 +97,7 @@ class Joining:
                 self._replace_static(group, group.members[old_id], command, waiter, decision, now_ms)
                 return
         elif command.require_known_member_id:
-            # KIP-394: whose answer is lost comes again; only with its id in hand does it count as a member.
+            # KIP-394: a client that misses this response joins again, so it is no member before it sends its id.
             group.pending_members[member_id] = None
             expired = MemberSessionExpired(group.group_id, member_id)
             decision.start_timer(session_key(group.group_id, member_id), command.session_timeout_ms, expired)
@@ -128,7 +130,7 @@ class Joining:
         group.add(member)
         group.await_join(member, waiter, decision)
         member.restart_session(decision, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._rebalancing.begin_or_proceed(group, decision, now_ms)
+        self._rebalancer.begin_or_proceed(group, decision, now_ms)
 
     def _replace_static(
         self,
@@ -139,8 +141,8 @@ class Joining:
         decision: GroupDecision,
         now_ms: int,
     ) -> None:
-        """KIP-345: a static member that restarts gets a new member id. While the group is stable, and stays with its
-        protocol, it goes on in the same generation with the same assignment.
+        """KIP-345: a static member that restarts gets a new member id. If the group is stable and its protocol does not
+        change, the member keeps its assignment and the generation continues.
         """
         old_leader_id = group.leader_id
         member = group.replace_static_member(old, command.new_member_id, decision)
@@ -148,18 +150,18 @@ class Joining:
         member.restart_session(decision)
         if group.state is not STABLE or group.select_protocol() != group.protocol_name:
             group.await_join(member, waiter, decision)
-            self._rebalancing.begin_or_proceed(group, decision, now_ms)
+            self._rebalancer.begin_or_proceed(group, decision, now_ms)
             return
-        group.learn_subscribed_topics()
+        group.compute_subscribed_topics()
         group.write(decision)
         is_leader = group.leader_id == member.member_id
         if command.can_skip_assignment:
-            # KIP-814: it is told that it leads, to watch the topics' metadata, and that the assignment stands.
-            response = group.joined(member.member_id, with_members=is_leader)
+            # KIP-814: the leader must know that it leads, to watch the topics' metadata, but must not assign again.
+            response = group.join_response(member.member_id, with_members=is_leader)
             decision.reply(waiter, response._replace(skip_assignment=is_leader))
         else:
-            # A client that cannot skip the assignment must not find out that it is the leader: it would assign anew.
-            response = group.joined(member.member_id, with_members=False)
+            # A client that cannot skip the assignment must not learn that it is the leader: it would assign again.
+            response = group.join_response(member.member_id, with_members=False)
             decision.reply(waiter, response._replace(leader=old_leader_id or ""))
 
     # -- with a member id
@@ -174,16 +176,16 @@ class Joining:
         member = group.check_member(member_id, command.group_instance_id)
         is_leader = group.leader_id == member_id
         is_unchanged = member.protocols == distinct_protocols(command.protocols)
-        # A leader that rejoins a stable group wants to assign anew: it has seen something change (its topics, say).
+        # A leader that rejoins a stable group wants to assign again, for example because the topics have changed.
         if is_unchanged and (
             group.state is COMPLETING_REBALANCE or (group.state is STABLE and not is_leader)
         ):
-            # It may not have got the answer to its last JoinGroup.
-            decision.reply(waiter, group.joined(member_id, with_members=is_leader))
+            # It may have missed the response to its last JoinGroup.
+            decision.reply(waiter, group.join_response(member_id, with_members=is_leader))
             return
         _update(group, member, command)
         group.await_join(member, waiter, decision)
-        self._rebalancing.begin_or_proceed(group, decision, now_ms)
+        self._rebalancer.begin_or_proceed(group, decision, now_ms)
 
 
 def _update(group: ClassicGroup, member: ClassicMember, command: JoinGroup) -> None:

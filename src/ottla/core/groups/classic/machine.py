@@ -1,21 +1,21 @@
 """The machine of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup, and their timers.
 
-A member joins, the group rebalances: all members rejoin (`rebalance`), the leader assigns (`sync`). Those who are
-silent for too long are removed by their session's timer, which starts the next rebalance.
+When a member joins, the group rebalances: all members rejoin (`rebalance`), then the leader assigns the partitions
+(`sync`). The session timer removes members that send no heartbeats, which starts another rebalance.
 """
 
 from typing import Any, Protocol
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     DEAD,
     STABLE,
     ClassicGroup,
 )
-from ottla.core.groups.classic.join import Joining
-from ottla.core.groups.classic.rebalance import Rebalancing
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
+from ottla.core.groups.classic.join import ClassicJoin
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.classic.sync import sync
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,
@@ -41,35 +41,35 @@ from ottla.protocol.group_records.records import GroupMetadataKey, GroupMetadata
 ClassicCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 
-class Migration(Protocol):
-    """How classic members are served in groups that have changed over to the consumer protocol."""
+class ClassicMigration(Protocol):
+    """Serves classic members in groups that have been upgraded to the consumer protocol."""
 
     def decide(
         self, group: Group, command: ClassicCommand, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> bool:
-        """Answers, or refuses, where the group has members of that protocol. False: it has not."""
+        """Decides the command if the group has members of the consumer protocol; else returns False."""
         ...
 
 
 class ClassicMachine:
     def __init__(self, state: GroupsState) -> None:
         self._state = state
-        self.migration: Migration | None = None
-        self.rebalancing = Rebalancing(state.settings.initial_rebalance_delay_ms)
-        self._joining = Joining(state, self.rebalancing)
+        self.migration: ClassicMigration | None = None
+        self.rebalancer = ClassicRebalancer(state.settings.initial_rebalance_delay_ms)
+        self._join = ClassicJoin(state, self.rebalancer)
 
     # -- commands
 
     def join_group(self, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         check_group_id(command.group_id)
-        if not self._is_elsewhere(command, waiter, decision, now_ms):
-            self._joining.join(command, waiter, decision, now_ms)
+        if not self._try_migration(command, waiter, decision, now_ms):
+            self._join.join(command, waiter, decision, now_ms)
 
     def sync_group(self, command: SyncGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         group = self._state.groups.get(command.group_id)
         if isinstance(group, ClassicGroup):
             sync(group, command, waiter, decision, now_ms)
-        elif not self._is_elsewhere(command, waiter, decision, now_ms):
+        elif not self._try_migration(command, waiter, decision, now_ms):
             check_group_id(command.group_id)
             raise unknown_member(command.group_id, command.member_id)
 
@@ -79,23 +79,23 @@ class ClassicMachine:
             member = group.check_member(command.member_id, command.group_instance_id)
             group.check_generation(command.generation_id)
             member.restart_session(decision)
-            answer = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
-            decision.reply(waiter, answer)
-        elif not self._is_elsewhere(command, waiter, decision, now_ms):
+            response = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
+            decision.reply(waiter, response)
+        elif not self._try_migration(command, waiter, decision, now_ms):
             check_group_id(command.group_id)
             raise unknown_member(command.group_id, command.member_id)
 
     def leave_group(self, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         check_group_id(command.group_id)
-        if self._is_elsewhere(command, waiter, decision, now_ms):
+        if self._try_migration(command, waiter, decision, now_ms):
             return
         group = self._find(command.group_id)
         left = tuple(self._leave(group, leaving, decision) for leaving in command.members)
         if group is not None and any(member.error_code is ErrorCode.none for member in left):
-            self._members_gone(group, decision, now_ms)
+            self._on_members_removed(group, decision, now_ms)
         decision.reply(waiter, left)
 
-    def _is_elsewhere(
+    def _try_migration(
         self, command: ClassicCommand, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> bool:
         group = self._state.groups.get(command.group_id)
@@ -109,7 +109,7 @@ class ClassicMachine:
     def _leave(
         self, group: ClassicGroup | None, leaving: LeavingMember, decision: GroupDecision
     ) -> MemberLeft:
-        """KIP-345: an administrator removes a static member by its group instance id alone."""
+        """KIP-345: an administrator may remove a static member by its group instance id, without a member id."""
         error = ErrorCode.none
         member_id: str | None = leaving.member_id
         if group is None:
@@ -120,8 +120,8 @@ class ClassicMachine:
         elif member_id not in group.pending_members:
             try:
                 group.check_member(member_id, leaving.group_instance_id)
-            except KafkaError as refusal:
-                error = refusal.code
+            except KafkaError as rejected:
+                error = rejected.code
         if group is not None and member_id and error is ErrorCode.none:
             self._remove(group, member_id, decision)
         return MemberLeft(leaving.member_id, leaving.group_instance_id, error)
@@ -133,9 +133,9 @@ class ClassicMachine:
         if group is None:
             raise KafkaError(
                 ErrorCode.group_id_not_found,
-                f"There is no classic group {command.group_id}: see ListGroups for those that are there.",
+                f"There is no classic group {command.group_id}: ListGroups shows the existing ones.",
             )
-        decision.reply(waiter, group.described())
+        decision.reply(waiter, group.as_described_group())
 
     # -- timers
 
@@ -146,27 +146,27 @@ class ClassicMachine:
         if group is None:
             return
         member = group.members.get(timer.member_id)
-        if timer.member_id not in group.pending_members and (member is None or member.is_alive_by_waiting):
+        if timer.member_id not in group.pending_members and (member is None or member.awaits_response):
             return
         self._remove(group, timer.member_id, decision)
         if group.is_rebalancing and group.has_everyone_joined:
-            self.rebalancing.complete_join(group, decision, now_ms)
+            self.rebalancer.complete_join(group, decision, now_ms)
         elif member is not None:
-            self._members_gone(group, decision, now_ms)
+            self._on_members_removed(group, decision, now_ms)
 
     def end_rebalance(
         self, timer: RebalanceTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group = self._find(timer.group_id)
         if group is not None and group.is_rebalancing:
-            self.rebalancing.complete_join(group, decision, now_ms)
+            self.rebalancer.complete_join(group, decision, now_ms)
 
     def end_initial_delay(
         self, timer: InitialRebalanceDelayOver, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group = self._find(timer.group_id)
         if group is not None and group.is_in_initial_rebalance:
-            self.rebalancing.end_initial_delay(group, timer, decision, now_ms)
+            self.rebalancer.end_initial_delay(group, timer, decision, now_ms)
 
     def end_sync(self, timer: SyncTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         group = self._find(timer.group_id)
@@ -174,7 +174,7 @@ class ClassicMachine:
             return
         for member_id in list(group.pending_sync):
             self._remove(group, member_id, decision)
-        self.rebalancing.begin(group, decision, now_ms)
+        self.rebalancer.begin(group, decision, now_ms)
 
     # -- the log
 
@@ -188,23 +188,23 @@ class ClassicMachine:
             group.state = DEAD
             del self._state.groups[key.group]
 
-    def loaded(self, decision: GroupDecision, now_ms: int) -> None:
-        """Nobody knows when the members were last heard of: their sessions begin now."""
+    def on_loaded(self, decision: GroupDecision, now_ms: int) -> None:
+        """Restarts all sessions, because the log does not tell when the members sent their last heartbeats."""
         for group in self._state.groups.values():
             if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members.values():
                 member.restart_session(decision)
-            # `group.max.size` was lowered: the last to rejoin will be turned away, after they could commit.
+            # `group.max.size` was lowered. A rebalance lets all members commit, then rejects the last to rejoin.
             is_too_large = len(group.members) > self._state.settings.max_size
-            # It was written on the way out of the consumer protocol, for a rebalance that had not ended.
+            # A downgrade from the consumer protocol wrote the group without a leader, and the rebalance did not end.
             has_no_leader = bool(group.members) and group.leader_id is None
             if is_too_large or has_no_leader:
-                self.rebalancing.begin(group, decision, now_ms)
+                self.rebalancer.begin(group, decision, now_ms)
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         return {
-            group_id: group.written
+            group_id: group.last_written
             for group_id, group in self._state.groups.items()
             if isinstance(group, ClassicGroup)
         }
@@ -224,11 +224,11 @@ class ClassicMachine:
         decision.cancel_timer(session_key(group.group_id, member_id))
         group.remove(member_id, decision)
 
-    def _members_gone(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
+    def _on_members_removed(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
         if group.state in (STABLE, COMPLETING_REBALANCE):
-            self.rebalancing.begin(group, decision, now_ms)
+            self.rebalancer.begin(group, decision, now_ms)
         else:
-            self.rebalancing.proceed(group, decision, now_ms)
+            self.rebalancer.proceed(group, decision, now_ms)
 
     DECIDE = {  # noqa: RUF012
         JoinGroup: join_group,

@@ -1,4 +1,4 @@
-"""A member of a classic group, with the requests of its that are waiting for an answer."""
+"""A member of a classic group, with its requests that wait for a response."""
 
 from collections.abc import Container
 
@@ -12,7 +12,7 @@ NO_ASSIGNMENT = b""
 
 
 def distinct_protocols(protocols: Protocols) -> Protocols:
-    """Each name once, the first counts, in the member's order of preference."""
+    """Removes later duplicates of a name; keeps the member's order of preference."""
     by_name: dict[str, bytes] = {}
     for name, metadata in protocols:
         by_name.setdefault(name, metadata)
@@ -53,14 +53,14 @@ class ClassicMember:
         self.set_timeouts(rebalance_timeout_ms, session_timeout_ms)
         self.protocols = distinct_protocols(protocols)
         self.assignment = assignment
-        self.is_new = False  # has not been answered yet, and so cannot send heartbeats
+        self.is_new = False  # has not got a response yet, so it cannot send heartbeats
         self.awaiting_join: Waiter = None
         self.awaiting_sync: Waiter = None
         self._session_key = session_key(group_id, member_id)
         self._session_expired = MemberSessionExpired(group_id, member_id)
 
     def set_timeouts(self, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """JoinGroup v0 knows no rebalance timeout."""
+        """JoinGroup v0 has no rebalance timeout; the session timeout is used instead."""
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
 
@@ -71,12 +71,14 @@ class ClassicMember:
         raise AssertionError(f"member {self.member_id} does not support the protocol {protocol_name}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The protocol that it likes most among those that all members support."""
+        """The member's most preferred protocol of `candidates`, which all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
-    def is_alive_by_waiting(self) -> bool:
-        """A member that waits for our answer sends no heartbeats. A new one may have given up, though."""
+    def awaits_response(self) -> bool:
+        """A member that waits for a response sends no heartbeats, so its session must not expire. A new member may have
+        given up, so it does not count.
+        """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def restart_session(self, decision: GroupDecision, timeout_ms: int | None = None) -> None:
@@ -86,7 +88,7 @@ class ClassicMember:
     def end_session(self, decision: GroupDecision) -> None:
         decision.cancel_timer(self._session_key)
 
-    def described(self, protocol_name: str | None) -> DescribedMember:
-        """`protocol_name` None: the group is not stable, and shows no metadata."""
+    def as_described_member(self, protocol_name: str | None) -> DescribedMember:
+        """`protocol_name` is None if the group is not stable; then no metadata is shown."""
         metadata = b"" if protocol_name is None else self.metadata(protocol_name)
         return DescribedMember(self.member_id, self.group_instance_id, self.client, metadata, self.assignment)

@@ -1,10 +1,10 @@
-"""Who is in a classic group: members, those who are about to join, the leader, and the protocols that they share."""
+"""The members of a classic group: joined and pending members, the leader, and the protocols that all support."""
 
 from collections.abc import Iterable
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import fenced_instance, rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.member import ClassicMember, Protocols, distinct_protocols
-from ottla.core.groups.classic.refusals import fenced_instance, rebalance_in_progress, unknown_member
 from ottla.core.groups.commands import JoinGroupResponse, SyncGroupResponse
 from ottla.core.groups.group import GroupDecision
 from ottla.model.errors import ErrorCode, KafkaError
@@ -16,12 +16,10 @@ class Membership:
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}  # KIP-345: member ids by group instance id
-        self.pending_members: dict[str, None] = {}  # KIP-394: were given an id, have not joined with it yet
-        self.pending_sync: dict[
-            str, None
-        ] = {}  # have joined this generation, have not asked for their assignment
+        self.pending_members: dict[str, None] = {}  # KIP-394: have got an id, but have not joined with it yet
+        self.pending_sync: dict[str, None] = {}  # have joined this generation, but have not sent SyncGroup
         self.num_awaiting_join = 0
-        self._supporters: dict[str, int] = {}  # how many members support a protocol
+        self._supporters: dict[str, int] = {}  # the number of members that support each protocol
 
     @property
     def has_everyone_joined(self) -> bool:
@@ -41,11 +39,11 @@ class Membership:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str, decision: GroupDecision) -> None:
-        """Whether it is a member, or only has been given an id. What it waits for is answered: it is unknown now."""
+        """Removes a member or a pending member. Its waiting requests get UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is not None:
-            self.answer_join(member, JoinGroupResponse(ErrorCode.unknown_member_id, ""), decision)
-            self.answer_sync(member, unknown_member(self.group_id, member_id), decision)
+            self.respond_to_join(member, JoinGroupResponse(ErrorCode.unknown_member_id, ""), decision)
+            self.respond_to_sync(member, unknown_member(self.group_id, member_id), decision)
             member.end_session(decision)
             del self.members[member_id]
             self._count_protocols(member.protocols, -1)
@@ -67,10 +65,12 @@ class Membership:
     def replace_static_member(
         self, old: ClassicMember, new_id: str, decision: GroupDecision
     ) -> ClassicMember:
-        """KIP-345: the instance has restarted. Who still speaks under the old member id is fenced."""
+        """KIP-345: the instance has restarted. Fences requests with the old member id."""
         fenced = JoinGroupResponse(ErrorCode.fenced_instance_id, old.member_id)
-        self.answer_join(old, fenced, decision)
-        self.answer_sync(old, fenced_instance(self.group_id, old.group_instance_id, old.member_id), decision)
+        self.respond_to_join(old, fenced, decision)
+        self.respond_to_sync(
+            old, fenced_instance(self.group_id, old.group_instance_id, old.member_id), decision
+        )
         old.end_session(decision)
         new = ClassicMember(
             self.group_id,
@@ -94,7 +94,7 @@ class Membership:
         return new
 
     def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it has rejoined, else takes the first member that has. False: nobody has."""
+        """Keeps the leader if it has rejoined, else takes the first member that has. False if none has."""
         if self.leader_id is not None and self.members[self.leader_id].awaiting_join is not None:
             return True
         joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
@@ -102,7 +102,7 @@ class Membership:
         return joined is not None
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member has taken the instance over."""
+        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has taken over the instance."""
         if group_instance_id is not None:
             current_id = self.static_members.get(group_instance_id)
             if current_id is None:
@@ -114,14 +114,14 @@ class Membership:
             raise unknown_member(self.group_id, member_id)
         return member
 
-    # -- the protocols that they share
+    # -- common protocols
 
-    def share_protocol(self, protocols: Protocols) -> bool:
+    def has_common_protocol(self, protocols: Protocols) -> bool:
         """Whether one of these protocols is supported by all members."""
         return any(self._supporters.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for the protocol that it likes most among those that all support."""
+        """Each member votes for its most preferred protocol of those that all members support."""
         candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -135,16 +135,18 @@ class Membership:
             if not self._supporters[name]:
                 del self._supporters[name]
 
-    # -- what they wait for
+    # -- waiting requests
 
     def await_join(self, member: ClassicMember, waiter: Waiter, decision: GroupDecision) -> None:
-        """A JoinGroup that was waiting already has been given up by its sender, who asks again."""
-        given_up = f"Member {member.member_id} of group {self.group_id} has sent another JoinGroup: this one is void."
-        self.answer_join(member, KafkaError(ErrorCode.rebalance_in_progress, given_up), decision)
+        """The sender has given up an earlier JoinGroup that still waits."""
+        replaced = (
+            f"Member {member.member_id} of group {self.group_id} has sent another JoinGroup in place of this."
+        )
+        self.respond_to_join(member, KafkaError(ErrorCode.rebalance_in_progress, replaced), decision)
         member.awaiting_join = waiter
         self.num_awaiting_join += 1
 
-    def answer_join(
+    def respond_to_join(
         self, member: ClassicMember, response: JoinGroupResponse | KafkaError, decision: GroupDecision
     ) -> None:
         if member.awaiting_join is not None:
@@ -153,10 +155,10 @@ class Membership:
             self.num_awaiting_join -= 1
 
     def await_sync(self, member: ClassicMember, waiter: Waiter, decision: GroupDecision) -> None:
-        self.answer_sync(member, rebalance_in_progress(self.group_id), decision)
+        self.respond_to_sync(member, rebalance_in_progress(self.group_id), decision)
         member.awaiting_sync = waiter
 
-    def answer_sync(
+    def respond_to_sync(
         self, member: ClassicMember, response: SyncGroupResponse | KafkaError, decision: GroupDecision
     ) -> None:
         if member.awaiting_sync is not None:
@@ -169,13 +171,13 @@ class Membership:
         members = self.members.values()
         assert self.num_awaiting_join == sum(m.awaiting_join is not None for m in members)
         assert not self.members.keys() & self.pending_members.keys(), "a member is pending as well"
-        assert self.pending_sync.keys() <= self.members.keys(), "who is not a member is to sync"
+        assert self.pending_sync.keys() <= self.members.keys(), "a pending sync is of no member"
         static = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
         assert static == self.static_members, f"{static} != {self.static_members}"
         assert self.leader_id is None or self.leader_id in self.members, (
-            f"{self.leader_id} leads from outside"
+            f"the leader {self.leader_id} is not a member"
         )
-        assert self._supporters == _count_names(members), "the votes are miscounted"
+        assert self._supporters == _count_names(members), "the supporters of protocols are miscounted"
         if self.members:
             assert self.select_protocol(), "the members have no protocol in common"
 

@@ -1,5 +1,6 @@
-"""The way of a classic group from one generation to the next: everybody rejoins, the generation begins."""
+"""The rebalance of a classic group: all members rejoin, then the next generation begins."""
 
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -7,7 +8,6 @@ from ottla.core.groups.classic.group import (
     ClassicGroup,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import (
     InitialRebalanceDelayOver,
     RebalanceTimedOut,
@@ -17,30 +17,30 @@ from ottla.core.groups.classic.timers import (
 )
 from ottla.core.groups.group import GroupDecision
 
-# A client may ask for a rebalance timeout of 0: waiting for static members again and again must not take all the time.
+# A client may set a rebalance timeout of 0. Waiting for static members again and again must not become a busy loop.
 REJOIN_WAIT_AGAIN_MS_MIN = 100
 
 
-class Rebalancing:
+class ClassicRebalancer:
     """`initial_delay_ms` is `group.initial.rebalance.delay.ms`."""
 
     def __init__(self, initial_delay_ms: int) -> None:
         self._initial_delay_ms = initial_delay_ms
 
     def begin_or_proceed(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
-        """Members have changed: a rebalance begins, or the one under way may be able to go on."""
+        """Members have changed: begins a rebalance, or continues the present one."""
         if group.state is PREPARING_REBALANCE:
             self.proceed(group, decision, now_ms)
         else:
             self.begin(group, decision, now_ms)
 
     def begin(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
-        """Members learn it from their next heartbeat; those who wait for an assignment, now."""
+        """Members that wait for an assignment learn it now, the others at their next heartbeat."""
         if group.state is COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = NO_ASSIGNMENT
                 if member.awaiting_sync is not None:
-                    group.answer_sync(member, rebalance_in_progress(group.group_id), decision)
+                    group.respond_to_sync(member, rebalance_in_progress(group.group_id), decision)
                     member.restart_session(decision)
         group.pending_sync.clear()
         decision.cancel_timer(sync_key(group.group_id))
@@ -56,14 +56,14 @@ class Rebalancing:
             self._await_rejoin(group, group.rebalance_timeout_ms, decision)
 
     def proceed(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
-        """A new group waits out its initial delay, even if all that have come so far are there."""
+        """Completes the join if all members have rejoined. A new group waits until its initial delay is over."""
         if group.is_rebalancing and not group.is_in_initial_rebalance and group.has_everyone_joined:
             self.complete_join(group, decision, now_ms)
 
     def end_initial_delay(
         self, group: ClassicGroup, timer: InitialRebalanceDelayOver, decision: GroupDecision, now_ms: int
     ) -> None:
-        """KIP-134: as long as members keep coming the delay is extended, up to the rebalance timeout."""
+        """KIP-134: extends the delay while new members join, up to the rebalance timeout."""
         if group.has_new_member and timer.remaining_ms > 0:
             group.has_new_member = False
             delay_ms = min(self._initial_delay_ms, timer.remaining_ms)
@@ -72,7 +72,9 @@ class Rebalancing:
             self.complete_join(group, decision, now_ms)
 
     def complete_join(self, group: ClassicGroup, decision: GroupDecision, now_ms: int) -> None:
-        """The next generation begins with those who are there. Static members stay until their session ends."""
+        """Begins the next generation with the members that have rejoined. Static members stay until their session
+        ends.
+        """
         decision.cancel_timer(join_key(group.group_id))
         for member in list(group.members.values()):
             if member.awaiting_join is None and member.group_instance_id is None:
@@ -86,7 +88,9 @@ class Rebalancing:
             return
         for member in group.members.values():
             is_leader = member.member_id == group.leader_id
-            group.answer_join(member, group.joined(member.member_id, with_members=is_leader), decision)
+            group.respond_to_join(
+                member, group.join_response(member.member_id, with_members=is_leader), decision
+            )
             member.restart_session(decision)
             member.is_new = False
             group.pending_sync[member.member_id] = None

@@ -1,16 +1,16 @@
-"""The states of a classic group, and which may follow which."""
+"""The states of a classic group and their transitions."""
 
 from enum import Enum
 
 
 class ClassicGroupState(Enum):
-    """The value is what ListGroups and DescribeGroups show."""
+    """The values are shown by ListGroups and DescribeGroups."""
 
-    EMPTY = "Empty"  # no members; there may be offsets
+    EMPTY = "Empty"  # no members, but maybe offsets
     PREPARING_REBALANCE = "PreparingRebalance"  # waits for members to (re)join
     COMPLETING_REBALANCE = "CompletingRebalance"  # all have joined; waits for the leader's assignment
-    STABLE = "Stable"  # the assignment is out
-    DEAD = "Dead"  # no longer the coordinator's: deleted, or converted into a group of another type
+    STABLE = "Stable"  # members have their assignment
+    DEAD = "Dead"  # deleted, or converted to a group of another type
 
 
 _S = ClassicGroupState

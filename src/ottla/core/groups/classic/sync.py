@@ -1,6 +1,7 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets their part of it."""
+"""SyncGroup: the leader sends the assignment, and each member gets its part."""
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
@@ -8,7 +9,6 @@ from ottla.core.groups.classic.group import (
     ClassicGroup,
 )
 from ottla.core.groups.classic.member import NO_ASSIGNMENT
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import sync_key
 from ottla.core.groups.commands import SyncGroup
 from ottla.core.groups.group import GroupDecision
@@ -27,7 +27,7 @@ def sync(
     if not group.pending_sync:
         decision.cancel_timer(sync_key(group.group_id))
     if group.state is STABLE:
-        decision.reply(waiter, group.synced(member))
+        decision.reply(waiter, group.sync_response(member))
         return
     assert group.state is COMPLETING_REBALANCE
     group.await_sync(member, waiter, decision)
@@ -38,23 +38,23 @@ def sync(
 def _take_assignment(
     group: ClassicGroup, assignments: dict[str, bytes], decision: GroupDecision, now_ms: int
 ) -> None:
-    """Whom the leader has forgotten gets nothing."""
+    """Members that the leader left out get an empty assignment."""
     group.transition_to(STABLE, now_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         if member.awaiting_sync is not None:
-            group.answer_sync(member, group.synced(member), decision)
+            group.respond_to_sync(member, group.sync_response(member), decision)
             member.restart_session(decision)
     group.write(decision)
 
 
 def _check_protocol(group: ClassicGroup, command: SyncGroup) -> None:
-    """KIP-559: from v5 on a member says which protocol it believes was chosen."""
-    told = (command.protocol_type, command.protocol_name)
-    for given, chosen in zip(told, (group.protocol_type, group.protocol_name), strict=True):
+    """KIP-559: from v5 on the request contains the protocol that the member knows."""
+    claimed = (command.protocol_type, command.protocol_name)
+    for given, chosen in zip(claimed, (group.protocol_type, group.protocol_name), strict=True):
         if given is not None and given != chosen:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
-                f"Group {group.group_id} has chosen {chosen!r} in generation {group.generation_id}, where "
-                f"member {command.member_id} says {given!r}: rejoin the group.",
+                f"Group {group.group_id} has chosen {chosen!r} in generation {group.generation_id}, but member "
+                f"{command.member_id} sent {given!r}: rejoin the group.",
             )

@@ -1,10 +1,10 @@
-"""What a classic group waits for. A timer that comes late is harmless: what it was for is looked at again."""
+"""The timers of classic groups. A late timer is harmless, because its handler checks the state again."""
 
 from dataclasses import dataclass
 
 from ottla.core.coordination import Command
 
-# Members that have never been answered cannot send heartbeats; one that gave up and joined anew would stay forever.
+# A member that has not got a response yet cannot send heartbeats. One that gave up and joined again would stay forever.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
@@ -16,14 +16,14 @@ class MemberSessionExpired(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceTimedOut(Command[None]):
-    """Those who have not rejoined are left behind."""
+    """Removes members that have not rejoined."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class InitialRebalanceDelayOver(Command[None]):
-    """KIP-134: a new group waits for more members to come, `remaining_ms` at most."""
+    """KIP-134: a new group waits for more members, at most `remaining_ms` longer."""
 
     group_id: str
     delay_ms: int
@@ -32,7 +32,7 @@ class InitialRebalanceDelayOver(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class SyncTimedOut(Command[None]):
-    """Those who have joined the generation but have not asked for their assignment are left behind."""
+    """Removes members that have joined the generation but have not sent SyncGroup."""
 
     group_id: str
     generation_id: int

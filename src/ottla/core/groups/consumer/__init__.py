@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, members follow by heartbeats."""
+"""Groups of the consumer protocol (KIP-848): the coordinator assigns partitions, members learn them by heartbeats."""

@@ -1,4 +1,4 @@
-"""A consumer group as administrators see it."""
+"""ConsumerGroupDescribe: a consumer group as administrators see it."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -12,24 +12,23 @@ from ottla.core.groups.commands import (
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.target_assignment import assignor_name
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics, GroupsState
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def described(group: ConsumerGroup, state: GroupsState) -> DescribedConsumerGroup:
+def describe_group(group: ConsumerGroup, state: GroupsState) -> DescribedConsumerGroup:
     return DescribedConsumerGroup(
         group_id=group.group_id,
         state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor_name(group, state.settings),
-        members=tuple(_described_member(group, member, state.topics) for member in group.members.values()),
+        members=tuple(_describe_member(group, member, state.topics) for member in group.members.values()),
     )
 
 
-def _described_member(
+def _describe_member(
     group: ConsumerGroup, member: ConsumerGroupMember, topics: ClusterTopics
 ) -> DescribedConsumer:
     metadata = member.metadata
@@ -41,14 +40,14 @@ def _described_member(
         client=Client(metadata.client_id, metadata.client_host),
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=metadata.subscribed_topic_regex,
-        assignment=_named(_held(member), topics),
-        target_assignment=_named(group.target(member.member_id), topics),
+        assignment=_with_names(_held_partitions(member), topics),
+        target_assignment=_with_names(group.target(member.member_id), topics),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
 
 
-def _held(member: ConsumerGroupMember) -> dict[UUID, list[int]]:
-    """What it has been told to give up is its own as long as it has not."""
+def _held_partitions(member: ConsumerGroupMember) -> dict[UUID, list[int]]:
+    """The assigned partitions, and those that the member has not revoked yet."""
     held: dict[UUID, list[int]] = {}
     for part in (member.assigned, member.pending_revocation):
         for topic_id, partitions in part.items():
@@ -56,8 +55,10 @@ def _held(member: ConsumerGroupMember) -> dict[UUID, list[int]]:
     return held
 
 
-def _named(assignment: Mapping[UUID, Iterable[int]], topics: ClusterTopics) -> tuple[ConsumerAssignment, ...]:
-    """Topics that are gone have no name, and are left out."""
+def _with_names(
+    assignment: Mapping[UUID, Iterable[int]], topics: ClusterTopics
+) -> tuple[ConsumerAssignment, ...]:
+    """Without deleted topics, which have no name."""
     named = []
     for topic_id, partitions in assignment.items():
         topic = topics.find_by_id(topic_id)

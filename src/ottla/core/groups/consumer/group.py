@@ -1,4 +1,4 @@
-"""A group of the consumer protocol (KIP-848): its members, its epochs, its target, and who has which partition."""
+"""A group of the consumer protocol (KIP-848): its members, epochs, target assignment and partition owners."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import UUID
 from ottla.core.groups.commands import ListedGroup, OffsetCommit, OffsetFetch, TxnOffsetCommit
 from ottla.core.groups.consumer import offset_checks
 from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember
-from ottla.core.groups.consumer.subscriptions import ResolvedRegex, Subscriptions, count
+from ottla.core.groups.consumer.subscriptions import ResolvedRegex, Subscriptions, add_counts
 from ottla.core.groups.group import GroupDecision, OffsetExpiry
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -26,9 +26,9 @@ NO_TARGET: Target = {}
 
 
 class ConsumerGroup:
-    """Changed by records only; what stands under "not kept" is found again after a reload.
+    """Changed only by replaying records, except for the volatile fields.
 
-    The group epoch grows with every change that needs another target; the assignment epoch is that of the target.
+    The group epoch grows with every change that needs a new target; the assignment epoch is that of the target.
     """
 
     def __init__(self, group_id: str, state: GroupsState) -> None:
@@ -40,7 +40,7 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerGroupMember] = {}
         self.targets: dict[str, Target] = {}
 
-        # Follows from the above.
+        # Derived from the fields above.
         self.subscriptions = Subscriptions()
         self.static_members: dict[str, str] = {}
         self.assignors: dict[str, int] = {}
@@ -48,14 +48,14 @@ class ConsumerGroup:
         self.classic_protocols: dict[str, int] = {}
         self._owners: dict[UUID, dict[int, str]] = {}
 
-        # Not kept.
-        self.topics_version = -1  # of the metadata that the hash was last compared with
+        # Volatile: computed again after a reload.
+        self.topics_version = -1  # of the metadata with which the hash was last compared
         self.regexes_version = -1
         self.regexes_timestamp_ms = 0
-        self.assignment_is_timed = False
+        self.has_assignment_timer = False
         self._state = state
 
-    # -- what is asked
+    # -- queries
 
     @property
     def is_empty(self) -> bool:
@@ -72,7 +72,7 @@ class ConsumerGroup:
         return "Reconciling"
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether a member has the partition, or has not said yet that it revoked it."""
+        """Whether a member has the partition, or has not confirmed its revocation yet."""
         return partition in self._owners.get(topic_id, ())
 
     def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
@@ -82,7 +82,7 @@ class ConsumerGroup:
     def target(self, member_id: str) -> Target:
         return self.targets.get(member_id, NO_TARGET)
 
-    # -- what records change
+    # -- changes by records
 
     def put_member(self, member: ConsumerGroupMember) -> None:
         old = self.members.get(member.member_id)
@@ -121,22 +121,22 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if member.metadata.server_assignor is not None:
-            count(self.assignors, (member.metadata.server_assignor,), 1)
+            add_counts(self.assignors, (member.metadata.server_assignor,), 1)
         if member.classic_member_metadata is not None:
             self.num_classic_members += 1
             protocols = member.classic_member_metadata.supported_protocols
-            count(self.classic_protocols, (protocol.name for protocol in protocols), 1)
+            add_counts(self.classic_protocols, (protocol.name for protocol in protocols), 1)
 
     def _uncount(self, member: ConsumerGroupMember) -> None:
         self.subscriptions.remove(member)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         if member.metadata.server_assignor is not None:
-            count(self.assignors, (member.metadata.server_assignor,), -1)
+            add_counts(self.assignors, (member.metadata.server_assignor,), -1)
         if member.classic_member_metadata is not None:
             self.num_classic_members -= 1
             protocols = member.classic_member_metadata.supported_protocols
-            count(self.classic_protocols, (protocol.name for protocol in protocols), -1)
+            add_counts(self.classic_protocols, (protocol.name for protocol in protocols), -1)
 
     def _move_partitions(self, old: ConsumerGroupMember | None, member: ConsumerGroupMember) -> None:
         if old is not None:
@@ -145,7 +145,7 @@ class ConsumerGroup:
         self._own(member, member.pending_revocation)
 
     def _own(self, member: ConsumerGroupMember, partitions: Assigned) -> None:
-        """The latest record wins: in a log that is being compacted an older one of another member may still stand."""
+        """The latest record wins: a partly compacted log may still have an older record of another member."""
         for topic_id, of_topic in partitions.items():
             self._owners.setdefault(topic_id, {}).update(dict.fromkeys(of_topic, member.member_id))
 
@@ -154,19 +154,19 @@ class ConsumerGroup:
             for topic_id, of_topic in partitions.items():
                 _drop(self._owners, topic_id, of_topic, member.member_id)
 
-    # -- as every group
+    # -- the interface of a group
 
     def check_offset_commit(
         self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
     ) -> None:
-        """A commit keeps no member of this protocol alive; its heartbeats do."""
+        """Does not restart the session: in this protocol only heartbeats do."""
         offset_checks.check_commit(self, self._state.topics, command)
 
     def check_offset_fetch(self, command: OffsetFetch) -> None:
         offset_checks.check_fetch(self, command)
 
     def check_offset_delete(self) -> None:
-        """Offsets may be deleted at any time, of topics that nobody is subscribed to."""
+        """Offsets of topics without subscribers may be deleted at any time."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions
@@ -178,11 +178,11 @@ class ConsumerGroup:
         if self.members:
             raise KafkaError(
                 ErrorCode.non_empty_group,
-                f"Group {self.group_id} has {len(self.members)} members: it can be deleted when they have left.",
+                f"Group {self.group_id} has {len(self.members)} members: stop them first.",
             )
 
     def write_tombstones(self, decision: GroupDecision) -> None:
-        """The group's own record last: whoever reads the log so far knows that nothing of the group is left."""
+        """The group's own record comes last, so that after it nothing of the group is left."""
         group_id = self.group_id
         members = tuple(self.members)
         for member_id in members:
@@ -201,12 +201,12 @@ class ConsumerGroup:
             decision.write(key, None)
         decision.write(ConsumerGroupMetadataKey(group_id=group_id), None)
 
-    def listed(self) -> ListedGroup:
+    def as_listed_group(self) -> ListedGroup:
         return ListedGroup(self.group_id, PROTOCOL_TYPE, self.state, "consumer")
 
     # -- for tests
 
-    def durable(self) -> dict[str, Any]:
+    def durable_state(self) -> dict[str, Any]:
         return {
             "group_epoch": self.group_epoch,
             "metadata_hash": self.metadata_hash,
@@ -229,9 +229,9 @@ class ConsumerGroup:
 
     def validate(self) -> None:
         assert self.assignment_epoch <= self.group_epoch, f"{self.group_id}: the target is of a later epoch"
-        assert self.targets.keys() <= self.members.keys(), f"{self.group_id}: a target of nobody"
+        assert self.targets.keys() <= self.members.keys(), f"{self.group_id}: a target has no member"
         assert self.subscriptions.resolved.keys() <= self.subscriptions.by_regex.keys(), (
-            f"{self.group_id}: an expression is resolved to which nobody is subscribed"
+            f"{self.group_id}: a resolved regular expression has no subscriber"
         )
         owners: dict[UUID, dict[int, str]] = {}
         for member in self.members.values():
@@ -241,7 +241,7 @@ class ConsumerGroup:
                     for partition in of_topic:
                         previous = owners.setdefault(topic_id, {}).setdefault(partition, member.member_id)
                         assert previous == member.member_id, f"{topic_id}-{partition} has two owners"
-        assert owners == self._owners, f"{self.group_id}: the owners are not those that members tell"
+        assert owners == self._owners, f"{self.group_id}: the owners differ from the members' assignments"
         target_owners: dict[UUID, dict[int, str]] = {}
         for member_id, target in self.targets.items():
             for topic_id, targeted in target.items():
@@ -255,7 +255,7 @@ class ConsumerGroup:
 def _drop(
     owners: dict[UUID, dict[int, str]], topic_id: UUID, partitions: Iterable[int], member_id: str
 ) -> None:
-    """Takes the partitions from the member, unless they are another's by now."""
+    """Removes the member as the owner, unless another member owns the partition by now."""
     of_topic = owners.get(topic_id, {})
     for partition in partitions:
         if of_topic.get(partition) == member_id:

@@ -1,7 +1,7 @@
-"""A member of a consumer group: what it told of itself, and what it has of the partitions (KIP-848).
+"""A member of a consumer group: its metadata and its current assignment (KIP-848).
 
-Members are never changed: a record makes a new one. Their two halves are two records, so that a heartbeat which brings
-nothing new writes nothing, and one which moves partitions need not repeat the subscription.
+Members are immutable: a record makes a new object. Metadata and current assignment are separate records, so that a
+change of one does not write the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 
-# Of each topic, the partitions with the epoch at which each came to the member (KIP-1251).
+# For each topic, its partitions and the epoch at which each was assigned to the member (KIP-1251).
 Assigned = Mapping[UUID, Mapping[int, int]]
-NOTHING: Assigned = {}
+NOTHING_ASSIGNED: Assigned = {}
 
 
 class MemberState(IntEnum):
-    """Where the member stands on its way to the target. UNKNOWN is what a later release may have written."""
+    """The progress of the member towards its target. UNKNOWN: a state that a later release has written."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -45,14 +45,14 @@ NO_METADATA = ConsumerGroupMemberMetadataValue(
     client_id="",
     client_host="",
     subscribed_topic_names=(),
-    subscribed_topic_regex="",  # as Kafka writes that there is none
+    subscribed_topic_regex="",  # Kafka's value for none
     server_assignor=None,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMember:
-    """`assigned` is what the member may consume; `pending_revocation` what it was told to give up and has not yet."""
+    """`assigned` has the partitions that the member may consume, `pending_revocation` those that it must revoke."""
 
     member_id: str
     metadata: ConsumerGroupMemberMetadataValue = NO_METADATA
@@ -68,7 +68,7 @@ class ConsumerGroupMember:
 
     @property
     def regex(self) -> str | None:
-        """None where the member has no expression; it says so with an empty one, too."""
+        """None if the member has no regular expression, or an empty one."""
         return self.metadata.subscribed_topic_regex or None
 
     @property
@@ -83,12 +83,12 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def assignment_epoch_of(self, topic_id: UUID, partition: int) -> int | None:
-        """None where the partition is not the member's."""
+        """None if the partition is not assigned to the member."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
     def has_all(self, owned: Iterable[TopicIdPartitions]) -> bool:
-        """Whether everything that is named in `owned` is assigned to it."""
+        """Whether all partitions in `owned` are assigned to the member."""
         return all(
             self.assigned.get(topic_id, {}).keys() >= set(partitions)
             for topic_id, partitions in owned
@@ -96,9 +96,13 @@ class ConsumerGroupMember:
         )
 
     def at_epoch(
-        self, epoch: int, state: MemberState, assigned: Assigned, pending_revocation: Assigned = NOTHING
+        self,
+        epoch: int,
+        state: MemberState,
+        assigned: Assigned,
+        pending_revocation: Assigned = NOTHING_ASSIGNED,
     ) -> "ConsumerGroupMember":
-        """The epoch that it leaves is kept: the answer that tells the new one may be lost on the way."""
+        """Keeps the previous epoch, because the member may miss the response with the new one."""
         return replace(
             self,
             member_epoch=epoch,
@@ -108,10 +112,10 @@ class ConsumerGroupMember:
             pending_revocation=pending_revocation,
         )
 
-    def gone_for_a_while(self) -> "ConsumerGroupMember":
-        """A static member that has left and may come back: it keeps what it was assigned.
+    def after_static_leave(self) -> "ConsumerGroupMember":
+        """A static member that has left temporarily keeps its partitions.
 
-        The epochs of its partitions start again, as those of the member that comes in its place do.
+        Their epochs become 0, because the next incarnation starts at epoch 0.
         """
         return replace(
             self,
@@ -119,17 +123,19 @@ class ConsumerGroupMember:
             assigned={
                 topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()
             },
-            pending_revocation=NOTHING,
+            pending_revocation=NOTHING_ASSIGNED,
         )
 
     def replaced_by(self, member_id: str) -> "ConsumerGroupMember":
-        """The same static member, under the id of its new incarnation."""
+        """The same static member with the member id of its new incarnation."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
     def with_metadata(self, metadata: ConsumerGroupMemberMetadataValue) -> "ConsumerGroupMember":
         return replace(self, metadata=metadata)
 
-    def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerGroupMember":
+    def with_current_assignment(
+        self, value: ConsumerGroupCurrentMemberAssignmentValue
+    ) -> "ConsumerGroupMember":
         return replace(
             self,
             member_epoch=value.member_epoch,
@@ -139,16 +145,16 @@ class ConsumerGroupMember:
             pending_revocation=_assigned_of(value.partitions_pending_revocation, value.member_epoch),
         )
 
-    def without_current(self) -> "ConsumerGroupMember":
+    def without_current_assignment(self) -> "ConsumerGroupMember":
         return replace(
             self,
             member_epoch=LEAVE_EPOCH,
             previous_member_epoch=LEAVE_EPOCH,
-            assigned=NOTHING,
-            pending_revocation=NOTHING,
+            assigned=NOTHING_ASSIGNED,
+            pending_revocation=NOTHING_ASSIGNED,
         )
 
-    def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+    def current_assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
@@ -165,7 +171,7 @@ def response_assignment(assigned: Assigned) -> tuple[TopicIdPartitions, ...]:
 
 
 def _assigned_of(topics: tuple[CurrentTopicPartitions, ...], member_epoch: int) -> Assigned:
-    """Releases before KIP-1251 wrote no epochs: the member's own is the latest that they can be."""
+    """Releases before KIP-1251 wrote no epochs per partition: the member epoch is the upper bound."""
     return {
         topic.topic_id: (
             dict(zip(topic.partitions, topic.assignment_epochs, strict=True))

@@ -1,14 +1,14 @@
-"""Whether a member of a consumer group may commit or fetch offsets now.
+"""Checks whether a member of a consumer group may commit or fetch offsets.
 
-A commit may come with an older epoch, as long as the member has had the partition since then (KIP-1251): the heartbeat
-that brought the new epoch and the commit cross each other all the time.
+A commit may have an older epoch if the member has had the partition since that epoch (KIP-1251), because a commit and
+the heartbeat response with a new epoch often cross each other.
 """
 
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.core.groups.commands import OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
 from ottla.core.groups.consumer.member import ConsumerGroupMember
-from ottla.core.groups.topics import ClusterTopics
+from ottla.core.groups.state import ClusterTopics
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ def check_commit(
         command.generation_id if isinstance(command, TxnOffsetCommit) else command.generation_or_member_epoch
     )
     if epoch < 0 and group.is_empty:
-        return  # an admin client, or a consumer that assigns itself its partitions
+        return  # an admin client, or a consumer that assigns its partitions itself
     if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
-        return  # producers need not say on whose behalf they commit
+        return  # producers need not send the member on whose behalf they commit
     member = _member(group, command.member_id)
     if isinstance(command, OffsetCommit) and not (
-        member.uses_classic_protocol or command.can_stale_member_epoch
+        member.uses_classic_protocol or command.supports_stale_member_epoch
     ):
         raise KafkaError(
             ErrorCode.unsupported_version,
@@ -36,19 +36,21 @@ def check_commit(
         )
     if epoch == member.member_epoch:
         return
-    told = "generation id" if member.uses_classic_protocol else "member epoch"
+    epoch_name = "generation id" if member.uses_classic_protocol else "member epoch"
     if epoch > member.member_epoch:
-        message = f"Received {told} {epoch} is newer than current member epoch {member.member_epoch}."
-        _refuse(member, in_transaction, message)
+        message = f"Received {epoch_name} {epoch} is newer than current member epoch {member.member_epoch}."
+        _reject(member, in_transaction, message)
     for offset in command.offsets:
         since = _assignment_epoch(member, topics, offset)
         name = f"{offset.topic}-{offset.partition}"
         if since is None:
             message = f"Partition {name} is not assigned or pending revocation for member."
-            _refuse(member, in_transaction, message)
+            _reject(member, in_transaction, message)
         if epoch < since:
-            message = f"Received {told} {epoch} is older than assignment epoch {since} for partition {name}."
-            _refuse(member, in_transaction, message)
+            message = (
+                f"Received {epoch_name} {epoch} is older than assignment epoch {since} for partition {name}."
+            )
+            _reject(member, in_transaction, message)
 
 
 def check_fetch(group: "ConsumerGroup", command: OffsetFetch) -> None:
@@ -56,11 +58,11 @@ def check_fetch(group: "ConsumerGroup", command: OffsetFetch) -> None:
         return
     member = _member(group, command.member_id or "")
     if command.member_epoch != member.member_epoch:
-        told = "generation id" if member.uses_classic_protocol else "member epoch"
-        _refuse(
+        epoch_name = "generation id" if member.uses_classic_protocol else "member epoch"
+        _reject(
             member,
             False,
-            f"The received {told} {command.member_epoch} does not match "
+            f"The received {epoch_name} {command.member_epoch} does not match "
             f"the expected member epoch {member.member_epoch}.",
         )
 
@@ -86,7 +88,7 @@ def _assignment_epoch(
     return member.assignment_epoch_of(topic_id, offset.partition)
 
 
-def _refuse(member: ConsumerGroupMember, in_transaction: bool, message: str) -> NoReturn:
-    """Producers and classic members know of generations only."""
+def _reject(member: ConsumerGroupMember, in_transaction: bool, message: str) -> NoReturn:
+    """Producers and classic members only know ILLEGAL_GENERATION."""
     stale = not (in_transaction or member.uses_classic_protocol)
     raise KafkaError(ErrorCode.stale_member_epoch if stale else ErrorCode.illegal_generation, message)

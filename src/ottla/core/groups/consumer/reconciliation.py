@@ -1,7 +1,7 @@
-"""The way of one member from what it has to its target, one step for each heartbeat (KIP-848).
+"""The reconciliation of a member with its target, one step per heartbeat (KIP-848).
 
-A partition is taken away before it is given: the member that has too much is asked to revoke and says so by leaving it
-out of the partitions that it owns; the member that shall have it waits until nobody has it any more.
+A partition is revoked before it is assigned: its present owner is asked to revoke it, and confirms by no longer listing
+it among its owned partitions. The next owner waits until then.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -15,10 +15,10 @@ NO_PARTITIONS: frozenset[int] = frozenset()
 
 
 class Reconciliation(NamedTuple):
-    """What one step needs. `owned` is what the member says it owns, None where it did not say.
+    """The input of one step. `owned` has the partitions that the member reports; None if it did not report them.
 
-    `subscribed` are the ids of the topics that it is subscribed to now: the target may be older than that.
-    `is_owned` tells whether any member, itself included, has the partition.
+    `subscribed` has the ids of the subscribed topics; the target may be older than the subscription.
+    `is_owned` tells whether any member, including this one, has the partition.
     """
 
     assignment_epoch: int
@@ -29,7 +29,7 @@ class Reconciliation(NamedTuple):
     owned: tuple[TopicIdPartitions, ...] | None
 
     def step(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """The member after this heartbeat; the same one where nothing changes."""
+        """The member after this heartbeat; the same object if nothing changes."""
         match member.state:
             case MemberState.STABLE:
                 if member.member_epoch != self.assignment_epoch:
@@ -45,7 +45,7 @@ class Reconciliation(NamedTuple):
                 return self._next_assignment(member, self.assignment_epoch)
 
     def _owns_any(self, revoked: Assigned) -> bool:
-        """A member that does not say what it owns is taken to own it still."""
+        """A member that does not report its owned partitions still owns them."""
         if self.owned is None:
             return True
         return any(
@@ -55,7 +55,7 @@ class Reconciliation(NamedTuple):
         )
 
     def _without_unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """Topics that the member has unsubscribed from are to be revoked at once: the new target may take a while."""
+        """Revokes partitions of unsubscribed topics at once, because the new target may take a while."""
         left = {
             topic_id: of_topic
             for topic_id, of_topic in member.assigned.items()
@@ -97,7 +97,7 @@ class Reconciliation(NamedTuple):
         if revoked and self._owns_any(revoked):
             return member.at_epoch(epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
         for topic_id, free in added.items():
-            # Committing with an older epoch is for those who had the partition then (KIP-1251).
+            # The epoch of the assignment: only a member that had the partition then may commit with it (KIP-1251).
             assigned[topic_id] = {
                 **assigned.get(topic_id, {}),
                 **dict.fromkeys(sorted(free), self.assignment_epoch),
@@ -106,7 +106,7 @@ class Reconciliation(NamedTuple):
         return member.at_epoch(self.assignment_epoch, state, assigned)
 
     def _is_free(self, member: ConsumerGroupMember, topic_id: UUID, partition: int) -> bool:
-        """What the member itself has just given up is free for it: nobody else can have it."""
+        """A partition that the member itself has just revoked is free for it, because no other member can have it."""
         return not self.is_owned(topic_id, partition) or partition in member.pending_revocation.get(
             topic_id, {}
         )

@@ -1,4 +1,4 @@
-"""The records of consumer groups, applied one by one to the groups of a shard."""
+"""Applies the records of consumer groups to the groups of a shard."""
 
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
@@ -31,11 +31,11 @@ ConsumerKey = (
 
 
 def replay(state: GroupsState, key: ConsumerKey, value: GroupValue | None) -> None:
-    """A compacted log begins anywhere: the parts of a group come in any order, tombstones may be of the unknown."""
+    """In a compacted log the records of a group come in any order, and tombstones may be for unknown keys."""
     group = state.groups.get(key.group_id)
     if not isinstance(group, ConsumerGroup):
         if value is None:
-            return  # it is gone, or has become a classic group
+            return  # the group was deleted, or has become a classic group
         group = state.groups[key.group_id] = ConsumerGroup(key.group_id, state)
     if isinstance(key, ConsumerGroupMetadataKey) and value is None:
         del state.groups[key.group_id]
@@ -58,7 +58,7 @@ def _apply(group: ConsumerGroup, key: ConsumerKey, value: GroupValue | None) -> 
             group.put_member(_member(group, key.member_id).with_metadata(value))
         case ConsumerGroupCurrentMemberAssignmentValue():
             assert isinstance(key, ConsumerGroupCurrentMemberAssignmentKey)
-            group.put_member(_member(group, key.member_id).with_current(value))
+            group.put_member(_member(group, key.member_id).with_current_assignment(value))
         case ConsumerGroupTargetAssignmentMemberValue():
             assert isinstance(key, ConsumerGroupTargetAssignmentMemberKey)
             topics = value.topic_partitions
@@ -76,7 +76,7 @@ def _apply_tombstone(group: ConsumerGroup, key: ConsumerKey) -> None:
         case ConsumerGroupCurrentMemberAssignmentKey():
             member = group.members.get(key.member_id)
             if member is not None:
-                group.put_member(member.without_current())
+                group.put_member(member.without_current_assignment())
         case ConsumerGroupTargetAssignmentMemberKey():
             group.put_target(key.member_id, None)
         case ConsumerGroupTargetAssignmentMetadataKey():

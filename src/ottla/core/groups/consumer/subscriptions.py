@@ -1,4 +1,4 @@
-"""What the members of a group are subscribed to, by name and by expression, counted so that a change is cheap."""
+"""The subscriptions of a group's members, by name and by regular expression, counted so that changes are cheap."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from ottla.core.groups.consumer.member import ConsumerGroupMember
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that an expression matched, at which version of the metadata, and when."""
+    """The topics that a regular expression matched, at which metadata version, and when."""
 
     topics: frozenset[str]
     version: int
@@ -15,7 +15,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class Subscriptions:
-    """Who counts in `by_name` and `by_regex` are members; in `by_resolved`, resolved expressions."""
+    """`by_name` and `by_regex` count members; `by_resolved` counts resolved expressions per topic."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, int] = {}
@@ -24,32 +24,32 @@ class Subscriptions:
         self.resolved: dict[str, ResolvedRegex] = {}
 
     def add(self, member: ConsumerGroupMember) -> None:
-        count(self.by_name, member.metadata.subscribed_topic_names, 1)
+        add_counts(self.by_name, member.metadata.subscribed_topic_names, 1)
         if member.regex:
-            count(self.by_regex, (member.regex,), 1)
+            add_counts(self.by_regex, (member.regex,), 1)
 
     def remove(self, member: ConsumerGroupMember) -> None:
-        count(self.by_name, member.metadata.subscribed_topic_names, -1)
+        add_counts(self.by_name, member.metadata.subscribed_topic_names, -1)
         if member.regex:
-            count(self.by_regex, (member.regex,), -1)
+            add_counts(self.by_regex, (member.regex,), -1)
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         old = self.resolved.pop(regex, None)
         if old is not None:
-            count(self.by_resolved, old.topics, -1)
+            add_counts(self.by_resolved, old.topics, -1)
         if resolved is not None:
             self.resolved[regex] = resolved
-            count(self.by_resolved, resolved.topics, 1)
+            add_counts(self.by_resolved, resolved.topics, 1)
 
     def names(self) -> Iterator[str]:
-        """All topics of all members, each once."""
+        """The topics of all members, without duplicates."""
         yield from self.by_name
         for name in self.by_resolved:
             if name not in self.by_name:
                 yield name
 
     def names_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """An expression that is not resolved yet matches nothing."""
+        """A regular expression that is not resolved yet matches no topic."""
         names = frozenset(member.metadata.subscribed_topic_names)
         resolved = self.resolved.get(member.regex) if member.regex else None
         return names if resolved is None else names | resolved.topics
@@ -58,8 +58,8 @@ class Subscriptions:
         return name in self.by_name or name in self.by_resolved
 
 
-def count(counts: dict[str, int], names: Iterable[str], by: int) -> None:
-    """Adds `by` to each; what comes to nothing is dropped."""
+def add_counts(counts: dict[str, int], names: Iterable[str], by: int) -> None:
+    """Adds `by` to the count of each name; removes counts of 0."""
     for name in names:
         total = counts.get(name, 0) + by
         if total:

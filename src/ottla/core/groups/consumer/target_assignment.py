@@ -1,4 +1,4 @@
-"""The target of a group: which partitions each member shall have in the end. Computed by one of the assignors."""
+"""The target assignment of a group: the partitions of each member after reconciliation, computed by an assignor."""
 
 from uuid import UUID
 
@@ -6,8 +6,7 @@ from ottla.core.groups.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from ottla.core.groups.consumer.group import ConsumerGroup, Target
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import ClusterTopics, TopicInfo
+from ottla.core.groups.state import ClusterTopics, GroupsState, TopicInfo
 from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
@@ -18,12 +17,12 @@ from ottla.protocol.group_records.records import (
 
 
 def assignor_name(group: ConsumerGroup, settings: GroupSettings) -> str:
-    """What most members ask for, else the first that is configured."""
+    """The assignor that most members ask for, else the first configured one."""
     return max(settings.consumer_assignors, key=lambda name: group.assignors.get(name, 0))
 
 
 def write_target(group: ConsumerGroup, state: GroupsState, decision: GroupDecision, now_ms: int) -> None:
-    """Computes the target for the group's epoch, and writes what differs from the last."""
+    """Computes the target for the group's epoch, and writes the members whose target differs from the last."""
     topics: dict[UUID, TopicInfo] = {}
     spec = _group_spec(group, state.topics, topics)
     targets = ASSIGNORS[assignor_name(group, state.settings)].assign(spec, topics)
@@ -54,9 +53,9 @@ def write_member_target(
 
 
 def _group_spec(group: ConsumerGroup, cluster: ClusterTopics, topics: dict[UUID, TopicInfo]) -> GroupSpec:
-    """Most members of a group are subscribed to the same: each subscription is looked up once.
+    """Looks up each distinct subscription once, because most members have the same.
 
-    By id and not in the order of joining, which compaction of the log does not keep.
+    Members are sorted by id: compaction of the log does not keep the order in which they joined.
     """
     ids_of: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
     members = {}

@@ -1,4 +1,4 @@
-"""What a consumer group waits for. A timer that comes late is harmless: what it was for is looked at again."""
+"""The timers of consumer groups. A late timer is harmless, because its handler checks the state again."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ottla.core.coordination import Command
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired(Command[None]):
-    """The member was silent for too long."""
+    """The member has sent no heartbeat for the session timeout."""
 
     group_id: str
     member_id: str
@@ -15,7 +15,7 @@ class SessionExpired(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class RevocationTimedOut(Command[None]):
-    """The member has not given up what it was asked to give up, and others wait for it."""
+    """The member has not revoked its partitions within its rebalance timeout."""
 
     group_id: str
     member_id: str
@@ -24,14 +24,14 @@ class RevocationTimedOut(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDue(Command[None]):
-    """KIP-1263: since the last target enough time has passed for the next."""
+    """KIP-1263: the assignment interval since the last target is over."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshSubscriptions(Command[None]):
-    """Topics have changed: groups in which nobody speaks right now are looked after as well."""
+    """Topics have changed: refreshes groups that get no heartbeat right now."""
 
 
 REFRESH_KEY = ("refresh subscriptions",)

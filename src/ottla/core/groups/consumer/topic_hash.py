@@ -1,24 +1,24 @@
-"""A hash of the topics of a group, kept with the group: where it differs, the group must be assigned anew (KIP-1101).
+"""A hash of a group's topics, which is stored with the group: if it changes, the group needs a new target (KIP-1101).
 
-It stands in the log, so it must come out the same in every release and every process.
+It is written to the log, so it must be the same in every release and every process.
 """
 
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from ottla.core.groups.topics import ClusterTopics, TopicInfo
+from ottla.core.groups.state import ClusterTopics, TopicInfo
 
-_FORMAT = b"\x00"  # to be counted up where what goes into a hash changes
+_FORMAT = b"\x00"  # increment it if the input of the hash changes
 
 
 class TopicHashes:
-    """The hashes of topics, computed again only for those that have changed."""
+    """A cache of topic hashes, recomputed only for topics that have changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[TopicInfo, bytes]] = {}
 
     def of_group(self, names: Iterable[str], topics: ClusterTopics) -> int:
-        """Topics that are not there do not count. No topics: 0."""
+        """Ignores topics that do not exist. 0 without topics."""
         hashes = []
         for name in sorted(names):
             topic = topics.find(name)
@@ -47,7 +47,7 @@ def _hash_of(topic: TopicInfo) -> bytes:
 
 
 def _update(digest: blake2b, text: str) -> None:
-    """With its length before it, so that two neighbours cannot pass for one."""
+    """Prefixed by its length, so that different sequences of texts have different hashes."""
     encoded = text.encode()
     digest.update(len(encoded).to_bytes(4, "big"))
     digest.update(encoded)

@@ -1,4 +1,4 @@
-"""What is wrong with a heartbeat, before anything is changed by it."""
+"""Checks of a heartbeat, before it changes anything."""
 
 from ottla.core.groups.commands import ConsumerGroupHeartbeat
 from ottla.core.groups.consumer.group import ConsumerGroup
@@ -13,7 +13,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 
 def check_request(command: ConsumerGroupHeartbeat, settings: GroupSettings) -> None:
-    """What can be said without knowing the group."""
+    """The checks that do not need the group."""
     if "consumer" not in settings.rebalance_protocols:
         raise KafkaError(
             ErrorCode.unsupported_version,
@@ -66,8 +66,8 @@ def check_not_full(group: ConsumerGroup, member_id: str, settings: GroupSettings
 
 
 def check_member_epoch(member: ConsumerGroupMember, command: ConsumerGroupHeartbeat) -> None:
-    """An older epoch is good once more where the answer with the new one may have been lost: the member comes with
-    the epoch before and owns no more than it has now.
+    """The previous epoch is accepted too, because the member may have missed the response with the new one, if it owns
+    no other partitions than it has now.
     """
     epoch = command.member_epoch
     if epoch in (member.member_epoch, JOIN_EPOCH):
@@ -80,7 +80,7 @@ def check_member_epoch(member: ConsumerGroupMember, command: ConsumerGroupHeartb
 
 
 def check_member_state(member: ConsumerGroupMember, command: ConsumerGroupHeartbeat) -> None:
-    """A later release may have written a state that this one does not know: such a member starts from nothing."""
+    """A member whose state was written by a later release must start again without partitions."""
     if member.state is MemberState.UNKNOWN:
         owned = command.topic_partitions
         if owned is None or any(partitions for _, partitions in owned):
@@ -99,7 +99,7 @@ def _fenced(than: str, epoch: int, member: ConsumerGroupMember) -> KafkaError:
     )
 
 
-def known_member(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
+def require_member(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
     member = group.members.get(member_id)
     if member is None:
         raise KafkaError(
@@ -108,8 +108,8 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
     return member
 
 
-def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
-    """The member that has the instance id, which must be `member_id`."""
+def require_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
+    """The member with this instance id. Raises FENCED_INSTANCE_ID if its member id is not `member_id`."""
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
@@ -121,8 +121,8 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
     return member
 
 
-def check_released(member: ConsumerGroupMember, command: ConsumerGroupHeartbeat) -> None:
-    """A static member takes the place of one that has left for a while, and of no other."""
+def check_instance_released(member: ConsumerGroupMember, command: ConsumerGroupHeartbeat) -> None:
+    """A static member may replace its previous incarnation only if that has left temporarily."""
     if member.member_epoch != LEAVE_STATIC_EPOCH and not member.uses_classic_protocol:
         raise KafkaError(
             ErrorCode.unreleased_instance_id,

@@ -1,1 +1,1 @@
-"""Groups that change between the classic and the consumer protocol while they run (KIP-848)."""
+"""Online migration of groups between the classic and the consumer protocol (KIP-848)."""

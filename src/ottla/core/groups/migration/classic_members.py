@@ -1,8 +1,8 @@
-"""Members that speak the classic protocol in a consumer group (KIP-848).
+"""Members of a consumer group that use the classic protocol (KIP-848).
 
-To them it looks like a classic group in which they never lead. JoinGroup says what they are subscribed to and own, and
-takes them one step towards their target; SyncGroup tells what they have; Heartbeat asks them to rejoin where there is
-a further step for them. Their generation is their member epoch.
+To them it looks like a classic group of which they are never the leader. JoinGroup carries their subscription and owned
+partitions, and moves them one step towards their target. SyncGroup returns their assignment. Heartbeat asks them to
+rejoin if there is another step. Their generation is their member epoch.
 """
 
 from dataclasses import replace
@@ -10,9 +10,9 @@ from dataclasses import replace
 from kio.static.primitive import i32
 
 from ottla.core.coordination import Waiter
+from ottla.core.groups.classic.errors import rebalance_in_progress, unknown_member
 from ottla.core.groups.classic.join import check_session_timeout, inconsistent_protocols
 from ottla.core.groups.classic.member import distinct_protocols
-from ottla.core.groups.classic.refusals import rebalance_in_progress, unknown_member
 from ottla.core.groups.commands import (
     Heartbeat,
     JoinGroup,
@@ -25,27 +25,31 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember, MemberState
-from ottla.core.groups.consumer.rebalancing import Rebalancing
-from ottla.core.groups.consumer.validation import check_not_full, known_member, known_static_member
-from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
+from ottla.core.groups.consumer.validation import check_not_full, require_member, require_static_member
+from ottla.core.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerProtocolSubscription,
+    read_subscription,
+)
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.migration.deadlines import Awaited, ClassicMemberTimedOut, Deadlines
-from ottla.core.groups.migration.embedded import embedded_assignment, owned_partitions
+from ottla.core.groups.migration.embedded_protocol import embedded_assignment, owned_partitions
 from ottla.core.groups.migration.upgrade import classic_metadata, subscribed_names
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
 
 
 class ClassicMembers:
-    def __init__(self, state: GroupsState, rebalancing: Rebalancing) -> None:
+    def __init__(self, state: GroupsState, rebalancer: ConsumerRebalancer) -> None:
         self._state = state
-        self._rebalancing = rebalancing
+        self._rebalancer = rebalancer
         self.deadlines = Deadlines()
 
     # -- JoinGroup
 
-    def check_join(self, group: ConsumerGroup, command: JoinGroup) -> Subscription:
-        """Raises where the member cannot be in this group. Returns what it is subscribed to."""
+    def check_join(self, group: ConsumerGroup, command: JoinGroup) -> ConsumerProtocolSubscription:
+        """Raises KafkaError if the member cannot join this group. Returns its subscription."""
         check_session_timeout(command, self._state.settings)
         static_id = group.static_members.get(command.group_instance_id or "", "")
         check_not_full(group, command.member_id or static_id, self._state.settings)
@@ -57,25 +61,25 @@ class ClassicMembers:
         if subscription is None:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
-                f"The subscription of member {command.member_id!r} to group {command.group_id} cannot be read: it is "
-                "not one of the consumer protocol.",
+                f"The subscription of member {command.member_id!r} of group {command.group_id} is not valid in the "
+                "consumer protocol.",
             )
         member_id = command.member_id
         if member_id and member_id not in group.members and subscription.owned_partitions:
-            # Its session has ended while it goes on consuming. Whoever owns nothing may come with any id.
+            # Its session has expired while it continues to consume. Without owned partitions any id may join.
             raise unknown_member(group.group_id, member_id)
         return subscription
 
     def admit(self, group: ConsumerGroup, command: JoinGroup, decision: GroupDecision) -> ConsumerGroupMember:
-        """The member as it was before this JoinGroup. A static one may take the place of its predecessor."""
+        """The member as it was before this JoinGroup. A static member may replace its previous incarnation."""
         instance_id = command.group_instance_id
         if instance_id is not None:
             if command.member_id:
-                return known_static_member(group, instance_id, command.member_id)
+                return require_static_member(group, instance_id, command.member_id)
             predecessor = group.static_member(instance_id)
             if predecessor is not None:
-                self.forget(group.group_id, predecessor.member_id, decision)
-                return self._rebalancing.replace_member(group, predecessor, command.new_member_id, decision)
+                self.cancel_deadlines(group.group_id, predecessor.member_id, decision)
+                return self._rebalancer.replace_member(group, predecessor, command.new_member_id, decision)
         member_id = command.member_id or command.new_member_id
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
 
@@ -84,10 +88,10 @@ class ClassicMembers:
         group: ConsumerGroup,
         member: ConsumerGroupMember,
         command: JoinGroup,
-        subscription: Subscription,
+        subscription: ConsumerProtocolSubscription,
         decision: GroupDecision,
     ) -> bool:
-        """Writes what the member told anew. Returns whether it is subscribed to something else than before."""
+        """Writes the changed metadata of the member. Returns whether its subscription has changed."""
         old = member.metadata
         rebalance_timeout_ms = command.rebalance_timeout_ms
         metadata = replace(
@@ -106,9 +110,9 @@ class ClassicMembers:
             ),
         )
         if metadata != old or member.member_id not in group.members:
-            self._rebalancing.write_metadata(group.group_id, member.with_metadata(metadata), decision)
+            self._rebalancer.write_metadata(group.group_id, member.with_metadata(metadata), decision)
         if member.regex:
-            self._rebalancing.forget_unused_regexes(group, decision)
+            self._rebalancer.delete_unused_regexes(group, decision)
             return True
         return metadata.subscribed_topic_names != old.subscribed_topic_names
 
@@ -116,20 +120,20 @@ class ClassicMembers:
         self,
         group: ConsumerGroup,
         member_id: str,
-        subscription: Subscription,
+        subscription: ConsumerProtocolSubscription,
         decision: GroupDecision,
         *,
         changed: bool,
     ) -> ConsumerGroupMember:
         owned = owned_partitions(subscription, self._state.topics)
-        return self._rebalancing.reconcile(group, member_id, owned, decision, subscription_changed=changed)
+        return self._rebalancer.reconcile(group, member_id, owned, decision, subscription_changed=changed)
 
-    def joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
-        """It is expected to sync now."""
-        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+    def on_joined(self, group: ConsumerGroup, member: ConsumerGroupMember, decision: GroupDecision) -> None:
+        """The member must sync before the deadline that starts here."""
+        self.deadlines.cancel(_timer(group.group_id, member.member_id, Awaited.JOIN), decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         sync = _timer(group.group_id, member.member_id, Awaited.SYNC)
-        self.deadlines.met(sync, decision)
+        self.deadlines.cancel(sync, decision)
         self.deadlines.start(sync, member.metadata.rebalance_timeout_ms, decision)
 
     # -- SyncGroup
@@ -141,8 +145,8 @@ class ClassicMembers:
         if behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._ask_to_rejoin(group, member, waiter, decision)
             return
-        self.deadlines.met(_timer(group.group_id, member.member_id, Awaited.SYNC), decision)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+        self.deadlines.cancel(_timer(group.group_id, member.member_id, Awaited.SYNC), decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         assignment = embedded_assignment(member, member.assigned, self._state.topics)
         decision.reply(waiter, SyncGroupResponse(assignment, command.protocol_type, command.protocol_name))
 
@@ -152,7 +156,7 @@ class ClassicMembers:
         self, group: ConsumerGroup, command: Heartbeat, waiter: Waiter, decision: GroupDecision
     ) -> None:
         member = _classic_member(group, command)
-        self._rebalancing.restart_session(group.group_id, member, decision)
+        self._rebalancer.restart_session(group.group_id, member, decision)
         if must_rejoin(group, member):
             self._ask_to_rejoin(group, member, waiter, decision)
         else:
@@ -167,11 +171,11 @@ class ClassicMembers:
 
     # -- LeaveGroup
 
-    def leaving(
+    def resolve_leaving(
         self, group: ConsumerGroup, command: LeaveGroup
     ) -> tuple[tuple[str, ...], tuple[MemberLeft, ...]]:
-        """Who goes, and what each of them is told. An administrator may name a static member by its instance alone,
-        and may send away members of either protocol.
+        """The ids of the members to remove, and the response for each. An administrator may remove a static
+        member by its instance id alone, and members of either protocol.
         """
         going: dict[str, None] = {}
         left = []
@@ -179,18 +183,18 @@ class ClassicMembers:
             error = ErrorCode.none
             try:
                 going[_leaving_member(group, leaving).member_id] = None
-            except KafkaError as refusal:
-                error = refusal.code
+            except KafkaError as rejected:
+                error = rejected.code
             left.append(MemberLeft(leaving.member_id, leaving.group_instance_id, error))
         return tuple(going), tuple(left)
 
-    def forget(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
+    def cancel_deadlines(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
         for awaited in Awaited:
-            self.deadlines.met(_timer(group_id, member_id, awaited), decision)
+            self.deadlines.cancel(_timer(group_id, member_id, awaited), decision)
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """There is a new epoch, there are partitions to give up, or all that the member waits for has become free."""
+    """There is a new epoch, there are partitions to revoke, or all partitions that the member waits for are free."""
     if member.member_epoch < group.group_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
@@ -206,9 +210,9 @@ def _timer(group_id: str, member_id: str, awaited: Awaited) -> ClassicMemberTime
 
 def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> ConsumerGroupMember:
     if command.group_instance_id is None:
-        member = known_member(group, command.member_id)
+        member = require_member(group, command.member_id)
     else:
-        member = known_static_member(group, command.group_instance_id, command.member_id)
+        member = require_static_member(group, command.group_instance_id, command.member_id)
     if not member.uses_classic_protocol:
         raise KafkaError(
             ErrorCode.unknown_member_id, f"Member {member.member_id} does not use the classic protocol."
@@ -224,31 +228,31 @@ def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Con
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
     if leaving.group_instance_id is None:
-        return known_member(group, leaving.member_id)
+        return require_member(group, leaving.member_id)
     member_id = leaving.member_id or group.static_members.get(leaving.group_instance_id, "")
-    return known_static_member(group, leaving.group_instance_id, member_id)
+    return require_static_member(group, leaving.group_instance_id, member_id)
 
 
 def _check_protocol(member: ConsumerGroupMember, command: SyncGroup) -> None:
-    """KIP-559: from v5 on a member says which protocol it believes was chosen."""
-    told = (command.protocol_type, command.protocol_name)
-    for given, chosen in zip(told, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
+    """KIP-559: from v5 on the request contains the protocol that the member knows."""
+    claimed = (command.protocol_type, command.protocol_name)
+    for given, chosen in zip(claimed, (CONSUMER_PROTOCOL_TYPE, protocol_name(member)), strict=True):
         if given is not None and given != chosen:
             raise KafkaError(
                 ErrorCode.inconsistent_group_protocol,
-                f"Group {command.group_id} has chosen {chosen!r} for member {member.member_id}, which says "
+                f"Group {command.group_id} has chosen {chosen!r} for member {member.member_id}, which sent "
                 f"{given!r}: rejoin the group.",
             )
 
 
 def protocol_name(member: ConsumerGroupMember) -> str:
-    """Each member gets the protocol that it likes most: none of them will have to assign by it."""
+    """The member's most preferred protocol: no member uses it to assign partitions."""
     assert member.classic_member_metadata is not None
     return member.classic_member_metadata.supported_protocols[0].name
 
 
-def joined_response(member: ConsumerGroupMember) -> JoinGroupResponse:
-    """It has no leader, so that it never takes itself for one."""
+def join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
+    """Without a leader id, so that the member does not act as the leader."""
     return JoinGroupResponse(
         ErrorCode.none,
         member.member_id,

@@ -1,6 +1,6 @@
-"""How long a classic member in a consumer group may take to rejoin when asked to, and to sync once it has joined.
+"""The deadlines by which a classic member of a consumer group must rejoin when asked, and sync once it has joined.
 
-These take the place of a rebalance timeout of the group, which a consumer group does not have.
+A consumer group has no rebalance timeout of its own, which would limit this in a classic group.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ClassicMemberTimedOut(Command[None]):
 
 
 class Deadlines:
-    """Knows which of its timers run: one that was started first is not put off by starting it again."""
+    """Keeps track of running timers: starting a timer again does not extend it."""
 
     def __init__(self) -> None:
         self._running: set[ClassicMemberTimedOut] = set()
@@ -33,13 +33,13 @@ class Deadlines:
             self._running.add(timer)
             decision.start_timer(("classic member", timer), max(delay_ms, 0), timer)
 
-    def met(self, timer: ClassicMemberTimedOut, decision: GroupDecision) -> None:
+    def cancel(self, timer: ClassicMemberTimedOut, decision: GroupDecision) -> None:
         if timer in self._running:
             self._running.remove(timer)
             decision.cancel_timer(("classic member", timer))
 
-    def missed(self, timer: ClassicMemberTimedOut) -> bool:
-        """The timer has fired. False: what it was for had come before."""
+    def expire(self, timer: ClassicMemberTimedOut) -> bool:
+        """The timer has fired. False if it was cancelled before."""
         is_running = timer in self._running
         self._running.discard(timer)
         return is_running

@@ -1,15 +1,15 @@
-"""From a consumer group back to a classic one, when the last member that speaks the consumer protocol goes."""
+"""Converts a consumer group to a classic one when its last member with the consumer protocol leaves."""
 
 from ottla.core.groups.classic.group import STABLE, ClassicGroup
 from ottla.core.groups.classic.member import ClassicMember
-from ottla.core.groups.classic.rebalance import Rebalancing
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.commands import Client
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.timers import assignment_key, revocation_key, session_key
 from ottla.core.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from ottla.core.groups.group import GroupDecision
-from ottla.core.groups.migration.embedded import embedded_assignment
+from ottla.core.groups.migration.embedded_protocol import embedded_assignment
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
 
@@ -17,7 +17,9 @@ from ottla.core.groups.state import GroupsState
 def can_downgrade(
     group: ConsumerGroup, without: tuple[str, ...], settings: GroupSettings, *, joining: int = 0
 ) -> bool:
-    """Whether, without these members and with classic ones that join, all speak the classic protocol, and may."""
+    """Whether the group can become classic without these members and with `joining` new classic members: all that
+    remain use the classic protocol, and the settings allow it.
+    """
     left = len(group.members) - len(without)
     classic = group.num_classic_members - sum(group.members[i].uses_classic_protocol for i in without)
     return (
@@ -31,16 +33,16 @@ def downgrade(
     group: ConsumerGroup,
     leaving: tuple[str, ...],
     state: GroupsState,
-    rebalancing: Rebalancing,
+    rebalancer: ClassicRebalancer,
     decision: GroupDecision,
     now_ms: int,
     *,
     leader_id: str | None,
 ) -> ClassicGroup:
-    """Writes the consumer group away and a classic group in its place, its epoch the generation.
+    """Replaces the consumer group by a classic group, with its epoch as the generation.
 
-    Without a leader all members are to rejoin. It is written so, too: after a reload this tells that the rebalance, of
-    which there is no record, has still to come.
+    Without a leader all members must rejoin. The record without a leader tells a reloaded shard to start the rebalance,
+    for which there is no other record.
     """
     classic = ClassicGroup(group.group_id)
     for member in group.members.values():
@@ -48,7 +50,7 @@ def downgrade(
             classic.add(_classic_member(group, member, state))
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     classic.protocol_name = classic.select_protocol()
-    classic.learn_subscribed_topics()
+    classic.compute_subscribed_topics()
     classic.generation_id = group.group_epoch
     classic.state = STABLE
     classic.state_timestamp_ms = now_ms
@@ -64,7 +66,7 @@ def downgrade(
     for classic_member in classic.members.values():
         classic_member.restart_session(decision)
     if leader_id is None:
-        rebalancing.begin(classic, decision, now_ms)
+        rebalancer.begin(classic, decision, now_ms)
     return classic
 
 

@@ -1,13 +1,12 @@
-"""The machine of migration: serves classic members in consumer groups, and turns groups of one type into the other.
+"""The machine of migration: serves classic members of consumer groups, and converts groups between the types.
 
-The other two machines call it, where a request meets a group of the type that is not theirs, and where a consumer
-group loses a member.
+The other two machines call it if a request is for a group of the other type, or if a member leaves a consumer group.
 """
 
 from ottla.core.coordination import Waiter
 from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.machine import ClassicCommand
-from ottla.core.groups.classic.rebalance import Rebalancing as ClassicRebalancing
+from ottla.core.groups.classic.rebalance import ClassicRebalancer
 from ottla.core.groups.commands import (
     ConsumerGroupHeartbeat,
     Heartbeat,
@@ -18,9 +17,9 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import ConsumerGroupMember
-from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
 from ottla.core.groups.group import Group, GroupDecision
-from ottla.core.groups.migration.classic_members import ClassicMembers, joined_response
+from ottla.core.groups.migration.classic_members import ClassicMembers, join_response
 from ottla.core.groups.migration.deadlines import ClassicMemberTimedOut
 from ottla.core.groups.migration.downgrade import can_downgrade, downgrade
 from ottla.core.groups.migration.upgrade import upgraded_members, write_upgrade
@@ -30,12 +29,12 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 class MigrationMachine:
     def __init__(
-        self, state: GroupsState, classic_rebalancing: ClassicRebalancing, rebalancing: Rebalancing
+        self, state: GroupsState, classic_rebalancer: ClassicRebalancer, rebalancer: ConsumerRebalancer
     ) -> None:
         self._state = state
-        self._classic_rebalancing = classic_rebalancing
-        self._rebalancing = rebalancing
-        self._members = ClassicMembers(state, rebalancing)
+        self._classic_rebalancer = classic_rebalancer
+        self._rebalancer = rebalancer
+        self._members = ClassicMembers(state, rebalancer)
 
     # -- classic members in consumer groups
 
@@ -61,7 +60,7 @@ class MigrationMachine:
         subscription = self._members.check_join(group, command)
         is_dynamic = command.group_instance_id is None
         if is_dynamic and not command.member_id and command.require_known_member_id:
-            # KIP-394. Nothing is kept of it: whoever comes with an id is a member here.
+            # KIP-394. The id need not be stored, because here any id may join.
             decision.reply(waiter, JoinGroupResponse(ErrorCode.member_id_required, command.new_member_id))
             return
         replaced = None if is_dynamic else group.static_member(command.group_instance_id or "")
@@ -72,19 +71,19 @@ class MigrationMachine:
         )
         member = self._members.admit(group, command, decision)
         changed = self._members.update(group, member, command, subscription, decision)
-        if changed or self._rebalancing.is_stale(group, now_ms):
-            self._rebalancing.refresh_subscriptions(group, decision, now_ms, changed=changed)
+        if changed or self._rebalancer.is_stale(group, now_ms):
+            self._rebalancer.refresh_subscriptions(group, decision, now_ms, changed=changed)
         if not is_last_of_its_protocol:
-            # At once, and not after the interval of KIP-1263: a classic member would rejoin until it is there.
-            self._rebalancing.update_target(group, decision, now_ms, is_due=True)
+            # Without the interval of KIP-1263: a classic member would rejoin again and again until the target is there.
+            self._rebalancer.update_target(group, decision, now_ms, is_due=True)
         member = self._members.reconcile(group, member.member_id, subscription, decision, changed=changed)
         if is_last_of_its_protocol:
-            self._bring_back(group, member, command, waiter, decision, now_ms)
+            self._downgrade_on_rejoin(group, member, command, waiter, decision, now_ms)
         else:
-            self._members.joined(group, member, decision)
-            decision.reply(waiter, joined_response(member))
+            self._members.on_joined(group, member, decision)
+            decision.reply(waiter, join_response(member))
 
-    def _bring_back(
+    def _downgrade_on_rejoin(
         self,
         group: ConsumerGroup,
         member: ConsumerGroupMember,
@@ -93,30 +92,31 @@ class MigrationMachine:
         decision: GroupDecision,
         now_ms: int,
     ) -> None:
-        """The last member of the consumer protocol has restarted as a classic one. If everybody has what they shall
-        have, it goes on so, under its lead: a classic group needs a leader that watches the topics (KIP-814).
+        """The last member of the consumer protocol has restarted as a classic one. If the group is stable, the
+        assignment stays and this member becomes the leader, which watches the topics (KIP-814). Else all
+        members rejoin.
         """
         if group.state != "Stable" or not command.can_skip_assignment:
             self._downgrade(group, (), decision, now_ms)
-            decision.reply(waiter, joined_response(member))
+            decision.reply(waiter, join_response(member))
             return
         classic = self._downgrade(group, (), decision, now_ms, leader_id=member.member_id)
-        response = classic.joined(member.member_id, with_members=True)
+        response = classic.join_response(member.member_id, with_members=True)
         decision.reply(waiter, response._replace(skip_assignment=True))
 
     def _leave(
         self, group: ConsumerGroup, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
-        going, left = self._members.leaving(group, command)
-        if going:
-            self._remove(group, going, decision, now_ms)
-        decision.reply(waiter, left)
+        leaving, response = self._members.resolve_leaving(group, command)
+        if leaving:
+            self._remove(group, leaving, decision, now_ms)
+        decision.reply(waiter, response)
 
-    def end_wait(
+    def expire_deadline(
         self, timer: ClassicMemberTimedOut, waiter: Waiter, decision: GroupDecision, now_ms: int
     ) -> None:
         group = self._state.groups.get(timer.group_id)
-        if not self._members.deadlines.missed(timer) or not isinstance(group, ConsumerGroup):
+        if not self._members.deadlines.expire(timer) or not isinstance(group, ConsumerGroup):
             return
         member = group.members.get(timer.member_id)
         if member is not None and member.uses_classic_protocol:
@@ -126,9 +126,9 @@ class MigrationMachine:
         self, group: ConsumerGroup, member_ids: tuple[str, ...], decision: GroupDecision, now_ms: int
     ) -> None:
         for member_id in member_ids:
-            self._members.forget(group.group_id, member_id, decision)
+            self._members.cancel_deadlines(group.group_id, member_id, decision)
         if not self.downgrade(group, member_ids, decision, now_ms):
-            self._rebalancing.remove_members(group, member_ids, decision, now_ms)
+            self._rebalancer.remove_members(group, member_ids, decision, now_ms)
 
     # -- from one type to the other
 
@@ -138,7 +138,7 @@ class MigrationMachine:
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group.")
         members = upgraded_members(group, command, self._state)
-        write_upgrade(group, members, self._state, self._rebalancing, decision)
+        write_upgrade(group, members, self._state, self._rebalancer, decision)
 
     def downgrade(
         self, group: ConsumerGroup, leaving: tuple[str, ...], decision: GroupDecision, now_ms: int
@@ -157,8 +157,8 @@ class MigrationMachine:
         leader_id: str | None = None,
     ) -> ClassicGroup:
         for member_id in group.members:
-            self._members.forget(group.group_id, member_id, decision)
-        rebalancing = self._classic_rebalancing
-        return downgrade(group, leaving, self._state, rebalancing, decision, now_ms, leader_id=leader_id)
+            self._members.cancel_deadlines(group.group_id, member_id, decision)
+        rebalancer = self._classic_rebalancer
+        return downgrade(group, leaving, self._state, rebalancer, decision, now_ms, leader_id=leader_id)
 
-    DECIDE = {ClassicMemberTimedOut: end_wait}  # noqa: RUF012
+    DECIDE = {ClassicMemberTimedOut: expire_deadline}  # noqa: RUF012

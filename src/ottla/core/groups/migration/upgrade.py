@@ -1,7 +1,7 @@
-"""From a classic group to a consumer group: the first member that speaks the consumer protocol takes the others along.
+"""Converts a classic group to a consumer group when the first member with the consumer protocol joins.
 
-The classic members keep what they have as their assignment and as their target. They are asked to rejoin by their next
-heartbeat, and are served by `classic_members` from then on.
+The classic members keep their partitions, as assignment and as target. Their next heartbeat asks them to rejoin; from
+then on `classic_members` serves them.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,20 @@ from uuid import UUID
 
 from kio.static.primitive import i32, i64
 
+from ottla.core.groups.classic.errors import rebalance_in_progress
 from ottla.core.groups.classic.group import ClassicGroup
 from ottla.core.groups.classic.member import NO_ASSIGNMENT, ClassicMember
-from ottla.core.groups.classic.refusals import rebalance_in_progress
 from ottla.core.groups.classic.timers import join_key, session_key, sync_key
 from ottla.core.groups.commands import ConsumerGroupHeartbeat, JoinGroupResponse
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
-from ottla.core.groups.consumer.rebalancing import Rebalancing
+from ottla.core.groups.consumer.rebalance import ConsumerRebalancer
 from ottla.core.groups.consumer.target_assignment import write_member_target
-from ottla.core.groups.consumer_protocol import Subscription, read_assignment, read_subscription
+from ottla.core.groups.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    read_assignment,
+    read_subscription,
+)
 from ottla.core.groups.group import GroupDecision
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
@@ -32,8 +36,8 @@ from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-# Their assignments need no data of the user's. librdkafka writes some all the same, which Kafka takes for a reason to
-# refuse: a group of librdkafka's sticky members could be upgraded in its first generation only.
+# The user data in assignments of these assignors is not needed. Kafka rejects the upgrade of a group with user data,
+# but librdkafka's sticky assignor writes some, so such a group could be upgraded only in its first generation.
 DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 
@@ -41,7 +45,7 @@ Partitions = Mapping[UUID, frozenset[int]]
 
 
 class UpgradedMember(NamedTuple):
-    """A classic member as it will be in the consumer group."""
+    """A classic member, converted to a member of the consumer group."""
 
     member: ConsumerGroupMember
     target: Partitions
@@ -50,20 +54,20 @@ class UpgradedMember(NamedTuple):
 def upgraded_members(
     group: ClassicGroup, command: ConsumerGroupHeartbeat, state: GroupsState
 ) -> tuple[UpgradedMember, ...]:
-    """Raises GROUP_ID_NOT_FOUND where the group cannot be upgraded, GROUP_MAX_SIZE_REACHED where it would be full."""
+    """Raises GROUP_ID_NOT_FOUND if the group cannot be upgraded, GROUP_MAX_SIZE_REACHED if it would be too large."""
     if group.members:
         _check_upgrade(group, command, state.settings)
     subscriptions = {member.member_id: _subscription(group, member) for member in group.members.values()}
     taken: set[tuple[UUID, int]] = set()
     targets = {
-        member.member_id: _unless_taken(
-            _has_partitions(group, member, subscriptions[member.member_id]), state, taken
+        member.member_id: _claim_partitions(
+            _assigned_partitions(group, member, subscriptions[member.member_id]), state, taken
         )
         for member in group.members.values()
     }
-    # Where two claim to own a partition, the one of the later generation does.
+    # If two members claim a partition, the one of the later generation owns it.
     kept = {
-        member_id: _unless_taken(subscription.owned_partitions, state, taken)
+        member_id: _claim_partitions(subscription.owned_partitions, state, taken)
         for member_id, subscription in sorted(subscriptions.items(), key=lambda item: -item[1].generation_id)
     }
     return tuple(
@@ -76,7 +80,7 @@ def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, setting
     max_size = settings.consumer_max_size
     if settings.consumer_migration_policy not in ("upgrade", "bidirectional"):
         raise _cannot_upgrade(group, "online upgrade is disabled: see group.consumer.migration.policy")
-    if not group.is_of_consumers:
+    if not group.uses_consumer_protocol_type:
         raise _cannot_upgrade(group, "the group does not use the consumer embedded protocol")
     if len(group.members) > max_size:
         raise _cannot_upgrade(
@@ -89,7 +93,7 @@ def _check_upgrade(group: ClassicGroup, command: ConsumerGroupHeartbeat, setting
         )
 
 
-def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
+def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     subscription = read_subscription(member.protocols[0][1])
     if subscription is None:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
@@ -97,10 +101,15 @@ def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
 
 
 def _upgraded(
-    member: ClassicMember, subscription: Subscription, epoch: int, target: Partitions, kept: Partitions
+    member: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+    epoch: int,
+    target: Partitions,
+    kept: Partitions,
 ) -> UpgradedMember:
-    """`kept` is what the member owned when it joined and the leader has taken from it. It may not know that yet, so
-    nobody else gets it before the member has rejoined without it. Kafka gives it away at once.
+    """`kept` has the partitions that the member owned when it joined, but that the leader has not assigned to it.
+    It may not know that yet, so no other member gets them before this one has rejoined without them. Kafka
+    assigns them to others at once.
     """
     return UpgradedMember(
         ConsumerGroupMember(
@@ -119,22 +128,22 @@ def _upgraded(
             member_epoch=epoch,
             previous_member_epoch=epoch,
             state=MemberState.UNREVOKED_PARTITIONS if kept else MemberState.STABLE,
-            assigned=_since(epoch, target),
-            pending_revocation=_since(epoch, kept),
+            assigned=_with_epoch(epoch, target),
+            pending_revocation=_with_epoch(epoch, kept),
         ),
         target,
     )
 
 
-def _since(epoch: int, partitions: Partitions) -> Assigned:
+def _with_epoch(epoch: int, partitions: Partitions) -> Assigned:
     return {topic_id: dict.fromkeys(sorted(of_topic), epoch) for topic_id, of_topic in partitions.items()}
 
 
-def _unless_taken(
+def _claim_partitions(
     named: tuple[tuple[str, tuple[int, ...]], ...], state: GroupsState, taken: set[tuple[UUID, int]]
 ) -> dict[UUID, frozenset[int]]:
-    """Of topics that are there. Where a leader gave a partition to two, the first of them has it: a consumer group
-    knows one owner only.
+    """The partitions of existing topics that no other member has claimed. If a leader assigned a partition twice, the
+    first member gets it, because a consumer group allows one owner only.
     """
     found: dict[UUID, frozenset[int]] = {}
     for name, partitions in named:
@@ -147,11 +156,11 @@ def _unless_taken(
     return found
 
 
-def _has_partitions(
-    group: ClassicGroup, member: ClassicMember, subscription: Subscription
+def _assigned_partitions(
+    group: ClassicGroup, member: ClassicMember, subscription: ConsumerProtocolSubscription
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """As the leader last assigned them. Where that was dropped, because a rebalance followed on another, the member
-    still owns what it said when it joined, if it rebalances cooperatively.
+    """The leader's last assignment. If the next rebalance has dropped that, a cooperative member still owns the
+    partitions that it reported when it joined.
     """
     if member.assignment == NO_ASSIGNMENT:
         return subscription.owned_partitions
@@ -170,15 +179,15 @@ def write_upgrade(
     group: ClassicGroup,
     members: tuple[UpgradedMember, ...],
     state: GroupsState,
-    rebalancing: Rebalancing,
+    rebalancer: ConsumerRebalancer,
     decision: GroupDecision,
 ) -> None:
-    """The group's generation becomes its epoch. Whoever waits in the classic group is asked to rejoin."""
+    """The generation becomes the group epoch. Members with waiting requests are asked to rejoin."""
     group_id, epoch = group.group_id, group.generation_id
     for member in group.members.values():
-        told = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
-        group.answer_join(member, told, decision)
-        group.answer_sync(member, rebalance_in_progress(group_id), decision)
+        response = JoinGroupResponse(ErrorCode.rebalance_in_progress, member.member_id)
+        group.respond_to_join(member, response, decision)
+        group.respond_to_sync(member, rebalance_in_progress(group_id), decision)
     for pending_id in group.pending_members:
         decision.cancel_timer(session_key(group_id, pending_id))
     decision.cancel_timer(join_key(group_id))
@@ -186,24 +195,24 @@ def write_upgrade(
 
     group.write_tombstones(decision)
     if not members:
-        return  # all have left while the group was preparing its first rebalance: it begins as any new group
+        return  # all members have left during the first rebalance: it starts like a new group
     for upgraded in members:
-        rebalancing.write_metadata(group_id, upgraded.member, decision)
+        rebalancer.write_metadata(group_id, upgraded.member, decision)
     consumer_group = state.groups[group_id]
     assert isinstance(consumer_group, ConsumerGroup)
-    # No hash of the topics yet: so the heartbeat that brought the upgrade finds another, and a new target is computed.
-    # The old one may be that of a rebalance that had not ended, or of topics that have changed since.
-    rebalancing.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
+    # A hash of 0 makes the present heartbeat find a difference and compute a new target. The old one may be from a
+    # rebalance that did not end, or the topics may have changed since.
+    rebalancer.write_epoch(consumer_group, decision, epoch, metadata_hash=0)
     for upgraded in members:
         write_member_target(decision, group_id, upgraded.member.member_id, upgraded.target)
-    # The time of the last assignment is left open: the next one shall not wait (KIP-1263).
+    # A timestamp of 0, so that the next target does not wait for the assignment interval (KIP-1263).
     decision.write(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=i32(epoch), assignment_timestamp=i64(0)),
     )
     for upgraded in members:
-        rebalancing.write_current(group_id, upgraded.member, decision)
-        rebalancing.restart_session(group_id, upgraded.member, decision)
+        rebalancer.write_current_assignment(group_id, upgraded.member, decision)
+        rebalancer.restart_session(group_id, upgraded.member, decision)
 
 
 def classic_metadata(
@@ -215,7 +224,7 @@ def classic_metadata(
     )
 
 
-def subscribed_names(subscription: Subscription) -> tuple[str, ...]:
+def subscribed_names(subscription: ConsumerProtocolSubscription) -> tuple[str, ...]:
     return tuple(sorted(set(subscription.topics)))
 
 

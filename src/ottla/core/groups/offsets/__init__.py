@@ -1,1 +1,1 @@
-"""Committed offsets: commits, fetches, expiry, and those that wait for their transaction."""
+"""Committed offsets: commits, fetches, expiry, and offsets in open transactions."""

@@ -1,19 +1,19 @@
-"""The offsets of a shard's groups: those that are committed, and those that wait for the end of their transaction.
+"""The offsets of a shard's groups: committed offsets, and pending offsets of open transactions.
 
-The log's order decides which of two commits is the newer one: a transaction that ends late does not put an offset back
-that was committed since. What waits for one partition is therefore kept in the order of the log, and what is overtaken
-loses its value there and then; so no record's position needs to be kept with a million committed offsets.
+The order of the log decides which of two commits is newer: a transaction that ends late must not overwrite an offset
+that was committed after its own. Pending offsets of a partition are therefore kept in log order, and a newer commit
+clears the older pending values at once. So the positions of records in the log need not be stored.
 """
 
 from collections.abc import Iterator
 
-from ottla.core.groups.offsets.repetition import CommitShape, CommittedAgain
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, RepeatedOffsets
 from ottla.model.ids import TopicPartition
 from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitValue
 
 OffsetValue = OffsetCommitValue | ExpiringOffsetCommitValue
 OffsetsByTopic = dict[str, dict[int, OffsetValue]]
-# By producer id, oldest record first. None: a newer commit has overtaken it, yet the transaction is still open.
+# By producer id, oldest record first. None: a newer commit has replaced the value, but the transaction is still open.
 PendingValues = dict[int, OffsetValue | None]
 
 
@@ -21,28 +21,28 @@ class OffsetStore:
     def __init__(self) -> None:
         self.committed: dict[str, OffsetsByTopic] = {}
         self.pending: dict[str, dict[TopicPartition, PendingValues]] = {}
-        # Where each open transaction has written, as group and partition: a dict serves as an ordered set.
+        # The (group, partition) pairs of each open transaction. A dict as an ordered set.
         self.transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
-        # Newer than what `committed` has, oldest first, for groups that are there: spelled out when somebody asks.
-        self._repeated: dict[str, dict[CommitShape, CommittedAgain]] = {}
+        # Repeated commits, oldest first. They are newer than `committed`, and are moved there when they are needed.
+        self._repeated: dict[str, dict[CommitTemplate, RepeatedOffsets]] = {}
 
     def of_group(self, group_id: str) -> OffsetsByTopic:
         if group_id in self._repeated:
-            self._spell_out(group_id)
+            self._expand_repeated(group_id)
         return self.committed.get(group_id) or {}
 
-    def can_repeat(self, group_id: str) -> bool:
-        """Whether a repeated commit has nothing to do but to be kept: there are offsets, and none is pending."""
+    def can_put_repeated(self, group_id: str) -> bool:
+        """Whether `put_repeated` may be used: the group has committed offsets and none is pending."""
         return group_id in self.committed and group_id not in self.pending
 
-    def repeat(self, group_id: str, commit: CommittedAgain) -> None:
+    def put_repeated(self, group_id: str, commit: RepeatedOffsets) -> None:
         commits = self._repeated.get(group_id)
         if commits is None:
             commits = self._repeated[group_id] = {}
-        commits.pop(commit.shape, None)  # so that it stands last, as it does in the log
-        commits[commit.shape] = commit
+        commits.pop(commit.template, None)  # so that it becomes the last, as in the log
+        commits[commit.template] = commit
 
-    def _spell_out(self, group_id: str) -> None:
+    def _expand_repeated(self, group_id: str) -> None:
         topics = self.committed[group_id]
         for commit in self._repeated.pop(group_id).values():
             for key, value in commit.records():
@@ -54,7 +54,7 @@ class OffsetStore:
     def partitions_of_group(
         self, group_id: str, topics: frozenset[str] | None = None
     ) -> Iterator[TopicPartition]:
-        """Each partition of these topics, or of all, once, whether its offset is committed, pending or both."""
+        """The partitions with a committed or pending offset, of these topics or of all, without duplicates."""
         committed = self.of_group(group_id)
         for topic, offsets in committed.items():
             if topics is None or topic in topics:
@@ -66,7 +66,7 @@ class OffsetStore:
                 yield pending
 
     def has(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether there is an offset to delete, be it committed or pending."""
+        """Whether the partition has a committed or pending offset."""
         return partition.partition in self.of_group(group_id).get(
             partition.topic, ()
         ) or partition in self.pending_of_group(group_id)
@@ -82,12 +82,12 @@ class OffsetStore:
         self, group_id: str, partition: TopicPartition, producer_id: int, value: OffsetValue
     ) -> None:
         values = self.pending.setdefault(group_id, {}).setdefault(partition, {})
-        values.pop(producer_id, None)  # so that it stands last, as it does in the log
+        values.pop(producer_id, None)  # so that it becomes the last, as in the log
         values[producer_id] = value
         self.transactions.setdefault(producer_id, {})[group_id, partition] = None
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Also what is pending: a marker that comes later finds nothing to commit."""
+        """Removes pending values too, so that a later marker does not commit them."""
         topics = self.of_group(group_id)
         if topic in topics:
             topics[topic].pop(partition, None)
@@ -117,7 +117,7 @@ class OffsetStore:
 
     def _put_committed(self, group_id: str, topic: str, partition: int, value: OffsetValue) -> None:
         if group_id in self._repeated:
-            self._spell_out(group_id)
+            self._expand_repeated(group_id)
         topics = self.committed.get(group_id)
         if topics is None:
             topics = self.committed[group_id] = {}
@@ -134,7 +134,7 @@ class OffsetStore:
         if not partitions:
             del self.pending[group_id]
 
-    def durable(self) -> object:
+    def durable_state(self) -> object:
         pending = {
             group_id: {partition: tuple(values.items()) for partition, values in partitions.items()}
             for group_id, partitions in self.pending.items()
@@ -146,14 +146,14 @@ class OffsetStore:
         return committed, pending
 
     def validate(self) -> None:
-        assert all(self.committed.values()), "a group is kept that has no offsets"
-        assert self._repeated.keys() <= self.committed.keys(), "a commit repeats nothing"
-        assert all(self.pending.values()), "a group is kept that has no pending offsets"
+        assert all(self.committed.values()), "a group without offsets was not removed"
+        assert self._repeated.keys() <= self.committed.keys(), "a repeated commit has no earlier one"
+        assert all(self.pending.values()), "a group without pending offsets was not removed"
         for group_id, topics in self.committed.items():
-            assert all(topics.values()), f"{group_id} keeps a topic without offsets"
+            assert all(topics.values()), f"{group_id}: a topic without offsets was not removed"
         written: dict[int, set[tuple[str, TopicPartition]]] = {}
         for group_id, partitions in self.pending.items():
-            assert all(partitions.values()), f"{group_id} keeps a partition that nobody writes"
+            assert all(partitions.values()), f"{group_id}: a partition without pending values was not removed"
             for partition, values in partitions.items():
                 overtaken = [value is None for value in values.values()]
                 assert overtaken == sorted(overtaken, reverse=True), (

@@ -1,4 +1,4 @@
-"""Every config of Apache Kafka 4.3, a table per area, one config per line; and lookup by resource type and name."""
+"""All configs of Apache Kafka 4.3, in one table per area, and lookup by resource type and name."""
 
 import re
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ _BY_RESOURCE = {
     ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
 }
 
-# A config of one listener overrides the broker's: listener.name.internal.ssl.keystore.location, and for a few
-# SASL configs also of one mechanism: listener.name.internal.plain.sasl.jaas.config (KIP-103, KIP-85).
+# A listener can override a broker config: listener.name.internal.ssl.keystore.location. A few SASL configs can also be
+# set per mechanism: listener.name.internal.plain.sasl.jaas.config (KIP-103, KIP-85).
 _LISTENER_CONFIG = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _MECHANISM_CONFIGS = (
     "sasl.server.callback.handler.class",
@@ -63,7 +63,7 @@ _MECHANISM_CONFIGS = (
 
 
 def without_listener_prefix(name: str) -> str:
-    """`ssl.keystore.location` for `listener.name.internal.ssl.keystore.location`; other names as they are."""
+    """`ssl.keystore.location` for `listener.name.internal.ssl.keystore.location`; other names are unchanged."""
     match = _LISTENER_CONFIG.fullmatch(name)
     if not match:
         return name
@@ -72,7 +72,7 @@ def without_listener_prefix(name: str) -> str:
 
 
 def definition_of(resource_type: int, name: str) -> ConfigDef | None:
-    """The definition that `name` has for this type of resource (a ResourceType or its number on the wire)."""
+    """The definition of `name` for a resource type (a ResourceType, or its number in the protocol)."""
     try:
         by_name = _BY_RESOURCE[ResourceType(resource_type)]
     except (KeyError, ValueError):
@@ -84,6 +84,6 @@ def definition_of(resource_type: int, name: str) -> ConfigDef | None:
 
 
 def is_list(resource_type: int, name: str) -> bool:
-    """Whether IncrementalAlterConfigs may append to it and subtract from it (KIP-339)."""
+    """Whether IncrementalAlterConfigs can append to it and subtract from it (KIP-339)."""
     definition = definition_of(resource_type, name)
     return definition is not None and definition.type is ConfigType.LIST

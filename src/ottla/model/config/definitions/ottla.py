@@ -1,4 +1,4 @@
-"""The names that only Ottla has. They carry the prefix `ottla.`, so that they never meet one of Kafka's."""
+"""Ottla's own configs. Their prefix `ottla.` keeps them apart from Kafka's."""
 
 from ottla.model.config.definition import CLUSTER_WIDE, INT, STRING, ConfigDef
 from ottla.model.config.validators import AtLeast, OneOf

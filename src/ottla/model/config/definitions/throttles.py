@@ -1,4 +1,4 @@
-"""Replication throttles (KIP-73): broker configs that are only ever set dynamically, never in a file."""
+"""Replication throttles (KIP-73): broker configs that can only be set dynamically, not in a file."""
 
 from ottla.model.config.definition import (
     CLUSTER_WIDE,

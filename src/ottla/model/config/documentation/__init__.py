@@ -1,4 +1,4 @@
-"""What each config is for, in one or two sentences. Imported only when somebody asks: it is text for people."""
+"""A description of each config in one or two sentences. The texts are imported only when they are needed."""
 
 from functools import cache
 from importlib import import_module
@@ -23,7 +23,7 @@ _GROUP_OF = {broker: group for group, broker in GROUP_SYNONYMS.items()}
 
 
 def documentation_of(resource_type: int, name: str) -> str | None:
-    """None where there is no such config."""
+    """None if there is no such config."""
     if resource_type == ResourceType.TOPIC:
         return _texts("topic").get(name)
     if resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
@@ -38,20 +38,20 @@ def _broker_text(name: str) -> str | None:
             return text
     if name in _TOPIC_OF:
         topic = _TOPIC_OF[name]
-        return f"For topics that do not set {topic}. {_texts('topic')[topic]}"
+        return f"The default of the topic config {topic}. {_texts('topic')[topic]}"
     if name in _GROUP_OF:
         group = _GROUP_OF[name]
-        return f"For groups that do not set {group}. {_texts('group')[group]}"
+        return f"The default of the group config {group}. {_texts('group')[group]}"
     return _bound(name)
 
 
 def _bound(name: str) -> str | None:
     """group.consumer.min.session.timeout.ms bounds the group config consumer.session.timeout.ms."""
-    for bound, word in ((".min.", "least"), (".max.", "most")):
+    for bound, word in ((".min.", "minimum"), (".max.", "maximum")):
         kind, found, setting = name.partition(bound)
         group = f"{kind.removeprefix('group.')}.{setting}"
         if found and group in GROUP_CONFIGS:
-            return f"The {word} that a group may set {group} to, and that group.{group} may be."
+            return f"The {word} of the group config {group} and of group.{group}."
     return None
 
 

@@ -1,20 +1,20 @@
-"""Texts for broker configs of topic administration, metrics, quotas, plug-ins, and Ottla's own."""
+"""Descriptions of broker configs of topic administration, metrics, quotas, plug-ins, and Ottla's own."""
 
 TEXT = """
 alter.config.policy.class.name
-    A Java class that approves config changes in Kafka. Ottla loads no Java classes.
+    In Kafka, a Java class that approves config changes. Ottla loads no Java classes.
 auto.create.topics.enable
-    Whether a topic is created when a client that allows it asks for its metadata.
+    Whether a topic is created when a client that allows it requests its metadata.
 client.quota.callback.class
-    A Java class that decides client quotas in Kafka. Ottla loads no Java classes.
+    In Kafka, a Java class that decides client quotas. Ottla loads no Java classes.
 config.providers
-    Aliases of Java classes that resolve variables in configs in Kafka. Ottla loads no Java classes.
+    In Kafka, aliases of Java classes that resolve variables in configs. Ottla loads no Java classes.
 controller.quota.window.num
-    Over how many samples the quota of controller mutations is measured.
+    The number of samples over which the quota of controller mutations is measured.
 controller.quota.window.size.seconds
-    How long each of these samples is.
+    The length of each sample.
 create.topic.policy.class.name
-    A Java class that approves new topics in Kafka. Ottla loads no Java classes.
+    In Kafka, a Java class that approves new topics. Ottla loads no Java classes.
 delete.topic.enable
     Whether topics can be deleted.
 kafka.metrics.polling.interval.secs
@@ -24,23 +24,23 @@ kafka.metrics.reporters
 metric.reporters
     Java classes that report metrics. Ottla loads no Java classes.
 metrics.num.samples
-    Over how many samples a metric is computed.
+    The number of samples over which a metric is computed.
 metrics.recording.level
     Which metrics are recorded: INFO, DEBUG or TRACE.
 metrics.sample.window.ms
-    How long each of these samples is.
+    The length of each sample.
 quota.window.num
-    Over how many samples a rate is measured: here that of max.connection.creation.rate, which may be exceeded for
-    as long as the average over all samples but the last keeps to it.
+    The number of samples over which a rate is measured. In Ottla this applies to max.connection.creation.rate: a
+    burst is accepted as long as the average over all samples but the last does not exceed the rate.
 quota.window.size.seconds
-    How long each of these samples is.
+    The length of each sample.
 telemetry.max.bytes
     The largest payload of client metrics that is accepted, before compression (KIP-714).
 ottla.log.format
-    How the broker logs: text for people, or json, one object per line.
+    The format of the broker's log messages: text, or json with one object per line.
 ottla.log.level
-    The least severity that is logged: debug, info, warning or error.
+    The lowest severity that is logged: debug, info, warning or error.
 ottla.loop.turn.warn.ms
-    A turn of the event loop that takes this long is logged with the code that held it: every client waited for it. 0
-    logs none.
+    If a turn of the event loop takes this long, the broker logs the code that ran, because all clients wait
+    meanwhile. 0 disables it.
 """

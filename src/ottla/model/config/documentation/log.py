@@ -1,52 +1,53 @@
-"""Texts for broker configs of the log that no topic config stands for."""
+"""Descriptions of broker configs of the log that are not defaults of a topic config."""
 
 TEXT = """
 cordoned.log.dirs
-    Log directories that take no new partitions, while they go on serving those they have; * cordons all.
+    Log directories that get no new partitions but keep serving those that they have; * cordons all.
 log.cleaner.backoff.ms
-    How long the cleaner sleeps when no log needs compaction.
+    How long the cleaner sleeps if no log needs compaction.
 log.cleaner.dedupe.buffer.size
-    The memory for the map from key to last offset that compaction builds, over all cleaner threads. A larger one
-    cleans more of a log in one pass.
+    The memory for the maps from key to last offset, of all cleaners together. A larger map cleans more of a log in
+    one pass.
 log.cleaner.enable
-    Whether compaction runs at all. Compacted internal topics grow for ever without it.
+    Whether compaction runs. Without it compacted internal topics grow forever.
 log.cleaner.io.buffer.load.factor
     How full the cleaner's map may get, from 0 to 1.
 log.cleaner.io.buffer.size
-    The memory for reading and writing in compaction, over all cleaner threads.
+    The memory for reads and writes of compaction, of all cleaners together.
 log.cleaner.io.max.bytes.per.second
-    The most that compaction reads and writes a second, all its threads together, so that it leaves the disk to others.
-    A change holds for cleanings that are under way; 0 or less halts them until it is changed again.
+    The maximum rate at which all cleaners together read and write, which leaves disk bandwidth to others. A change
+    also applies to running cleanings; 0 or less stops them until the value is changed again.
 log.cleaner.threads
     How many logs are compacted at the same time.
 log.dir
-    The directory of the log where log.dirs is not set.
+    The log directory if log.dirs is not set.
 log.dir.failure.timeout.ms
-    How long the broker tries to tell the controller of a failed log directory before it stops itself.
+    How long the broker tries to report a failed log directory to the controller before it stops.
 log.dirs
-    The directories of the log. A new partition goes where the fewest are. A directory whose disk fails or is full goes
-    offline until a restart, with its partitions; the broker stops when it was the last one, or holds the metadata log.
+    The log directories. A new partition goes to the directory with the fewest partitions. A directory whose disk
+    fails or is full goes offline with its partitions until a restart. The broker stops if it was the last directory
+    or has the metadata log.
 log.flush.offset.checkpoint.interval.ms
-    How often the recovery point of each log is written down: what lies before it needs no scan after a crash.
+    How often the recovery point of each log is written. After a crash only the part after it is scanned.
 log.flush.scheduler.interval.ms
-    How often it is checked whether a log is due to be forced to disk.
+    How often the broker checks whether a log must be flushed to disk.
 log.flush.start.offset.checkpoint.interval.ms
-    How often the start offset of each log is written down, so that deleted records do not come back after a crash.
+    How often the start offset of each log is written, so that deleted records do not come back after a crash.
 log.initial.task.delay.ms
-    How long after the start retention, flushing and checkpoints run for the first time: for tests.
+    How long after startup retention, flushing and checkpoints run for the first time; for tests.
 log.retention.check.interval.ms
-    How often it is checked whether segments have passed their retention.
+    How often the broker checks whether segments have passed their retention.
 log.retention.hours
-    As log.retention.minutes, in hours. Used where neither of the others is set.
+    As log.retention.minutes, in hours. Used if neither log.retention.ms nor log.retention.minutes is set.
 log.retention.minutes
-    As log.retention.ms, in minutes. Used where that is not set.
+    As log.retention.ms, in minutes. Used if that is not set.
 log.roll.hours
-    As log.roll.ms, in hours. Used where that is not set.
+    As log.roll.ms, in hours. Used if that is not set.
 log.roll.jitter.hours
-    As log.roll.jitter.ms, in hours. Used where that is not set.
+    As log.roll.jitter.ms, in hours. Used if that is not set.
 num.partitions
-    How many partitions a topic gets that is created without a number, by auto-creation too.
+    The number of partitions of a topic that is created without one, including automatically created topics.
 num.recovery.threads.per.data.dir
-    How many threads per log directory check the logs at a start after an unclean stop. A change holds for the next
-    start.
+    How many threads per log directory check the logs at startup after an unclean shutdown. A change applies to the
+    next startup.
 """

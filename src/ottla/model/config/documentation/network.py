@@ -1,63 +1,64 @@
-"""Texts for broker configs of listeners, connections and requests."""
+"""Descriptions of broker configs of listeners, connections and requests."""
 
 TEXT = """
 advertised.listeners
-    The addresses that clients are told to connect to. Where it is not set, Ottla tells each client the address that
-    the client connected to.
+    The addresses that clients use to connect. If it is not set, each client gets the address that it connected to.
 background.threads
-    How many threads do background work in Kafka.
+    In Kafka, the number of threads for background work.
 connections.max.idle.ms
-    How long a connection may be idle before it is closed; negative: as long as it likes.
+    How long a connection may be idle before it is closed; negative means forever.
 delete.records.purgatory.purge.interval.requests
-    After how many completed requests the purgatory of DeleteRecords is swept.
+    The number of completed requests after which the purgatory of DeleteRecords is purged.
 fetch.max.bytes
-    The most that one Fetch response holds. The first batch is returned even when it alone is larger.
+    The maximum size of a Fetch response. The first batch is returned even if it is larger.
 fetch.purgatory.purge.interval.requests
-    After how many completed requests the purgatory of Fetch is swept.
+    The number of completed requests after which the purgatory of Fetch is purged.
 inter.broker.listener.name
-    Which listener brokers use among themselves. Where it is not set, security.inter.broker.protocol names it.
+    The listener for connections between brokers. If it is not set, security.inter.broker.protocol determines it.
 listener.security.protocol.map
-    Which security protocol each listener name stands for, as NAME:PROTOCOL pairs.
+    The security protocol of each listener name, as NAME:PROTOCOL pairs.
 listeners
-    The addresses to listen on, as NAME://host:port. An empty host is all interfaces, port 0 a free port.
+    The addresses to listen on, as NAME://host:port. An empty host means all interfaces, port 0 a free port.
 max.connection.creation.rate
-    How many connections a second the broker accepts; more wait. Can be set per listener too.
+    How many connections per second the broker accepts; more wait. It can also be set per listener.
 max.connections
-    How many connections the broker has at most; more wait. Can be set per listener too.
+    The maximum number of connections; more wait. It can also be set per listener.
 max.connections.per.ip
-    How many connections are accepted from one address. 0 accepts none but those in max.connections.per.ip.overrides.
+    The maximum number of connections per address. With 0 only addresses in max.connections.per.ip.overrides may
+    connect.
 max.connections.per.ip.overrides
-    Other limits for some addresses or hosts, as host:count pairs.
+    The limits of single addresses or hosts, as host:count pairs.
 max.incremental.fetch.session.cache.slots
-    How many incremental fetch sessions are kept (KIP-227).
+    The maximum number of incremental fetch sessions (KIP-227).
 max.request.partition.size.limit
-    How many partitions one DescribeTopicPartitions response holds; the client asks for the rest by cursor.
+    The maximum number of partitions in a DescribeTopicPartitions response; the client requests the rest with a
+    cursor.
 num.io.threads
-    How many threads serve requests in Kafka.
+    In Kafka, the number of threads that process requests.
 num.network.threads
-    How many threads serve the network in Kafka.
+    In Kafka, the number of network threads.
 producer.purgatory.purge.interval.requests
-    After how many completed requests the purgatory of Produce is swept.
+    The number of completed requests after which the purgatory of Produce is purged.
 queued.max.request.bytes
-    How many bytes the requests of all connections may hold in memory; when they do, connections are not read until
-    requests have been answered. One request may always be read to its end. Kafka sets no limit by default; here 0 or
-    less means 512 MiB, or twice socket.request.max.bytes if that is more.
+    The memory for the requests of all connections together. Above it the broker stops reading from connections until
+    it has sent responses, but it always reads at least one request to its end. Kafka has no limit by default; in
+    Ottla 0 or less means 512 MiB, or twice socket.request.max.bytes if that is larger.
 queued.max.requests
-    How many requests may wait before no more are read.
+    How many requests may be queued before the broker stops reading.
 request.timeout.ms
-    How long a request of this node to another waits for its response.
+    How long a request of this node to another node waits for the response.
 socket.connection.setup.timeout.max.ms
-    The most that the timeout for making a connection grows to when attempts fail one after the other.
+    The maximum of socket.connection.setup.timeout.ms after repeated failures.
 socket.connection.setup.timeout.ms
-    How long making a connection may take at the first attempt; doubled at each failure.
+    The timeout for establishing a connection; doubled after each failure.
 socket.listen.backlog.size
-    How many connections may wait to be accepted. Where it is not set, Ottla lets 1024 wait.
+    How many connections may wait to be accepted. If it is not set, Ottla uses 1024.
 socket.receive.buffer.bytes
-    The size of a connection's receive buffer in the kernel; -1 takes the system's default. Where it is not set, the
-    system fits the buffer to each connection, which is faster than a fixed size.
+    The size of a connection's receive buffer in the kernel; -1 means the system's default. If it is not set, the
+    system adapts the buffer to each connection, which is faster than a fixed size.
 socket.request.max.bytes
-    The largest request that is read; a larger one closes its connection.
+    The maximum size of a request. The broker closes the connection of a larger one.
 socket.send.buffer.bytes
-    The size of a connection's send buffer in the kernel; -1 takes the system's default. Where it is not set, the
-    system fits the buffer to each connection, which is faster than a fixed size.
+    The size of a connection's send buffer in the kernel; -1 means the system's default. If it is not set, the system
+    adapts the buffer to each connection, which is faster than a fixed size.
 """

@@ -1,8 +1,8 @@
-"""Texts for broker configs of tiered storage."""
+"""Descriptions of broker configs of tiered storage."""
 
 TEXT = """
 follower.fetch.last.tiered.offset.enable
-    Whether an empty follower starts after what is tiered already, rather than at the first offset (KIP-1023).
+    Whether an empty follower starts after the tiered segments instead of at the first offset (KIP-1023).
 remote.fetch.max.wait.ms
     How long a fetch waits for data from remote storage.
 remote.list.offsets.request.timeout.ms
@@ -14,51 +14,51 @@ remote.log.index.file.cache.ttl.ms
 remote.log.manager.copier.thread.pool.size
     How many threads upload segments.
 remote.log.manager.copy.max.bytes.per.second
-    How many bytes a second are uploaded at most.
+    The maximum upload rate.
 remote.log.manager.copy.quota.window.num
-    Over how many samples that rate is measured.
+    The number of samples over which that rate is measured.
 remote.log.manager.copy.quota.window.size.seconds
-    How long each of these samples is.
+    The length of each sample.
 remote.log.manager.expiration.thread.pool.size
     How many threads delete remote segments that have passed their retention.
 remote.log.manager.fetch.max.bytes.per.second
-    How many bytes a second are read from remote storage at most.
+    The maximum rate of reads from remote storage.
 remote.log.manager.fetch.quota.window.num
-    Over how many samples that rate is measured.
+    The number of samples over which that rate is measured.
 remote.log.manager.fetch.quota.window.size.seconds
-    How long each of these samples is.
+    The length of each sample.
 remote.log.manager.follower.thread.pool.size
-    How many threads learn for followers how far the upload has come.
+    How many threads follow the progress of uploads for follower partitions.
 remote.log.manager.task.interval.ms
     How often each partition is checked for segments to upload or delete.
 remote.log.manager.task.retry.backoff.max.ms
-    The most that the wait before another attempt of such a task grows to.
+    The maximum time before such a task is retried.
 remote.log.manager.task.retry.backoff.ms
-    The first wait before another attempt of such a task.
+    The time before such a task is retried for the first time.
 remote.log.manager.task.retry.jitter
-    What share of that wait is random.
+    The share of that time that is random.
 remote.log.manager.thread.pool.size
     The older name of remote.log.manager.follower.thread.pool.size.
 remote.log.metadata.custom.metadata.max.bytes
-    How much metadata of its own a storage plug-in may attach to a segment.
+    The maximum size of the metadata that a storage plug-in adds to a segment.
 remote.log.metadata.manager.class.name
-    The Java class that keeps the metadata of remote segments in Kafka. Ottla loads no Java classes.
+    In Kafka, the Java class that stores the metadata of remote segments. Ottla loads no Java classes.
 remote.log.metadata.manager.class.path
-    Where that class is found.
+    The class path of that class.
 remote.log.metadata.manager.impl.prefix
     The prefix of that class's own configs.
 remote.log.metadata.manager.listener.name
-    The listener by which that class reaches the cluster.
+    The listener through which that class connects to the cluster.
 remote.log.reader.max.pending.tasks
-    How many reads from remote storage may wait before more are refused.
+    How many reads from remote storage may wait; more are rejected.
 remote.log.reader.threads
     How many threads read from remote storage.
 remote.log.storage.manager.class.name
-    The Java class that stores remote segments in Kafka. Ottla loads no Java classes.
+    In Kafka, the Java class that stores remote segments. Ottla loads no Java classes.
 remote.log.storage.manager.class.path
-    Where that class is found.
+    The class path of that class.
 remote.log.storage.manager.impl.prefix
     The prefix of that class's own configs.
 remote.log.storage.system.enable
-    Whether tiered storage is on in this broker at all; topics then choose by remote.storage.enable.
+    Whether tiered storage is enabled on this broker; topics enable it with remote.storage.enable.
 """

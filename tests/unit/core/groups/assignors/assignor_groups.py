@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from ottla.core.groups.assignors import GroupAssignment, GroupSpec, MemberSpec
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 RACKS = ("a", "b", "c")
 

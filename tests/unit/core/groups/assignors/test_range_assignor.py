@@ -15,7 +15,7 @@ from assignor_groups import (
 from hypothesis import given, settings
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupSpec
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 RANGE = ASSIGNORS["range"]
 Case = tuple[GroupSpec, dict[UUID, TopicInfo]]

@@ -20,8 +20,7 @@ from ottla.core.groups.commands import (
     SyncGroup,
 )
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import GroupsState, TopicInfo
 from ottla.model.errors import ErrorCode, KafkaError
 
 GROUP = "orders"

@@ -248,17 +248,17 @@ def test_who_has_no_protocol_in_common_with_the_members_is_refused(
     shell: Shell, fields: dict[str, object]
 ) -> None:
     shell.stable_group("a")
-    before = shell.machine.durable()
+    before = shell.machine.durable_state()
     assert shell.error(shell.join(**fields)) is ErrorCode.inconsistent_group_protocol
     assert shell.error(shell.join("a", **fields)) is ErrorCode.inconsistent_group_protocol
-    assert shell.machine.durable() == before
+    assert shell.machine.durable_state() == before
     assert shell.state == "Stable"
 
 
 @pytest.mark.parametrize("fields", [{"protocols": ()}, {"protocol_type": ""}])
 def test_a_member_without_protocol_does_not_create_a_group(shell: Shell, fields: dict[str, object]) -> None:
     assert shell.error(shell.join(**fields)) is ErrorCode.inconsistent_group_protocol
-    assert shell.machine.durable() == {}
+    assert shell.machine.durable_state() == {}
     assert shell.records == []
 
 
@@ -410,4 +410,4 @@ def test_groups_do_not_disturb_each_other(shell: Shell) -> None:
     other = shell.join(new_id="x", group_id="payments", protocols=RANGE)
     assert other not in shell.replies
     assert shell.heartbeat("a") is ErrorCode.none
-    assert set(shell.machine.durable()) == {GROUP, "payments"}
+    assert set(shell.machine.durable_state()) == {GROUP, "payments"}

@@ -262,7 +262,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
     def what_is_rebuilt_from_the_log_is_what_is_there(self) -> None:
         rebuilt = self.shell.rebuilt(machine(SETTINGS))
         rebuilt.validate()
-        assert rebuilt.durable() == self.shell.machine.durable()
+        assert rebuilt.durable_state() == self.shell.machine.durable_state()
 
     def teardown(self) -> None:
         """Where everybody falls silent, everyone who waits is answered and the group becomes empty."""

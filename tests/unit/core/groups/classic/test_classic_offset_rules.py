@@ -169,7 +169,7 @@ def test_offsets_of_a_simple_group_expire_from_their_commit() -> None:
     assert group.is_empty
     assert group.offset_expiry() == OffsetExpiry(None)
     assert not group.is_subscribed_to("orders")
-    assert group.listed() == ListedGroup("simple", "", "Empty", "classic")
+    assert group.as_listed_group() == ListedGroup("simple", "", "Empty", "classic")
 
 
 def test_only_an_empty_group_can_be_deleted(shell: Shell) -> None:

@@ -128,7 +128,7 @@ def test_a_tombstone_removes_the_group(shell: Shell) -> None:
     decision: Decision[Any, Any] = Decision(shell.machine.replay)
     shell.group().write_tombstones(decision)
     assert decision.records == [(KEY, None)]
-    assert shell.machine.durable() == {}
+    assert shell.machine.durable_state() == {}
     shell.machine.replay(KEY, None)
 
 
@@ -146,7 +146,7 @@ def test_a_value_without_timestamp_is_read_as_of_an_unknown_time() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None, members=())
     fresh.replay(KEY, value)
     fresh.validate()
-    assert fresh.durable() == {GROUP: value}
+    assert fresh.durable_state() == {GROUP: value}
 
 
 def test_a_member_without_rebalance_timeout_has_its_session_timeout(shell: Shell) -> None:

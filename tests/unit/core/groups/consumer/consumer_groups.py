@@ -20,8 +20,7 @@ from ottla.core.groups.commands import (
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.machine import ConsumerMachine
 from ottla.core.groups.settings import GroupSettings
-from ottla.core.groups.state import GroupsState
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import GroupsState, TopicInfo
 from ottla.model.errors import ErrorCode, KafkaError
 
 GROUP = "the-group"
@@ -99,7 +98,7 @@ class Groups(FakeShell):
     def changed_topics(self) -> None:
         """Tells the machine, as the shard does."""
         decision: Any = Decision(self.machine.replay)
-        self.machine.topics_changed(decision, self.now_ms)
+        self.machine.on_topics_changed(decision, self.now_ms)
         self._perform(decision)
 
     def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse:

@@ -95,14 +95,14 @@ def test_a_group_that_is_not_there_is_not_described(groups: Groups) -> None:
 
 def test_a_group_is_listed_with_its_state_and_type(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
-    assert groups.group().listed() == (GROUP, "consumer", "Stable", "consumer")
+    assert groups.group().as_listed_group() == (GROUP, "consumer", "Stable", "consumer")
     Member(groups, "b", "orders").join()
-    assert groups.group().listed().state == "Assigning"
+    assert groups.group().as_listed_group().state == "Assigning"
     groups.advance(1000)
-    assert groups.group().listed().state == "Reconciling"
+    assert groups.group().as_listed_group().state == "Reconciling"
     member.leave()
     groups.heartbeat("b", -1)
-    assert groups.group().listed().state == "Empty"
+    assert groups.group().as_listed_group().state == "Empty"
 
 
 def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
@@ -126,7 +126,7 @@ def test_tombstones_are_written_for_everything_and_the_groups_own_comes_last(gro
         ConsumerGroupMetadataKey,
     ]
     assert all(value is None for _, value in decision.records)
-    assert groups.machine.durable() == {}
+    assert groups.machine.durable_state() == {}
     written = {key for key, value in groups.records}
     assert {key for key, _ in decision.records} >= written
 
@@ -136,7 +136,7 @@ def test_tombstones_of_groups_that_are_not_there_are_nothing(groups: Groups) -> 
     fresh = groups.fresh()
     for key, _ in groups.records:
         fresh.replay(key, None)
-    assert fresh.durable() == {}
+    assert fresh.durable_state() == {}
 
 
 def test_offsets_of_subscribed_topics_are_in_use_and_others_expire(groups: Groups) -> None:
@@ -157,7 +157,7 @@ def test_a_member_commits_with_its_epoch(groups: Groups) -> None:
     with refused(ErrorCode.stale_member_epoch, "newer"):
         commit(groups, "a", member.epoch + 1, 0)
     with refused(ErrorCode.unsupported_version, "version 9"):
-        commit(groups, "a", member.epoch, 0, can_stale_member_epoch=False)
+        commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
 
 
 def test_an_older_epoch_is_good_for_partitions_that_the_member_has_had_since(groups: Groups) -> None:
@@ -232,7 +232,7 @@ def test_a_member_of_the_classic_protocol_is_told_of_generations(groups: Groups)
     classic = ClassicMemberMetadata(session_timeout_ms=10_000, supported_protocols=())
     groups.machine.replay(key, replace(value, classic_member_metadata=classic))
     assert groups.group().num_classic_members == 1
-    commit(groups, "a", member.epoch, 0, can_stale_member_epoch=False)
+    commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
     with refused(ErrorCode.illegal_generation):
         commit(groups, "a", member.epoch + 1, 0)
     with refused(ErrorCode.illegal_generation):

@@ -338,7 +338,7 @@ def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -
 def test_a_member_in_a_state_of_a_later_release_is_fenced_until_it_owns_nothing(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     current = ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
-    of_a_later_release = replace(groups.group().members["a"].current_value(), state=9)
+    of_a_later_release = replace(groups.group().members["a"].current_assignment_value(), state=9)
     groups.records.append((current, of_a_later_release))
     groups.restart()
     written = len(groups.records)

@@ -221,7 +221,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             self.rebuilt.replay(key, value)
         self.replayed = len(self.groups.records)
         self.rebuilt.validate()
-        assert self.rebuilt.durable() == self.groups.machine.durable()
+        assert self.rebuilt.durable_state() == self.groups.machine.durable_state()
 
     # -- helpers
 

@@ -59,7 +59,7 @@ def test_an_invalid_expression_is_refused_with_the_reason_and_changes_nothing(
     with refused(ErrorCode.invalid_regular_expression, f"`{regex}` is not a valid regular expression: "):
         Member(groups, "a", regex=regex).join()
     assert groups.records == []
-    assert groups.machine.durable() == {}
+    assert groups.machine.durable_state() == {}
 
 
 def test_an_invalid_expression_does_not_replace_a_static_member(groups: Groups) -> None:

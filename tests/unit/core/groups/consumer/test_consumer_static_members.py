@@ -149,4 +149,4 @@ def test_a_static_member_in_the_place_of_another_is_known_after_a_reload(
     groups.restart()
     again = Member(groups, "a2", "orders", instance_id="a").join()
     assert len(again.owned) == 2
-    assert groups.rebuilt(groups.fresh()).durable() == groups.machine.durable()
+    assert groups.rebuilt(groups.fresh()).durable_state() == groups.machine.durable_state()

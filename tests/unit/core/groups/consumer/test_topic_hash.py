@@ -5,7 +5,7 @@ import uuid
 from tests.unit.core.groups.consumer.consumer_groups import Topics
 
 from ottla.core.groups.consumer.topic_hash import TopicHashes
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
 
 def topics(*infos: TopicInfo) -> Topics:

@@ -56,7 +56,7 @@ class MixedGroups(Groups):
         return self.any_group
 
     def changed_topics(self) -> None:
-        self._perform(self.machine.topics_changed(self.now_ms))
+        self._perform(self.machine.on_topics_changed(self.now_ms))
 
 
 class ClassicConsumer:

@@ -58,7 +58,7 @@ def static_classic(groups: MixedGroups, name: str, instance_id: str) -> ClassicC
 def rebuilt_equals_live(groups: MixedGroups) -> None:
     rebuilt = groups.rebuilt(groups.fresh())
     rebuilt.validate()
-    assert rebuilt.durable() == groups.machine.durable()
+    assert rebuilt.durable_state() == groups.machine.durable_state()
 
 
 # -- empty groups
@@ -269,10 +269,10 @@ def test_a_group_that_cannot_be_taken_along_stays_as_it_is(
 ) -> None:
     groups = groups_with()
     classic_with(groups, protocol_type, metadata, assignment)
-    before = groups.machine.durable()
+    before = groups.machine.durable_state()
     with refused(ErrorCode.group_id_not_found, why):
         Member(groups, "c", "t").join()
-    assert groups.machine.durable() == before
+    assert groups.machine.durable_state() == before
     assert groups.ask(Heartbeat(group_id=GROUP, generation_id=1, member_id="a")) is None
 
 
@@ -302,7 +302,7 @@ def test_a_partition_that_a_leader_gave_to_two_has_one_owner_after_the_upgrade()
     group = groups.classic_group()
     for member in group.members.values():
         member.assignment = write_assignment(1, {"t": (0, 1), "gone": (0,)})
-    group.written = group.snapshot()
+    group.last_written = group.snapshot()
     Member(groups, "c", "t").join()
     groups.machine.validate()
     upgraded = groups.group().members
@@ -357,7 +357,7 @@ def test_a_classic_member_must_join_again_with_the_id_that_it_is_given() -> None
 def test_who_does_not_speak_the_consumer_protocol_type_cannot_join(fields: dict[str, Any]) -> None:
     groups = groups_with()
     Member(groups, "c", "t").join()
-    before = groups.machine.durable()
+    before = groups.machine.durable_state()
     values: dict[str, Any] = {"protocol_type": "consumer", "protocols": (("range", GOOD),)} | fields
     with refused(ErrorCode.inconsistent_group_protocol):
         groups.ask(
@@ -371,7 +371,7 @@ def test_who_does_not_speak_the_consumer_protocol_type_cannot_join(fields: dict[
                 **values,
             )
         )
-    assert groups.machine.durable() == before
+    assert groups.machine.durable_state() == before
 
 
 def test_classic_members_need_one_protocol_in_common() -> None:

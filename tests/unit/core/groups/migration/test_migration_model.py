@@ -196,7 +196,7 @@ class MigrationModel(RuleBasedStateMachine):
     def what_is_rebuilt_from_the_log_is_what_is_there(self) -> None:
         rebuilt = self.groups.rebuilt(self.groups.fresh())
         rebuilt.validate()
-        assert rebuilt.durable() == self.groups.machine.durable()
+        assert rebuilt.durable_state() == self.groups.machine.durable_state()
 
     def teardown(self) -> None:
         """Those who are gone are removed in time, the others find a state in which everything is owned."""

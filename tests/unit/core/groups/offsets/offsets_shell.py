@@ -16,7 +16,7 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.group import GroupDecision, OffsetExpiry
 from ottla.core.groups.offsets.machine import OffsetsMachine
-from ottla.core.groups.offsets.repetition import CommitShape, RepeatedCommit
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, RepeatedCommit
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import KafkaError
@@ -92,13 +92,13 @@ class OffsetsShard:
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
 
-    def loaded(self, now_ms: int) -> Decision[Any, Any]:
+    def on_loaded(self, now_ms: int) -> Decision[Any, Any]:
         decision: Decision[Any, Any] = Decision(self.replay)
-        self.offsets.loaded(decision, now_ms)
+        self.offsets.on_loaded(decision, now_ms)
         return decision
 
-    def durable(self) -> object:
-        return self.offsets.durable(), set(self.state.groups)
+    def durable_state(self) -> object:
+        return self.offsets.durable_state(), set(self.state.groups)
 
     def validate(self) -> None:
         self.offsets.validate()
@@ -109,7 +109,7 @@ class OffsetsShell(TransactionalShell):
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**settings)
-        self.shapes: dict[object, CommitShape] = {}
+        self.templates: dict[object, CommitTemplate] = {}
         super().__init__(OffsetsShard(self.settings))
         self.reload()
 
@@ -130,17 +130,17 @@ class OffsetsShell(TransactionalShell):
         )
         return answer
 
-    def commit_again(self, *offsets: OffsetToCommit, group_id: str = "g") -> tuple[PartitionError, ...]:
+    def commit_repeated(self, *offsets: OffsetToCommit, group_id: str = "g") -> tuple[PartitionError, ...]:
         """As the second request of a member that commits these partitions."""
         given = {"member_id": "", "group_instance_id": None, "generation_or_member_epoch": -1}
         key = (group_id, *((each.topic, each.partition, each.metadata) for each in offsets))
-        if key not in self.shapes:
+        if key not in self.templates:
             command = OffsetCommit(group_id=group_id, offsets=offsets, **given)  # type: ignore[arg-type]
-            self.shapes[key] = CommitShape(
+            self.templates[key] = CommitTemplate(
                 bytes(12 * len(offsets)), [12 * n for n in range(len(offsets))], command, b""
             )
         numbers = tuple(number for each in offsets for number in (each.offset, each.leader_epoch))
-        answer: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.shapes[key], numbers))
+        answer: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.templates[key], numbers))
         return answer
 
     def commit_in_transaction(

@@ -87,7 +87,7 @@ def test_a_commit_without_a_generation_to_an_unknown_group_makes_a_simple_group(
     group = shell.machine.state.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert group.is_empty
-    listed = group.listed()
+    listed = group.as_listed_group()
     assert (listed.state, listed.protocol_type) == ("Empty", "")
 
 
@@ -98,18 +98,18 @@ def test_a_commit_that_is_refused_for_every_partition_makes_no_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("can_stale_member_epoch", "code"),
+    ("supports_stale_member_epoch", "code"),
     [(True, ErrorCode.group_id_not_found), (False, ErrorCode.illegal_generation)],
 )
 def test_a_commit_of_a_generation_to_an_unknown_group_is_refused(
-    shell: OffsetsShell, can_stale_member_epoch: bool, code: ErrorCode
+    shell: OffsetsShell, supports_stale_member_epoch: bool, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as refusal:
         shell.commit(
             OffsetToCommit("t", 0, 10),
             member_id="m",
             generation_or_member_epoch=0,
-            can_stale_member_epoch=can_stale_member_epoch,
+            supports_stale_member_epoch=supports_stale_member_epoch,
         )
     assert refusal.value.code is code
     assert "'g'" in refusal.value.message

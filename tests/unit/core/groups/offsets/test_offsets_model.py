@@ -79,12 +79,12 @@ class OffsetsModel(RuleBasedStateMachine):
         self.committed.update(self._accepted(group_id, offsets, lives_ms))
 
     @rule(group_id=groups, partitions=some_partitions, metadata=st.sampled_from((None, "fits")))
-    def commit_again(
+    def commit_repeated(
         self, group_id: str, partitions: tuple[TopicPartition, ...], metadata: str | None
     ) -> None:
-        """In the short way, whether there was a commit of this shape before or not."""
+        """In the short way, whether there was a commit of this template before or not."""
         offsets = self._offsets(partitions, metadata)
-        answer = self.shell.commit_again(*offsets, group_id=group_id)
+        answer = self.shell.commit_repeated(*offsets, group_id=group_id)
         assert not any(each.error_code for each in answer)
         self.committed.update(self._accepted(group_id, offsets, RETENTION_MS))
 
@@ -220,13 +220,13 @@ class OffsetsModel(RuleBasedStateMachine):
     def a_shard_rebuilt_from_the_log_is_the_same(self) -> None:
         rebuilt = self.shell.rebuilt(OffsetsShard(self.shell.settings))
         rebuilt.validate()
-        assert rebuilt.durable() == self.shell.machine.durable()
+        assert rebuilt.durable_state() == self.shell.machine.durable_state()
 
     @invariant()
     def a_shard_rebuilt_from_the_compacted_log_has_the_same_offsets(self) -> None:
         rebuilt = replayed(compacted(self.shell.log), OffsetsShard(self.shell.settings))
         rebuilt.validate()
-        assert rebuilt.offsets.durable() == self.shell.machine.offsets.durable()
+        assert rebuilt.offsets.durable_state() == self.shell.machine.offsets.durable_state()
 
 
 TestOffsetsModel = OffsetsModel.TestCase

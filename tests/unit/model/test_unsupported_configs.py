@@ -1,4 +1,4 @@
-"""Every config is used by the code, or marked: without effect and why, or refused because it is not built."""
+"""Each config is used by the code, or listed as unsupported: it is rejected or has no effect."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from ottla.model.config import (
     BrokerConfig,
     ConfigDef,
     ResourceType,
-    mark_of,
-    not_built,
-    not_built_dynamically,
+    unsupported_change_error,
+    unsupported_config,
+    unsupported_errors,
 )
 from ottla.model.config.definitions import (
     BROKER_CONFIGS,
@@ -19,14 +19,14 @@ from ottla.model.config.definitions import (
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
 )
-from ottla.model.config.marks import marked_names
 from ottla.model.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+from ottla.model.config.unsupported import unsupported_names
 
 SOURCE = Path(__file__).parents[3] / "src" / "ottla"
-# Where a name is read for what it does. Checks of values alone, clients and the simulation do not count, nor does a
-# name with a value after it: that one is set, not read.
+# The folders where configs take effect. Checks of values, clients and the simulation do not count, nor does a
+# name followed by a value, which sets it.
 USERS = ("broker", "cli", "core", "env", "storage")
-USING_MODULES = ("model/config/broker.py", "model/config/not_built.py")
+USING_MODULES = ("model/config/broker.py", "model/config/unsupported.py")
 CONFIGS = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,
@@ -66,18 +66,18 @@ def is_used(kind: ResourceType, name: str) -> bool:
 @pytest.mark.parametrize(
     ("kind", "config"), EVERY_CONFIG, ids=[f"{k.name}-{c.name}" for k, c in EVERY_CONFIG]
 )
-def test_every_config_is_either_used_or_marked(kind: ResourceType, config: ConfigDef) -> None:
-    mark = mark_of(kind, config.name)
-    if mark is None:
-        assert is_used(kind, config.name), f"{config.name} does nothing: use it, or mark it in marks.py"
-    elif not mark.is_refused:
-        assert not is_used(kind, config.name), f"{config.name} is used: remove its mark in marks.py"
-    if mark is not None:
-        assert mark.reason
-        assert bool(mark.remedy) == mark.is_refused
+def test_every_config_is_used_or_listed_as_unsupported(kind: ResourceType, config: ConfigDef) -> None:
+    unsupported = unsupported_config(kind, config.name)
+    if unsupported is None:
+        assert is_used(kind, config.name), f"{config.name} is not used: use it, or add it to unsupported.py"
+    elif not unsupported.is_rejected:
+        assert not is_used(kind, config.name), f"{config.name} is used: remove it from unsupported.py"
+    if unsupported is not None:
+        assert unsupported.reason
+        assert bool(unsupported.remedy) == unsupported.is_rejected
 
 
-def test_every_mark_is_of_a_config() -> None:
+def test_unsupported_names_are_names_of_configs() -> None:
     of_plugins = {
         "super.users",
         "allow.everyone.if.no.acl.found",
@@ -86,12 +86,12 @@ def test_every_mark_is_of_a_config() -> None:
         "config.providers.",
     }
     for kind, configs in CONFIGS.items():
-        for name in marked_names(kind):
+        for name in unsupported_names(kind):
             is_prefix_of_one = name.endswith(".") and any(config.startswith(name) for config in configs)
             assert name in configs or is_prefix_of_one or name in of_plugins, name
 
 
-REFUSED = {
+REJECTED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "alter.config.policy.class.name": "a.Policy",
     "create.topic.policy.class.name": "a.Policy",
@@ -119,31 +119,31 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_config_that_promises_what_is_not_built_is_refused_by_name_and_with_what_to_do(name: str) -> None:
-    (problem,) = not_built(BrokerConfig({name: REFUSED[name]}))
-    assert problem.startswith(name)
-    assert "not built" in problem or "not run" in problem
-    assert re.search(r"\. (Remove|Set|Name)[^.]*.*\.$", problem), problem
-    assert "hunter2" not in problem
+@pytest.mark.parametrize("name", REJECTED)
+def test_an_unsupported_config_is_rejected_with_its_name_and_a_remedy(name: str) -> None:
+    (error,) = unsupported_errors(BrokerConfig({name: REJECTED[name]}))
+    assert error.startswith(name)
+    assert "not supported" in error or "not run" in error
+    assert re.search(r"\. (Remove|Set|Name)[^.]*.*\.$", error), error
+    assert "hunter2" not in error
 
 
 @pytest.mark.parametrize("name", ["super.users", "allow.everyone.if.no.acl.found"])
-def test_configs_of_kafkas_authorizer_are_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is set, but authorization is not built"):
+def test_configs_of_kafkas_authorizer_are_rejected_with_the_reason(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is set, but authorization is not supported"):
         BrokerConfig({name: "User:admin"})
 
 
-def test_a_refused_config_may_have_its_default() -> None:
+def test_a_rejected_config_may_have_its_default() -> None:
     defaults = {
         config.name: text
         for config in BROKER_CONFIGS.values()
         if (text := config.default_text()) is not None
-        and (mark := mark_of(ResourceType.BROKER, config.name)) is not None
-        and mark.is_refused
+        and (unsupported := unsupported_config(ResourceType.BROKER, config.name)) is not None
+        and unsupported.is_rejected
     }
     assert len(defaults) > 40
-    assert not_built(BrokerConfig({**defaults, "delegation.token.secret.key": ""})) == []
+    assert unsupported_errors(BrokerConfig({**defaults, "delegation.token.secret.key": ""})) == []
 
 
 def test_the_file_that_comes_with_kafka_is_accepted() -> None:
@@ -173,41 +173,41 @@ def test_the_file_that_comes_with_kafka_is_accepted() -> None:
         log.retention.check.interval.ms=300000
         """
     )
-    assert not_built(config) == []
+    assert unsupported_errors(config) == []
 
 
-def test_a_listener_that_asks_for_protection_is_refused() -> None:
+def test_a_listener_with_tls_or_sasl_is_rejected() -> None:
     for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        (problem,) = not_built(BrokerConfig({"listeners": f"{protocol}://:9092"}))
-        assert f"listener {protocol}://:9092 asks for {protocol}, but TLS and SASL are not built" in problem
+        (error,) = unsupported_errors(BrokerConfig({"listeners": f"{protocol}://:9092"}))
+        assert f"listener {protocol}://:9092 asks for {protocol}, but TLS and SASL are not supported" in error
 
 
-def test_a_quorum_of_another_node_is_refused() -> None:
-    (problem,) = not_built(BrokerConfig({"controller.quorum.voters": "2@a:1"}))
-    assert "names node 2, and this is node 1" in problem
-    assert not_built(BrokerConfig({"controller.quorum.voters": "1@a:1"})) == []
+def test_a_quorum_of_another_node_is_rejected() -> None:
+    (error,) = unsupported_errors(BrokerConfig({"controller.quorum.voters": "2@a:1"}))
+    assert "has node 2, but this is node 1" in error
+    assert unsupported_errors(BrokerConfig({"controller.quorum.voters": "1@a:1"})) == []
 
 
-def test_a_dynamic_change_to_what_is_not_built_is_refused_and_a_stored_one_stays() -> None:
+def test_only_changed_values_of_unsupported_configs_are_rejected() -> None:
     change = {"config.providers": "file", "log.retention.ms": "5"}
-    problem = not_built_dynamically(ResourceType.BROKER, change, change.keys())
-    assert problem is not None
-    assert "config providers are not built" in problem
-    assert not_built_dynamically(ResourceType.BROKER, change, ["log.retention.ms"]) is None
-    assert not_built_dynamically(ResourceType.BROKER, {}, ["config.providers"]) is None
+    error = unsupported_change_error(ResourceType.BROKER, change, change.keys())
+    assert error is not None
+    assert "config providers are not supported" in error
+    assert unsupported_change_error(ResourceType.BROKER, change, ["log.retention.ms"]) is None
+    assert unsupported_change_error(ResourceType.BROKER, {}, ["config.providers"]) is None
 
 
-def test_listeners_are_not_changed_while_the_broker_runs() -> None:
+def test_listeners_cannot_be_changed_while_the_broker_runs() -> None:
     for name in ("listeners", "listener.security.protocol.map"):
-        problem = not_built_dynamically(ResourceType.BROKER, {name: "PLAINTEXT://:9093"}, [name])
-        assert problem is not None
-        assert f"{name} cannot be changed while the broker runs" in problem
-        assert problem.endswith("and restart the broker.")
+        error = unsupported_change_error(ResourceType.BROKER, {name: "PLAINTEXT://:9093"}, [name])
+        assert error is not None
+        assert f"{name} cannot be changed while the broker runs" in error
+        assert error.endswith("and restart the broker.")
 
 
-def test_topic_configs_of_tiered_storage_are_refused() -> None:
+def test_topic_configs_of_tiered_storage_are_rejected() -> None:
     for name in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
-        problem = not_built_dynamically(ResourceType.TOPIC, {name: "true"}, [name])
-        assert problem is not None
-        assert "tiered storage is not built" in problem
-        assert not_built_dynamically(ResourceType.TOPIC, {name: "false"}, [name]) is None
+        error = unsupported_change_error(ResourceType.TOPIC, {name: "true"}, [name])
+        assert error is not None
+        assert "tiered storage is not supported" in error
+        assert unsupported_change_error(ResourceType.TOPIC, {name: "false"}, [name]) is None

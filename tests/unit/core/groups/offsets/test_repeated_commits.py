@@ -9,7 +9,7 @@ from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell
 
 from ottla.core.groups.commands import OffsetToCommit
 from ottla.core.groups.offsets import repetition
-from ottla.core.groups.offsets.repetition import CommitShape, CommitShapes
+from ottla.core.groups.offsets.repeated_commits import CommitTemplate, CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.codec import encode_key, encode_value
 
@@ -35,13 +35,13 @@ def test_its_records_are_those_of_the_commit_spelled_out(offsets: list[OffsetToC
         shell.commit(*offsets)
         shell.advance(10)
     plain.commit(*offsets)
-    repeated.commit_again(*offsets)
+    repeated.commit_repeated(*offsets)
     written = [
         [(encode_key(each.key), encode_value(each.value)) for each in shell.log]
         for shell in (plain, repeated)
     ]
     assert written[0] == written[1]
-    assert plain.machine.durable() == repeated.machine.durable()
+    assert plain.machine.durable_state() == repeated.machine.durable_state()
 
 
 def test_a_group_that_refuses_is_asked_each_time() -> None:
@@ -49,10 +49,10 @@ def test_a_group_that_refuses_is_asked_each_time() -> None:
     group = shell.add_group()
     offset = OffsetToCommit("t", 0, 5)
     shell.commit(offset)
-    shell.commit_again(offset._replace(offset=6))
+    shell.commit_repeated(offset._replace(offset=6))
     group.refusal = KafkaError(ErrorCode.illegal_generation, "of an older generation")
     with pytest.raises(KafkaError, match="older generation"):
-        shell.commit_again(offset._replace(offset=7))
+        shell.commit_repeated(offset._replace(offset=7))
     group.refusal = None
     assert shell.offset_of("t") == 6
 
@@ -60,10 +60,10 @@ def test_a_group_that_refuses_is_asked_each_time() -> None:
 def test_the_later_of_two_shapes_wins_where_they_overlap() -> None:
     shell = OffsetsShell()
     shell.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
-    shell.commit_again(OffsetToCommit("t", 0, 2), OffsetToCommit("t", 1, 2))
-    shell.commit_again(OffsetToCommit("t", 0, 3))
-    shell.commit_again(OffsetToCommit("t", 0, 4), OffsetToCommit("t", 1, 4))
-    shell.commit_again(OffsetToCommit("t", 1, 5))
+    shell.commit_repeated(OffsetToCommit("t", 0, 2), OffsetToCommit("t", 1, 2))
+    shell.commit_repeated(OffsetToCommit("t", 0, 3))
+    shell.commit_repeated(OffsetToCommit("t", 0, 4), OffsetToCommit("t", 1, 4))
+    shell.commit_repeated(OffsetToCommit("t", 1, 5))
     assert (shell.offset_of("t", 0), shell.offset_of("t", 1)) == (4, 5)
 
 
@@ -72,35 +72,35 @@ def body(group: bytes, member: bytes = b"m", rest: bytes = bytes(12)) -> bytes:
 
 
 def test_a_shape_is_found_for_its_sender_alone_until_it_is_forgotten() -> None:
-    shapes = CommitShapes()
+    templates = CommitTemplates()
     sent = body(b"g")
-    assert not shapes.is_repeated(sent, VERSION)
-    assert shapes.is_repeated(sent, VERSION)
-    assert not shapes.is_repeated(body(b"g", b"n"), VERSION)
-    assert shapes.find(sent, VERSION) is None
+    assert not templates.is_repeated(sent, VERSION)
+    assert templates.is_repeated(sent, VERSION)
+    assert not templates.is_repeated(body(b"g", b"n"), VERSION)
+    assert templates.find(sent, VERSION) is None
     shell = OffsetsShell()
-    shell.commit_again(OffsetToCommit("t", 0, 1))
-    (command,) = [shape.command for shape in shell.shapes.values()]
-    shape = CommitShape(sent, [len(sent) - 12], command, b"")
-    shapes.learn(sent, VERSION, shape)
-    assert shapes.find(body(b"g", rest=b"\1" * 12), VERSION) is shape
-    assert shapes.find(sent, VERSION + 1) is None
-    assert shapes.find(body(b"g", b"n"), VERSION) is None
-    shapes.forget()
-    assert shapes.find(sent, VERSION) is None
+    shell.commit_repeated(OffsetToCommit("t", 0, 1))
+    (command,) = [template.command for template in shell.templates.values()]
+    template = CommitTemplate(sent, [len(sent) - 12], command, b"")
+    templates.add(sent, VERSION, template)
+    assert templates.find(body(b"g", rest=b"\1" * 12), VERSION) is template
+    assert templates.find(sent, VERSION + 1) is None
+    assert templates.find(body(b"g", b"n"), VERSION) is None
+    templates.clear()
+    assert templates.find(sent, VERSION) is None
 
 
 def test_the_oldest_of_too_many_senders_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repetition, "SHAPES_MAX", 2)
-    shapes = CommitShapes()
+    monkeypatch.setattr(repetition, "TEMPLATES_MAX", 2)
+    templates = CommitTemplates()
     for group in (b"a", b"b", b"c"):
-        assert not shapes.is_repeated(body(group), VERSION)
-    assert shapes.is_repeated(body(b"c"), VERSION)
-    assert not shapes.is_repeated(body(b"a"), VERSION)
+        assert not templates.is_repeated(body(group), VERSION)
+    assert templates.is_repeated(body(b"c"), VERSION)
+    assert not templates.is_repeated(body(b"a"), VERSION)
 
 
 @pytest.mark.parametrize(
     "sent", [b"\xff\x01", b"\x02", body(b"g")[:6], b"\x02g" + bytes(4) + b"\xff" + bytes(300)]
 )
 def test_what_is_cut_short_or_has_long_names_takes_the_long_way(sent: bytes) -> None:
-    assert CommitShapes().find(sent, VERSION) is None
+    assert CommitTemplates().find(sent, VERSION) is None

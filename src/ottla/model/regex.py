@@ -1,5 +1,5 @@
-"""Regular expressions that come from clients: RE2's, as in Kafka, which match in time linear in the text, whatever a
-client thinks up (docs/decisions/0005-re2-for-subscriptions.md).
+"""Compiles regular expressions of clients with RE2, as Kafka does: matching takes linear time for any expression
+(docs/decisions/0005-re2-for-subscriptions.md).
 """
 
 from functools import lru_cache
@@ -7,16 +7,16 @@ from typing import Any
 
 from ottla.model.errors import ErrorCode, KafkaError
 
-_KEPT_MAX = 1024
+_CACHED_MAX = 1024
 
 
-def compiled(expression: str, what: str) -> Any:
-    """Raises INVALID_REGULAR_EXPRESSION; `what` begins the sentence that says so."""
-    # Few brokers meet an expression, and the library takes its time to load.
+def compile_regex(expression: str, what: str) -> Any:
+    """Raises INVALID_REGULAR_EXPRESSION with a message that begins with `what`."""
+    # Imported here because it is slow to load, and few brokers need it.
     import re2
 
     try:
-        return _compiled(expression)
+        return _compile(expression)
     except re2.error as error:
         (reason,) = error.args
         raise KafkaError(
@@ -27,8 +27,8 @@ def compiled(expression: str, what: str) -> Any:
         ) from None
 
 
-@lru_cache(_KEPT_MAX)
-def _compiled(expression: str) -> Any:
+@lru_cache(_CACHED_MAX)
+def _compile(expression: str) -> Any:
     import re2
 
     options = re2.Options()

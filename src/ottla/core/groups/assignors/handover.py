@@ -1,6 +1,6 @@
-"""Handing partitions on from member to member: a gives one to b, who gives another one to c, and so on.
+"""Moves of partitions along a path of members: the first gives one to the second, which gives another to the third...
 
-Who stands in between has as many as before. That reaches members who share no topic with the first one.
+Members in the middle of the path keep their number of partitions. This balances members that share no topic.
 """
 
 from collections import deque
@@ -8,14 +8,14 @@ from collections.abc import Callable, Container, Iterable
 from uuid import UUID
 
 from ottla.core.groups.assignors.draft import Draft
-from ottla.core.groups.topics import TopicInfo
+from ottla.core.groups.state import TopicInfo
 
-# Who was reached: from which member and with which topic; None where the way begins.
-Ways = dict[int, tuple[int, UUID] | None]
+# For each member that was reached: the previous member on the path and the topic; None at the start of a path.
+Paths = dict[int, tuple[int, UUID] | None]
 
 
 def partitions_by_owner(draft: Draft, topic: TopicInfo) -> dict[int, list[int]]:
-    """The last in each list is the first to go: what is new with the member, then what has no replica in its rack."""
+    """Each owner's partitions in the order in which it should keep them: old before new, in its rack before others."""
     previous_owners = draft.previous_owners[topic.topic_id]
     ranked = sorted(
         (owner != previous_owners[partition], not draft.is_in_rack(topic, partition), partition, owner)
@@ -27,13 +27,15 @@ def partitions_by_owner(draft: Draft, topic: TopicInfo) -> dict[int, list[int]]:
     return owned
 
 
-class HandingOn:
-    """Finds the shortest ways to hand on, as they move least. `only_new`: what a member had before stays with it."""
+class Handover:
+    """Finds shortest paths, which move the fewest partitions. `only_new`: moves only partitions that are new to their
+    owner.
+    """
 
     def __init__(self, draft: Draft, *, only_new: bool) -> None:
         self._draft = draft
         self._only_new = only_new
-        self._giveable: list[dict[UUID, list[int]]] = [{} for _ in draft.members]
+        self._transferable: list[dict[UUID, list[int]]] = [{} for _ in draft.members]
         for topic in draft.topics.values():
             for owner, partitions in partitions_by_owner(draft, topic).items():
                 for partition in partitions:
@@ -44,9 +46,9 @@ class HandingOn:
         givers: Iterable[int],
         is_wanted: Callable[[int], bool],
         among: Container[int] | None = None,
-    ) -> tuple[int | None, Ways]:
-        """The member nearest to the givers that is wanted, if any, and who was reached."""
-        reached: Ways = dict.fromkeys(givers)
+    ) -> tuple[int | None, Paths]:
+        """The wanted member that is nearest to the givers, if any, and the paths to all members that were reached."""
+        reached: Paths = dict.fromkeys(givers)
         for giver in reached:
             if is_wanted(giver):
                 return giver, reached
@@ -54,7 +56,7 @@ class HandingOn:
         queue = deque(reached)
         while queue:
             giver = queue.popleft()
-            for topic_id in self._giveable[giver]:
+            for topic_id in self._transferable[giver]:
                 if topic_id in seen_topics:
                     continue
                 seen_topics.add(topic_id)
@@ -66,23 +68,23 @@ class HandingOn:
                         queue.append(taker)
         return None, reached
 
-    def hand_on(self, taker: int, reached: Ways) -> None:
-        """Along the way that `search` found to `taker`."""
+    def move_along(self, taker: int, reached: Paths) -> None:
+        """Moves one partition per step of the path that `search` found to `taker`."""
         step = reached[taker]
         while step is not None:
             giver, topic_id = step
-            partition = self._giveable[giver][topic_id][-1]
+            partition = self._transferable[giver][topic_id][-1]
             self.give(giver, topic_id, partition, taker)
             taker, step = giver, reached[giver]
 
     def give(self, giver: int, topic_id: UUID, partition: int, taker: int) -> None:
-        partitions = self._giveable[giver][topic_id]
+        partitions = self._transferable[giver][topic_id]
         partitions.remove(partition)
         if not partitions:
-            del self._giveable[giver][topic_id]
+            del self._transferable[giver][topic_id]
         self._draft.give(topic_id, partition, taker)
         self._receive(taker, topic_id, partition)
 
     def _receive(self, taker: int, topic_id: UUID, partition: int) -> None:
         if not self._only_new or self._draft.previous_owners[topic_id][partition] != taker:
-            self._giveable[taker].setdefault(topic_id, []).append(partition)
+            self._transferable[taker].setdefault(topic_id, []).append(partition)

@@ -1,6 +1,6 @@
 """One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
 
-It is the switchboard: what each request means stands in the module of its name, what an id may do in `states`.
+It only dispatches commands: each request has a module with its rules, and `states` has the state transitions.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,15 +16,18 @@ from ottla.core.transactions.commands import (
     MarkersWritten,
     VerifyPartitions,
 )
-from ottla.core.transactions.end_transaction import end_transaction
-from ottla.core.transactions.ending import abort_timed_out, markers_written, resume
-from ottla.core.transactions.expiry import ExpireTransactionalIds, expire_transactional_ids, start_expiry
+from ottla.core.transactions.end_transaction import abort_timed_out, end_transaction, markers_written, resume
 from ottla.core.transactions.init_producer_id import init_producer_id
 from ottla.core.transactions.listing import describe_transaction, list_transactions
 from ottla.core.transactions.partitions import add_partitions, has_partitions, verify_partitions
 from ottla.core.transactions.settings import TransactionSettings
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
-from ottla.core.transactions.timeouts import TransactionTimedOut
+from ottla.core.transactions.timers import (
+    ExpireTransactionalIds,
+    TransactionTimedOut,
+    expire_transactional_ids,
+    start_expiry,
+)
 from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
 from ottla.protocol.transaction_records.records import TransactionLogKey, TransactionLogValue
 
@@ -61,7 +64,7 @@ class TransactionShard:
         return decision
 
     def needs_producer_id(self, command: InitProducerId | EndTransaction) -> bool:
-        """Whether `new_producer_id` would be taken now: the id is new, or its producer's epochs are exhausted."""
+        """Whether `new_producer_id` would be used: the id is new, or its producer's epochs are exhausted."""
         metadata = self._store.by_id.get(command.transactional_id)
         return isinstance(command, InitProducerId) if metadata is None else metadata.is_epoch_exhausted
 
@@ -80,17 +83,17 @@ class TransactionShard:
         self._store.replay(key, value)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """Nothing is written to `__transaction_state` within a transaction."""
+        """`__transaction_state` has no transactional records."""
 
-    def loaded(self, now_ms: int) -> TransactionDecision:
+    def on_loaded(self, now_ms: int) -> TransactionDecision:
         decision: TransactionDecision = Decision(self.replay)
         for transactional_id in tuple(self._store.by_id):
             resume(self._store, transactional_id, decision, now_ms)
         start_expiry(self._store, decision)
         return decision
 
-    def durable(self) -> dict[str, TransactionLogValue]:
-        """All that a shard rebuilt from its log must have as well, in a form that can be compared."""
+    def durable_state(self) -> dict[str, TransactionLogValue]:
+        """The state that a shard rebuilt from the log must have too, in comparable form."""
         return {transactional_id: metadata.record for transactional_id, metadata in self._store.by_id.items()}
 
     def validate(self) -> None:

@@ -1,7 +1,7 @@
-"""From a change to assigned partitions: the group's epoch, its target, each member's way there (KIP-848).
+"""The rebalance of a consumer group: its epoch, its target, and the reconciliation of its members (KIP-848).
 
-Whoever changes a group calls these three, in this order: `refresh_subscriptions`, `update_target`, `reconcile`. They do
-not ask which protocol the member speaks.
+After a change of a group, call `refresh_subscriptions`, `update_target` and `reconcile`, in this order. They serve
+members of both protocols.
 """
 
 from ottla.core.groups.commands import TopicIdPartitions
@@ -31,7 +31,7 @@ from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMemberKey,
 )
 
-# Where topics come and go all the time, expressions are matched against them this often at most.
+# How often regular expressions are matched at most, if topics are created and deleted all the time.
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 
 # The interval of a member that waits for partitions or for a new target. The Java client and librdkafka follow the
@@ -40,7 +40,7 @@ REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 WAITING_HEARTBEAT_INTERVAL_MS = 1000
 
 
-class Rebalancing:
+class ConsumerRebalancer:
     def __init__(self, state: GroupsState) -> None:
         self._state = state
         self._regexes = RegexResolver()
@@ -49,7 +49,7 @@ class Rebalancing:
     # -- 1. the group's epoch
 
     def is_stale(self, group: ConsumerGroup, now_ms: int) -> bool:
-        """Whether the topics of the group may be others than its epoch was made for."""
+        """Whether the topics of the group may have changed since its epoch was set."""
         return group.topics_version != self._state.topics.version or (
             bool(group.subscriptions.by_regex) and self._regexes_are_due(group, now_ms)
         )
@@ -58,10 +58,10 @@ class Rebalancing:
         age_ms = now_ms - group.regexes_timestamp_ms
         if age_ms >= self._state.settings.consumer_regex_refresh_interval_ms:
             return True
-        return age_ms >= REGEX_REFRESH_MIN_INTERVAL_MS and self.has_old_regexes(group)
+        return age_ms >= REGEX_REFRESH_MIN_INTERVAL_MS and self.has_outdated_regexes(group)
 
-    def has_old_regexes(self, group: ConsumerGroup) -> bool:
-        """Whether its expressions were matched before topics last came or went."""
+    def has_outdated_regexes(self, group: ConsumerGroup) -> bool:
+        """Whether its regular expressions were resolved before the set of topics last changed."""
         return bool(group.subscriptions.by_regex) and group.regexes_version < self._regexes.names_version(
             self._state.topics
         )
@@ -69,7 +69,7 @@ class Rebalancing:
     def refresh_subscriptions(
         self, group: ConsumerGroup, decision: GroupDecision, now_ms: int, *, changed: bool = False
     ) -> None:
-        """Resolves expressions and compares topics; the group's epoch grows where they, or a member, have changed."""
+        """Resolves regular expressions and compares the topics; raises the group's epoch if anything has changed."""
         subscriptions = group.subscriptions
         if subscriptions.by_regex and (
             subscriptions.resolved.keys() != subscriptions.by_regex.keys()
@@ -90,7 +90,7 @@ class Rebalancing:
         )
 
     def _resolve_regexes(self, group: ConsumerGroup, decision: GroupDecision, now_ms: int) -> bool:
-        """All at once, so that new topics make one rebalance and not one for each expression."""
+        """Resolves all together, so that new topics cause one rebalance and not one per expression."""
         version = self._state.topics.version
         changed = False
         for regex in tuple(group.subscriptions.by_regex):
@@ -114,10 +114,10 @@ class Rebalancing:
     def update_target(
         self, group: ConsumerGroup, decision: GroupDecision, now_ms: int, *, is_due: bool = False
     ) -> None:
-        """A new target for a new epoch, now or when the interval is over (KIP-1263).
+        """Computes a new target for a new epoch, now or when the assignment interval is over (KIP-1263).
 
-        Kafka then waits for the first heartbeat after it. Here a timer sees to it, so that the new target is there when
-        members ask. A group of one never waits: there is nobody whose coming or going could be collected.
+        Kafka computes it at the first heartbeat after the interval. Here a timer does, so that the target is ready for
+        that heartbeat. A group with one member never waits, because there are no changes of others to collect.
         """
         if group.assignment_epoch >= group.group_epoch or not group.members:
             return
@@ -125,19 +125,19 @@ class Rebalancing:
         waits = group.assignment_timestamp_ms > 0 and len(group.members) > 1 and not is_due
         wait_ms = group.assignment_timestamp_ms + interval_ms - now_ms if waits else 0
         if wait_ms > 0:
-            self.time_assignment(group, decision, wait_ms)
+            self.start_assignment_timer(group, decision, wait_ms)
             return
-        if group.assignment_is_timed:
+        if group.has_assignment_timer:
             decision.cancel_timer(assignment_key(group.group_id))
-            group.assignment_is_timed = False
+            group.has_assignment_timer = False
         write_target(group, self._state, decision, now_ms)
 
-    def time_assignment(
+    def start_assignment_timer(
         self, group: ConsumerGroup, decision: GroupDecision, wait_ms: int | None = None
     ) -> None:
-        """Never longer than the interval, also where the clock was set back."""
-        if not group.assignment_is_timed:
-            group.assignment_is_timed = True
+        """Never waits longer than the interval, even if the clock was set back."""
+        if not group.has_assignment_timer:
+            group.has_assignment_timer = True
             interval_ms = self._assignment_interval_ms(group.group_id)
             wait_ms = interval_ms if wait_ms is None else min(wait_ms, interval_ms)
             decision.start_timer(assignment_key(group.group_id), wait_ms, AssignmentDue(group.group_id))
@@ -153,7 +153,7 @@ class Rebalancing:
         *,
         subscription_changed: bool,
     ) -> ConsumerGroupMember:
-        """One step of the member towards its target; returns the member as it is then."""
+        """Moves the member one step towards its target; returns the updated member."""
         member = group.members[member_id]
         if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
             return member
@@ -169,55 +169,57 @@ class Rebalancing:
         ).step(member)
         if reconciled == member:
             return member
-        self.write_current(group.group_id, reconciled, decision)
+        self.write_current_assignment(group.group_id, reconciled, decision)
         if not reconciled.uses_classic_protocol:
             if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
-                self.time_revocation(group.group_id, reconciled, decision)
+                self.start_revocation_timer(group.group_id, reconciled, decision)
             elif member.state is MemberState.UNREVOKED_PARTITIONS:
                 decision.cancel_timer(revocation_key(group.group_id, member_id))
         return group.members[member_id]
 
-    # -- members come and go
+    # -- records of members
 
     def write_metadata(self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision) -> None:
         decision.write(
             ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), member.metadata
         )
 
-    def write_current(self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision) -> None:
+    def write_current_assignment(
+        self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision
+    ) -> None:
         key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-        decision.write(key, member.current_value())
+        decision.write(key, member.current_assignment_value())
 
     def replace_member(
         self, group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, decision: GroupDecision
     ) -> ConsumerGroupMember:
-        """A static member has come back under another id: it takes over everything."""
+        """A static member has come back with a new id and takes over everything of its previous incarnation."""
         target = group.target(old.member_id)
-        self._write_away(group, old.member_id, decision)
+        self._write_member_tombstones(group, old.member_id, decision)
         new = old.replaced_by(member_id)
         self.write_metadata(group.group_id, new, decision)
         write_member_target(decision, group.group_id, member_id, target)
-        self.write_current(group.group_id, new, decision)
+        self.write_current_assignment(group.group_id, new, decision)
         return group.members[member_id]
 
     def remove_members(
         self, group: ConsumerGroup, member_ids: tuple[str, ...], decision: GroupDecision, now_ms: int
     ) -> None:
-        """Their partitions are free at once, and those who are left get another target."""
+        """Their partitions are free at once, and the remaining members get a new target."""
         for member_id in member_ids:
-            self._write_away(group, member_id, decision)
-        self.forget_unused_regexes(group, decision)
+            self._write_member_tombstones(group, member_id, decision)
+        self.delete_unused_regexes(group, decision)
         self.refresh_subscriptions(group, decision, now_ms, changed=True)
         self.update_target(group, decision, now_ms)
 
-    def forget_unused_regexes(self, group: ConsumerGroup, decision: GroupDecision) -> None:
+    def delete_unused_regexes(self, group: ConsumerGroup, decision: GroupDecision) -> None:
         subscriptions = group.subscriptions
         for regex in [regex for regex in subscriptions.resolved if regex not in subscriptions.by_regex]:
             key = ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=regex)
             decision.write(key, None)
 
-    def _write_away(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
-        """In this order: what a member has goes before the member."""
+    def _write_member_tombstones(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
+        """The member's own record comes last."""
         group_id = group.group_id
         decision.write(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
         decision.write(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
@@ -225,10 +227,10 @@ class Rebalancing:
         decision.cancel_timer(session_key(group_id, member_id))
         decision.cancel_timer(revocation_key(group_id, member_id))
 
-    # -- time
+    # -- timers and intervals
 
     def restart_session(self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision) -> None:
-        """A classic member has a timeout of its own; the others have the group's."""
+        """A classic member has its own timeout; the others have the group's."""
         if member.classic_member_metadata is not None:
             timeout_ms = member.classic_member_metadata.session_timeout_ms
         else:
@@ -237,7 +239,9 @@ class Rebalancing:
         expired = SessionExpired(group_id, member.member_id)
         decision.start_timer(session_key(group_id, member.member_id), timeout_ms, expired)
 
-    def time_revocation(self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision) -> None:
+    def start_revocation_timer(
+        self, group_id: str, member: ConsumerGroupMember, decision: GroupDecision
+    ) -> None:
         decision.start_timer(
             revocation_key(group_id, member.member_id),
             member.metadata.rebalance_timeout_ms,
