@@ -2,7 +2,7 @@
 
 v5 log start offset; v7 sessions (KIP-227); v9 leader epoch (KIP-320); v11 rack (KIP-392); v12 flexible, last fetched
 epoch and divergence (KIP-595); v13 topic ids (KIP-516); v15 replica state (KIP-903); v16 leader hints (KIP-951);
-v17 directory ids (KIP-853); v18 high watermark (KIP-1166). The other direction is in `fetch_client_codec.py`.
+v17 directory ids (KIP-853); v18 high watermark (KIP-1166). The client's side is `ottla.rpc.fetch`.
 """
 
 import uuid

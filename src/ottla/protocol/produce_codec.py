@@ -1,7 +1,7 @@
 """Produce (key 0), versions 3-13, from the broker's side: the request read, its records uncopied, the response written.
 
 v5 log start offset; v8 record errors and message (KIP-467); v9 flexible; v10 leader hints (KIP-951); v13 topic ids
-instead of names (KIP-516). The other direction is in `produce_client_codec.py`.
+instead of names (KIP-516).
 """
 
 import uuid

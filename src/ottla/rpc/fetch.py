@@ -1,6 +1,8 @@
-"""Fetch (key 1), versions 4-18, from the replica's and the client's side: the request written, the response read."""
+"""Fetch (key 1), versions 4-18, from the side of consumers and followers: encodes requests, decodes responses.
 
-from ottla.protocol.errors import MalformedRequest
+The broker's side, with what changed in each version, is `ottla.protocol.fetch_codec`.
+"""
+
 from ottla.protocol.fetch_codec import (
     ABORTED,
     ASKED_V4,
@@ -59,6 +61,17 @@ from ottla.protocol.primitives import (
     topic_id_of,
 )
 from ottla.protocol.varint import encode_uvarint, read_uvarint
+from ottla.rpc.client_protocol import ResponseError
+
+__all__ = [
+    "FetchPartition",
+    "FetchPartitionResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "decode_fetch_response",
+    "encode_fetch_request",
+]
 
 
 def encode_fetch_request(request: FetchRequest, version: int) -> bytes:
@@ -130,13 +143,13 @@ def _encode_request_tags(request: FetchRequest, version: int) -> bytes:
 
 
 def decode_fetch_response(body: memoryview, version: int) -> FetchResponse:
-    """Records are slices of `body`. Raises MalformedRequest for bytes that are not exactly one response."""
+    """Records are slices of `body`. Raises ResponseError for bytes that are not exactly one response."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(body, version)
         return _decode_rigid(body, version)
     except MALFORMED as error:
-        raise MalformedRequest(f"a response to Fetch v{version} cannot be read: {error}") from error
+        raise ResponseError(f"a response to Fetch v{version} cannot be read: {error}") from error
 
 
 def _decode_rigid(body: memoryview, version: int) -> FetchResponse:

@@ -1,9 +1,7 @@
-"""Produce (key 0), versions 3-13, from the client's side: the request written, the response read."""
+"""Produce (key 0), versions 3-13, from the client's side, for tests: encodes requests, decodes responses."""
 
-from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.primitives import (
     INT32,
-    MALFORMED,
     NO_TAGS,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -83,13 +81,7 @@ def _encode_flexible(request: ProduceRequest, version: int) -> bytes:
 
 
 def decode_produce_response(body: memoryview, version: int) -> ProduceResponse:
-    """Raises MalformedRequest for bytes that are not exactly one response."""
-    try:
-        if version >= FLEXIBLE_FROM:
-            return _decode_flexible(body, version)
-        return _decode_rigid(body, version)
-    except MALFORMED as error:
-        raise MalformedRequest(f"a response to Produce v{version} cannot be read: {error}") from error
+    return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_rigid(body, version)
 
 
 def _decode_rigid(body: memoryview, version: int) -> ProduceResponse:
