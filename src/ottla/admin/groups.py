@@ -8,8 +8,8 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, K
 
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import committed_offsets, offsets_at, partition_leaders
+from ottla.admin.nodes import Node
 from ottla.admin.position import LATEST
-from ottla.admin.wire import Node
 from ottla.model.ids import TopicPartition
 
 DEAD = "Dead"

@@ -22,13 +22,8 @@ from kio.static.primitive import i16, i32
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.admin.group_offsets import TopicScope, partition_leaders
-from ottla.admin.transactions import (
-    TransactionDescription,
-    describe_transactions,
-    list_transactions,
-    nodes,
-)
-from ottla.admin.wire import Node, ask
+from ottla.admin.nodes import Node, call, list_nodes
+from ottla.admin.transactions import TransactionDescription, describe_transactions, list_transactions
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -55,7 +50,9 @@ class OpenTransaction(NamedTuple):
 
 def max_timeout_ms(cluster: Cluster) -> int:
     """No transaction is open for longer than this: its coordinator aborts it."""
-    lines = [line for node in nodes(cluster) for line in describe_configs(cluster, "broker", str(node.id))]
+    lines = [
+        line for node in list_nodes(cluster) for line in describe_configs(cluster, "broker", str(node.id))
+    ]
     return max(int(line.value) for line in lines if line.name == MAX_TIMEOUT and line.value is not None)
 
 
@@ -110,7 +107,7 @@ def without_coordinator(
 
 def open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> list[OpenTransaction]:
     """Of these partitions, as their leaders say; a partition without a leader cannot be asked."""
-    by_id = {node.id: node for node in nodes(cluster)}
+    by_id = {node.id: node for node in list_nodes(cluster)}
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(leaders):
         by_leader[leaders[partition]].append(partition)
@@ -129,7 +126,7 @@ def _open_at(leader: Node, partitions: list[TopicPartition]) -> list[OpenTransac
         by_topic[topic].append(i32(number))
     topics = tuple(TopicRequest(name=TopicName(t), partition_indexes=tuple(n)) for t, n in by_topic.items())
     what = f"Producers of {', '.join(by_topic)}"
-    response = ask(leader, DescribeProducersRequest(topics=topics), DescribeProducersResponse, what)
+    response = call(leader, DescribeProducersRequest(topics=topics), DescribeProducersResponse, what)
     found = []
     for answer in response.topics:
         for line in answer.partitions:
@@ -166,7 +163,7 @@ def _known(cluster: Cluster, opened: Iterable[OpenTransaction]) -> dict[int, Tra
 
 
 def _write_abort_marker(cluster: Cluster, hanging: OpenTransaction, leader_id: int) -> None:
-    (leader,) = [node for node in nodes(cluster) if node.id == leader_id]
+    (leader,) = [node for node in list_nodes(cluster) if node.id == leader_id]
     topic = WritableTxnMarkerTopic(name=TopicName(hanging.topic), partition_indexes=(i32(hanging.partition),))
     marker = WritableTxnMarker(
         producer_id=ProducerId(hanging.producer_id),
@@ -177,7 +174,7 @@ def _write_abort_marker(cluster: Cluster, hanging: OpenTransaction, leader_id: i
         coordinator_epoch=i32(max(hanging.coordinator_epoch, 0)),
     )
     what = f"The transaction at offset {hanging.start_offset} of {hanging.topic_partition} was not aborted"
-    response = ask(leader, WriteTxnMarkersRequest(markers=(marker,)), WriteTxnMarkersResponse, what)
+    response = call(leader, WriteTxnMarkersRequest(markers=(marker,)), WriteTxnMarkersResponse, what)
     (error,) = [
         line.error_code
         for result in response.markers

@@ -16,7 +16,7 @@ from kio.static.primitive import i32
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import TopicScope, committed_offsets
 from ottla.admin.groups import describe_groups
-from ottla.admin.wire import ask
+from ottla.admin.nodes import call
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -46,7 +46,7 @@ def delete_offsets(cluster: Cluster, group: str, scopes: Collection[TopicScope])
             )
     chosen = [partition for partition in committed if any(scope.covers(partition) for scope in scopes)]
     what = f"Offsets of group {group} were not deleted"
-    response = ask(described.coordinator, _request(group, chosen), OffsetDeleteResponse, what)
+    response = call(described.coordinator, _request(group, chosen), OffsetDeleteResponse, what)
     if response.error_code is not ErrorCode.none:
         raise ClusterError(f"{what}: {_reason(response.error_code)}")
     return sorted(

@@ -13,7 +13,7 @@ from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i8, i64
 
 from ottla.admin.cluster import REQUEST_TIMEOUT_S, Cluster, ClusterError
-from ottla.admin.wire import Node, ask
+from ottla.admin.nodes import Node, call, list_nodes
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -73,7 +73,7 @@ def list_transactions(
     asked = _list_request(states, longer_than_ms, pattern, producer_ids)
     return sorted(
         TransactionLine(line.transactional_id, line.transaction_state, line.producer_id, node.id)
-        for node in nodes(cluster)
+        for node in list_nodes(cluster)
         for line in _listed(node, *asked).transaction_states
     )
 
@@ -82,7 +82,7 @@ def _listed(node: Node, request: Any, response_type: Any) -> Any:
     what = "Transactions cannot be listed"
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        response = ask(node, request, response_type, what)
+        response = call(node, request, response_type, what)
         if response.error_code is ErrorCode.none:
             return response
         if response.error_code is ErrorCode.invalid_regular_expression:
@@ -126,7 +126,7 @@ def _describe(cluster: Cluster, transactional_id: str) -> TransactionDescription
     while True:
         coordinator, error = _find_coordinator(cluster, transactional_id)
         if coordinator is not None:
-            (found,) = ask(coordinator, request, DescribeTransactionsResponse, what).transaction_states
+            (found,) = call(coordinator, request, DescribeTransactionsResponse, what).transaction_states
             if found.error_code is ErrorCode.none:
                 return _description(found, coordinator)
             error = found.error_code
@@ -140,7 +140,7 @@ def _describe(cluster: Cluster, transactional_id: str) -> TransactionDescription
 def _find_coordinator(cluster: Cluster, transactional_id: str) -> tuple[Node | None, ErrorCode]:
     request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=(transactional_id,))
     what = f"The coordinator of transactional id {transactional_id}"
-    (found,) = ask(nodes(cluster)[0], request, FindCoordinatorResponse, what).coordinators
+    (found,) = call(list_nodes(cluster)[0], request, FindCoordinatorResponse, what).coordinators
     if found.error_code is not ErrorCode.none:
         return None, found.error_code
     return Node(found.node_id, found.host, found.port), ErrorCode.none
@@ -158,8 +158,3 @@ def _description(found: Any, coordinator: Node) -> TransactionDescription:
         None if began is None else round(began.timestamp() * 1000),
         sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
     )
-
-
-def nodes(cluster: Cluster) -> list[Node]:
-    """The brokers of the cluster, by id."""
-    return sorted(Node(broker.id, broker.host, broker.port) for broker in cluster.metadata().brokers.values())

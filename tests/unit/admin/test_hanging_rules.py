@@ -1,8 +1,8 @@
 """Which open transactions are hanging, from what partitions and coordinators say."""
 
 from ottla.admin.hanging_transactions import OpenTransaction, without_coordinator
+from ottla.admin.nodes import Node
 from ottla.admin.transactions import TransactionDescription
-from ottla.admin.wire import Node
 from ottla.model.ids import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)

@@ -11,9 +11,9 @@ import pytest
 from ottla.admin import cluster, group_offsets, groups, offset_delete, reset_offsets
 from ottla.admin.cluster import ClusterError
 from ottla.admin.groups import GroupDescription, GroupLine, MemberLine, OffsetLine
+from ottla.admin.nodes import Node
 from ottla.admin.offset_delete import DeletedOffset
 from ottla.admin.reset_plan import PartitionOffsets, PlannedReset, Target, plan_reset
-from ottla.admin.wire import Node
 from ottla.cli.main import main
 from ottla.model.ids import TopicPartition
 

@@ -10,8 +10,8 @@ import pytest
 from ottla.admin import cluster, hanging_transactions, transactions
 from ottla.admin.cluster import ClusterError
 from ottla.admin.hanging_transactions import OpenTransaction
+from ottla.admin.nodes import Node
 from ottla.admin.transactions import TransactionDescription, TransactionLine
-from ottla.admin.wire import Node
 from ottla.cli.main import main
 from ottla.model.ids import TopicPartition
 
