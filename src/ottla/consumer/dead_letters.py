@@ -1,19 +1,19 @@
-"""The dead-letter topic: records that no handler could take, with where they came from and why they are there."""
+"""The dead-letter topic: records on which the handler failed, with headers for their origin and the error."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ottla.workers.errors import DeadLetterError, described
-from ottla.workers.record import Record
-from ottla.workers.settings import connection_config
+from ottla.consumer.errors import DeadLetterError, describe_error
+from ottla.consumer.record import Record
+from ottla.consumer.settings import connection_config
 
-# Headers are added behind the record's own, in UTF-8: a record that dies twice tells both, the last one last.
-HEADER = "dead-letter."
-ERROR_TEXT_MAX = 4_096
-DELIVERY_TIMEOUT_MS = 30_000
-POLL_S = 0.02
+# Added behind the record's own headers, in UTF-8. A record that fails twice has both sets, the newer one last.
+_HEADER_PREFIX = "dead-letter."
+_ERROR_TEXT_MAX = 4_096
+_DELIVERY_TIMEOUT_MS = 30_000
+_POLL_S = 0.02
 
 
 class DeadLetters:
@@ -27,12 +27,12 @@ class DeadLetters:
                 **connection_config(config),
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
             }
         )
 
     def send(self, record: Record, error: BaseException, attempts: int) -> None:
-        """Returns when the cluster has the record; raises DeadLetterError where it will not have it."""
+        """Returns when the cluster has acknowledged the record. Raises DeadLetterError if it does not."""
         outcome: list[KafkaError | None] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -46,17 +46,17 @@ class DeadLetters:
             self._producer.produce(
                 self._topic, record.value, record.key, headers=headers, on_delivery=delivered
             )
-        except (BufferError, KafkaException) as refusal:
-            raise DeadLetterError(record, self._topic, refusal) from error
-        # Whichever thread polls is given the outcomes of all: it may be another's turn to see ours.
+        except (BufferError, KafkaException) as rejection:
+            raise DeadLetterError(record, self._topic, rejection) from error
+        # A poll delivers the outcomes of all threads: another thread may have received ours.
         while not outcome:
-            self._producer.poll(POLL_S)
+            self._producer.poll(_POLL_S)
         if outcome[0] is not None:
             raise DeadLetterError(record, self._topic, outcome[0].str()) from error
 
     def _headers(self, record: Record, error: BaseException, attempts: int) -> list[tuple[str, bytes]]:
-        kind, text = described(error)
-        told = {
+        kind, text = describe_error(error)
+        values = {
             "topic": record.topic,
             "partition": record.partition,
             "offset": record.offset,
@@ -64,6 +64,8 @@ class DeadLetters:
             "group": self._group,
             "attempts": attempts,
             "error.type": kind,
-            "error.text": text[:ERROR_TEXT_MAX],
+            "error.text": text[:_ERROR_TEXT_MAX],
         }
-        return [(HEADER + name, str(value).encode(errors="replace")) for name, value in told.items()]
+        return [
+            (_HEADER_PREFIX + name, str(value).encode(errors="replace")) for name, value in values.items()
+        ]

@@ -1,10 +1,10 @@
-"""One consumer with a pool of threads: for handlers that wait, for a database or another service."""
+"""One consumer with many threads: for handlers that wait for a database or another service."""
 
 import logging
 import signal
 import sys
 
-from ottla.workers import Record, Retry, WorkerPool
+from ottla.consumer import ParallelConsumer, Record, Retry
 
 bootstrap, topic, group = sys.argv[1:]
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
@@ -16,7 +16,7 @@ def handle(record: Record) -> None:
     logging.info("handled %s", (record.value or b"").decode())
 
 
-pool = WorkerPool(
+consumer = ParallelConsumer(
     {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -25,11 +25,11 @@ pool = WorkerPool(
     },
     [topic],
     handle,
-    workers=16,
+    concurrency=16,
     order="key",
     retry=Retry(attempts=3, backoff_s=0.5),
     dead_letter_topic=f"{topic}.dead",
 )
-signal.signal(signal.SIGTERM, lambda *_: pool.stop())
-signal.signal(signal.SIGINT, lambda *_: pool.stop())
-pool.run()
+signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+signal.signal(signal.SIGINT, lambda *_: consumer.stop())
+consumer.run()

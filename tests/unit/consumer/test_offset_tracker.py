@@ -1,10 +1,10 @@
-"""The offset that may be committed, when records are finished in any order."""
+"""The offset that may be committed when records are finished in any order."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.workers.offsets import OffsetTracker
+from ottla.consumer.offsets import OffsetTracker
 
 
 def test_nothing_is_committable_before_a_record_is_finished() -> None:
@@ -14,7 +14,7 @@ def test_nothing_is_committable_before_a_record_is_finished() -> None:
     assert tracker.committable() is None
 
 
-def test_what_is_finished_behind_an_unfinished_record_waits_for_it() -> None:
+def test_records_finished_behind_an_unfinished_one_are_not_committable() -> None:
     tracker = OffsetTracker()
     for offset in (5, 6, 9):
         tracker.started(offset)
@@ -56,7 +56,7 @@ def test_a_record_is_finished_once_and_only_if_it_was_started() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.data())
-def test_whatever_the_order_no_unfinished_record_lies_before_the_committable_offset(
+def test_no_unfinished_record_is_ever_before_the_committable_offset(
     gaps: list[int], data: st.DataObject
 ) -> None:
     tracker = OffsetTracker()

@@ -1,4 +1,4 @@
-"""A stand-in for confluent-kafka's Consumer that does what a test tells it, when the test tells it."""
+"""Fakes of confluent-kafka's Consumer and Producer that a test controls."""
 
 import queue
 import threading
@@ -26,8 +26,8 @@ class FakeConsumer:
         self.commits: list[dict[TopicPartition, int]] = []
         self.waited_commits: list[dict[TopicPartition, int]] = []
         self.acknowledged: list[Position] = []
-        self.refuse_commits = False
-        self.refused = 0
+        self.rejects_commits = False
+        self.rejected = 0
         self.polls = 0
         self.is_closed = False
 
@@ -49,15 +49,15 @@ class FakeConsumer:
         return [message for _ in range(count) if (message := self.poll(timeout)) is not None]
 
     def commit(self, offsets: list[Position], asynchronous: bool) -> list[Position] | None:
-        if self.refuse_commits:
-            self.refused += 1
+        if self.rejects_commits:
+            self.rejected += 1
             raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
-        told = {TopicPartition(p.topic, p.partition): p.offset for p in offsets}
+        committed = {TopicPartition(p.topic, p.partition): p.offset for p in offsets}
         if asynchronous:
-            self.commits.append(told)
+            self.commits.append(committed)
             self.events.put(lambda: self._acknowledge(offsets))
             return None
-        self.waited_commits.append(told)
+        self.waited_commits.append(committed)
         return offsets
 
     def pause(self, positions: list[Position]) -> None:
@@ -71,7 +71,7 @@ class FakeConsumer:
             self._revoke(self.on_revoke, self.assigned)
         self.is_closed = True
 
-    # What a test says:
+    # For the test:
 
     def assign(self, *partitions: int, topic: str = "t") -> None:
         positions = [Position(topic, partition) for partition in partitions]
@@ -97,21 +97,25 @@ class FakeConsumer:
         self.events.put(Message(error=KafkaError(code)))
 
     def last_committed(self) -> dict[TopicPartition, int]:
-        """What the group would begin with; commits that wait for no answer come before those at the end."""
-        return {p: offset for told in (*self.commits, *self.waited_commits) for p, offset in told.items()}
+        """Where the group would begin. Asynchronous commits come before those at the end."""
+        return {
+            p: offset
+            for committed in (*self.commits, *self.waited_commits)
+            for p, offset in committed.items()
+        }
 
     def _acknowledge(self, offsets: list[Position]) -> None:
         self.config["on_commit"](None, offsets)
         self.acknowledged += offsets
 
     def _revoke(self, callback: Any, positions: list[Position]) -> None:
-        gone = {(p.topic, p.partition) for p in positions}
+        revoked = {(p.topic, p.partition) for p in positions}
         callback(self, positions)
-        self.assigned = [p for p in self.assigned if (p.topic, p.partition) not in gone]
+        self.assigned = [p for p in self.assigned if (p.topic, p.partition) not in revoked]
 
 
 class FakeProducer:
-    """Remembers what was sent; `error` is what becomes of it."""
+    """Remembers the records that were sent; `error` is the outcome of each."""
 
     def __init__(self, config: dict[str, Any], error: KafkaError | None = None) -> None:
         self.config = config
@@ -129,7 +133,7 @@ class FakeProducer:
 
 
 class Runnable:
-    """A pool or consumer threads, run in a thread so that the test can watch."""
+    """A consumer that runs in a thread, so that the test can watch it."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
@@ -169,7 +173,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None
 
 
 def wait_until_not_polled(consumer: FakeConsumer) -> None:
-    """Until the pool has stopped reading: while it reads, it polls many times in this while."""
+    """Returns when the consumer has stopped polling: while it reads, it polls many times in this time."""
     last = -1
     while consumer.polls != last:
         last = consumer.polls

@@ -1,4 +1,4 @@
-"""What a handler is given: one record, as plain values that can be pickled to a worker process."""
+"""The record that a handler gets: plain values that can be pickled for another process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it lies in the log. `timestamp_ms` is None where the record has none."""
+    """One record as it is in the log. `timestamp_ms` is None if the record has none."""
 
     topic: str
     partition: int
@@ -43,5 +43,5 @@ class Record:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
-# A record is handled when the handler returns; what it returns is not looked at.
+# A record is handled when the handler returns; the value that it returns is ignored.
 Handler: TypeAlias = Callable[[Record], object]

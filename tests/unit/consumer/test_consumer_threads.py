@@ -1,4 +1,4 @@
-"""One consumer per thread, around consumers that do what the test says."""
+"""ConsumerThreads with fake consumers that the test controls."""
 
 import threading
 from collections.abc import Callable
@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.workers.fake_consumer import CONFIG, FakeConsumer, FakeProducer, running, the_only, wait_until
+from tests.unit.consumer.fake_consumer import (
+    CONFIG,
+    FakeConsumer,
+    FakeProducer,
+    running,
+    the_only,
+    wait_until,
+)
 
+from ottla.consumer import ConsumerThreads, FatalClientError, HandlerError, Record, Retry
 from ottla.model.ids import TopicPartition
-from ottla.workers import ConsumerError, ConsumerThreads, HandlerError, Record, Retry
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -41,26 +48,26 @@ def test_each_thread_is_a_static_member_of_its_own(consumers: list[FakeConsumer]
     assert {consumer.config["group.instance.id"] for consumer in consumers} == {"billing-0", "billing-1"}
 
 
-def test_what_is_handled_is_committed_at_intervals(consumers: list[FakeConsumer]) -> None:
+def test_handled_offsets_are_committed_at_intervals(consumers: list[FakeConsumer]) -> None:
     with running(threads_of(lambda _: None, commit_interval_s=0.01)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1, 2)
         wait_until(lambda: consumer.commits[-1:] == [{P0: 3}])
 
 
-def test_what_is_handled_is_committed_before_partitions_go(consumers: list[FakeConsumer]) -> None:
+def test_handled_offsets_are_committed_before_partitions_are_revoked(consumers: list[FakeConsumer]) -> None:
     with running(threads_of(lambda _: None)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
         consumer.deliver(5, partition=1)
         consumer.revoke(0)
         wait_until(lambda: [p.partition for p in consumer.assigned] == [1])
-        # The one that stays as well, since the consumer waits for an answer anyhow.
+        # Also the partition that stays: the consumer waits for the commit anyway.
         assert consumer.waited_commits == [{P0: 2, P1: 6}]
     assert consumer.commits == []
 
 
-def test_nothing_is_committed_of_partitions_that_are_lost(consumers: list[FakeConsumer]) -> None:
+def test_nothing_is_committed_for_partitions_that_are_lost(consumers: list[FakeConsumer]) -> None:
     with running(threads_of(lambda _: None)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
@@ -69,7 +76,9 @@ def test_nothing_is_committed_of_partitions_that_are_lost(consumers: list[FakeCo
     assert consumer.commits == consumer.waited_commits == []
 
 
-def test_a_crash_of_one_thread_stops_the_others_cleanly_and_is_raised(consumers: list[FakeConsumer]) -> None:
+def test_the_error_of_one_thread_stops_the_others_cleanly_and_is_raised(
+    consumers: list[FakeConsumer],
+) -> None:
     def handle(record: Record) -> None:
         if record.offset == 13:
             raise ValueError("unlucky")
@@ -86,12 +95,12 @@ def test_a_crash_of_one_thread_stops_the_others_cleanly_and_is_raised(consumers:
     assert consumers[1].last_committed() == {P0: 13}
 
 
-def test_a_consumer_that_cannot_go_on_is_raised(consumers: list[FakeConsumer]) -> None:
+def test_a_fatal_error_of_a_client_is_raised(consumers: list[FakeConsumer]) -> None:
     with running(threads_of(lambda _: None, threads=2)) as run:
         wait_until(lambda: len(consumers) == 2)
         consumers[1].fail(KafkaError.TOPIC_AUTHORIZATION_FAILED)
         run.join()
-    assert isinstance(run.error, ConsumerError)
+    assert isinstance(run.error, FatalClientError)
 
 
 def test_a_failed_record_is_tried_again_then_put_on_the_dead_letter_topic(
@@ -115,7 +124,7 @@ def test_a_failed_record_is_tried_again_then_put_on_the_dead_letter_topic(
     assert consumer.last_committed() == {P0: 2}
 
 
-def test_stopping_does_not_wait_for_a_long_backoff_and_leaves_the_record(
+def test_stop_does_not_wait_for_a_long_backoff_and_does_not_commit_the_record(
     consumers: list[FakeConsumer],
 ) -> None:
     handled: list[int] = []
@@ -131,8 +140,8 @@ def test_stopping_does_not_wait_for_a_long_backoff_and_leaves_the_record(
     assert consumers[0].last_committed() == {}
 
 
-def test_rests_that_outlast_max_poll_interval_are_refused() -> None:
+def test_backoffs_longer_than_max_poll_interval_are_rejected() -> None:
     with pytest.raises(
-        ValueError, match=r"add up to 400 s.*max\.poll\.interval\.ms allows \(300 s\).*WorkerPool"
+        ValueError, match=r"add up to 400 s.*max\.poll\.interval\.ms allows \(300 s\).*ParallelConsumer"
     ):
         threads_of(lambda _: None, retry=Retry(5, backoff_s=100, backoff_max_s=100))

@@ -1,4 +1,4 @@
-"""`ottla.workers` on a real cluster: nothing is lost and order is kept, whatever members, workers and records do."""
+"""`ottla.consumer` on a real cluster: no record is lost and order is kept, whatever members and handlers do."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as Position
 from tests.interop.brokers import RunningBroker
 from tests.interop.librdkafka import create_topic, flush, read_records, wait_until
 
-from ottla.workers import ConsumerThreads, DeadLetterError, HandlerError, Record, Retry, WorkerPool
+from ottla.consumer import ConsumerThreads, DeadLetterError, HandlerError, ParallelConsumer, Record, Retry
 
 pytestmark = pytest.mark.contract
 
@@ -63,7 +63,7 @@ def _first_times(offsets: Sequence[int]) -> list[int]:
 
 
 class InProcesses:
-    """A handler for worker processes: writes each record that it has handled to a file of its process."""
+    """A handler for processes: writes each handled record to a file of its process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -113,23 +113,23 @@ def committed(broker: RunningBroker, group: str, topic: str) -> int:
 
 
 class Members:
-    """Pools and consumer threads that run beside each other, and end with the test."""
+    """Consumers that run beside each other and end with the test."""
 
     def __init__(self) -> None:
-        self._running: dict[WorkerPool | ConsumerThreads, threading.Thread] = {}
+        self._running: dict[ParallelConsumer | ConsumerThreads, threading.Thread] = {}
         self.errors: list[BaseException] = []
 
-    def start(self, member: WorkerPool | ConsumerThreads) -> WorkerPool | ConsumerThreads:
+    def start(self, member: ParallelConsumer | ConsumerThreads) -> ParallelConsumer | ConsumerThreads:
         thread = threading.Thread(target=self._run, args=(member,), daemon=True)
         self._running[member] = thread
         thread.start()
         return member
 
-    def stop(self, member: WorkerPool | ConsumerThreads) -> None:
+    def stop(self, member: ParallelConsumer | ConsumerThreads) -> None:
         member.stop()
         self.join(member)
 
-    def join(self, member: WorkerPool | ConsumerThreads) -> None:
+    def join(self, member: ParallelConsumer | ConsumerThreads) -> None:
         thread = self._running.pop(member)
         thread.join(60)
         assert not thread.is_alive(), "run() did not return within 60 s"
@@ -140,7 +140,7 @@ class Members:
         for member in list(self._running):
             self.join(member)
 
-    def _run(self, member: WorkerPool | ConsumerThreads) -> None:
+    def _run(self, member: ParallelConsumer | ConsumerThreads) -> None:
         try:
             member.run()
         except BaseException as error:
@@ -162,10 +162,14 @@ def test_nothing_is_lost_and_keys_keep_their_order_while_members_come_and_go(
     fill(broker, topic_name, count)
     journal = Journal(pause_s=0.004)
 
-    def join() -> WorkerPool | ConsumerThreads:
+    def join() -> ParallelConsumer | ConsumerThreads:
         return members.start(
-            WorkerPool(
-                config_of(broker, topic_name, protocol), [topic_name], journal, workers=4, in_flight_max=40
+            ParallelConsumer(
+                config_of(broker, topic_name, protocol),
+                [topic_name],
+                journal,
+                concurrency=4,
+                in_flight_max=40,
             )
         )
 
@@ -244,30 +248,30 @@ def test_poison_records_go_to_the_dead_letter_topic_and_the_rest_goes_on(
             raise ValueError(f"cannot read {record.value!r}")
         journal(record)
 
-    pool = members.start(
-        WorkerPool(
+    consumer = members.start(
+        ParallelConsumer(
             config_of(broker, topic_name),
             [topic_name],
             handle,
-            workers=4,
+            concurrency=4,
             retry=Retry(attempts=2, backoff_s=0.01),
             dead_letter_topic=dead_letter_topic,
         )
     )
     dead = read_records(broker.bootstrap, dead_letter_topic, 10)
     wait_until(lambda: len(journal) == 990, "every other record is handled")
-    members.stop(pool)
+    members.stop(consumer)
     assert sorted(int(record.value() or b"") for record in dead) == list(range(7, 1_000, 100))
     for record in dead:
-        told = {name: bytes(value or b"").decode() for name, value in record.headers() or []}
-        partition, offset = int(told["dead-letter.partition"]), int(told["dead-letter.offset"])
+        headers = {name: bytes(value or b"").decode() for name, value in record.headers() or []}
+        partition, offset = int(headers["dead-letter.partition"]), int(headers["dead-letter.offset"])
         (origin,) = consume_one(broker, Position(topic_name, partition, offset))
         assert (origin.key(), origin.value()) == (record.key(), record.value())
-        assert told["dead-letter.topic"] == told["dead-letter.group"] == topic_name
-        assert told["dead-letter.timestamp"] == str(origin.timestamp()[1])
-        assert told["dead-letter.attempts"] == "2"
-        assert told["dead-letter.error.type"] == "ValueError"
-        assert told["dead-letter.error.text"] == f"cannot read {record.value()!r}"
+        assert headers["dead-letter.topic"] == headers["dead-letter.group"] == topic_name
+        assert headers["dead-letter.timestamp"] == str(origin.timestamp()[1])
+        assert headers["dead-letter.attempts"] == "2"
+        assert headers["dead-letter.error.type"] == "ValueError"
+        assert headers["dead-letter.error.text"] == f"cannot read {record.value()!r}"
     assert committed(broker, topic_name, topic_name) == 1_000
 
 
@@ -282,7 +286,7 @@ def consume_one(broker: RunningBroker, position: Position) -> list[Any]:
         consumer.close()
 
 
-def test_a_record_that_the_dead_letter_topic_refuses_is_not_committed(
+def test_a_record_that_the_dead_letter_topic_rejects_is_not_committed(
     broker: RunningBroker, topic_name: str, members: Members
 ) -> None:
     small = {"max.message.bytes": "100"}
@@ -293,16 +297,16 @@ def test_a_record_that_the_dead_letter_topic_refuses_is_not_committed(
         if record.value == b"40":
             raise ValueError("cannot read it")
 
-    pool = WorkerPool(
+    consumer = ParallelConsumer(
         config_of(broker, topic_name),
         [topic_name],
         handle,
-        workers=2,
+        concurrency=2,
         retry=Retry(attempts=1),
         dead_letter_topic=dead_letter_topic,
     )
-    members.start(pool)
-    members.join(pool)
+    members.start(consumer)
+    members.join(consumer)
     (error,) = members.errors
     assert isinstance(error, DeadLetterError)
     assert dead_letter_topic in str(error)
@@ -323,38 +327,40 @@ def test_a_handler_may_take_longer_than_max_poll_interval(
 ) -> None:
     fill(broker, topic_name, 12)
     journal = Journal(pause_s=handler_s)
-    pool = WorkerPool(
+    consumer = ParallelConsumer(
         config_of(broker, topic_name, protocol) | {"max.poll.interval.ms": max_poll_interval_ms},
         [topic_name],
         journal,
-        workers=12,
+        concurrency=12,
         in_flight_max=12,
         order="none",
         drain_timeout_s=1.0,
         commit_interval_s=0.1,
     )
-    members.start(pool)
+    members.start(consumer)
     wait_until(lambda: committed(broker, topic_name, topic_name) == 12, "every record is committed")
     assert sum(journal.times.values()) == 12, "the member was not put out of its group in between"
     assert caplog.records == []
 
 
-def test_a_worker_process_that_is_killed_loses_no_record(
+def test_a_handler_process_that_is_killed_loses_no_record(
     broker: RunningBroker, topic_name: str, members: Members, tmp_path: Path
 ) -> None:
     fill(broker, topic_name, 3_000)
     handler = InProcesses(tmp_path)
-    pool = WorkerPool(config_of(broker, topic_name), [topic_name], handler, workers=3, processes=True)
-    members.start(pool)
+    consumer = ParallelConsumer(
+        config_of(broker, topic_name), [topic_name], handler, concurrency=3, processes=True
+    )
+    members.start(consumer)
     for left in (2_500, 1_500):
         wait_until(lambda left=left: len(handler.handled()) > 3_000 - left, "records are handled")  # type: ignore[misc]
         os.kill(next(filter(is_alive, handler.pids())), signal.SIGKILL)
         wait_until(lambda left=left: len(handler.handled()) > 3_300 - left, "others go on")  # type: ignore[misc]
     wait_until(lambda: len(handler.handled()) == 3_000, "every record is handled")
-    members.stop(pool)
+    members.stop(consumer)
     assert members.errors == []
     assert committed(broker, topic_name, topic_name) == 3_000
-    assert all(not is_alive(pid) for pid in handler.pids()), "no worker process outlives its pool"
+    assert all(not is_alive(pid) for pid in handler.pids()), "no handler process outlives its consumer"
 
 
 def is_alive(pid: int) -> bool:
@@ -375,7 +381,7 @@ class Programs:
     def start(self) -> subprocess.Popen[bytes]:
         journal = self._folder / f"journal-{len(self.running)}"
         journal.touch()
-        module = ("-m", "tests.interop.workers_member")
+        module = ("-m", "tests.interop.consumer_member")
         process = subprocess.Popen([sys.executable, *module, *self._arguments, str(journal)], cwd=ROOT)
         self.running.append(process)
         return process

@@ -1,4 +1,4 @@
-"""The pool with threads, around a consumer that does what the test says."""
+"""ParallelConsumer with threads and a fake client that the test controls."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.workers.fake_consumer import (
+from tests.unit.consumer.fake_consumer import (
     CONFIG,
     FakeConsumer,
     FakeProducer,
@@ -18,15 +18,15 @@ from tests.unit.workers.fake_consumer import (
     wait_until_not_polled,
 )
 
-from ottla.model.ids import TopicPartition
-from ottla.workers import (
-    ConsumerError,
+from ottla.consumer import (
     DeadLetterError,
+    FatalClientError,
     HandlerError,
+    ParallelConsumer,
     Record,
     Retry,
-    WorkerPool,
 )
+from ottla.model.ids import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NO_RETRY = Retry(attempts=1)
@@ -36,13 +36,13 @@ class Gate:
     """A handler whose records wait until the test lets them through."""
 
     def __init__(self) -> None:
-        self.begun: list[int] = []
+        self.started: list[int] = []
         self.ended: list[int] = []
         self._open: dict[int, threading.Event] = {}
         self._lock = threading.Lock()
 
     def __call__(self, record: Record) -> None:
-        self.begun.append(record.offset)
+        self.started.append(record.offset)
         assert self._event(record.offset).wait(20)
         self.ended.append(record.offset)
 
@@ -55,30 +55,28 @@ class Gate:
             return self._open.setdefault(offset, threading.Event())
 
 
-class Unhurried:
-    """A handler that takes its time."""
-
+class SlowHandler:
     def __init__(self) -> None:
-        self.begun: list[int] = []
+        self.started: list[int] = []
         self.ended: list[int] = []
 
     def __call__(self, record: Record) -> None:
-        self.begun.append(record.offset)
+        self.started.append(record.offset)
         time.sleep(0.01)
         self.ended.append(record.offset)
 
 
-def pool_of(handler: Callable[[Record], object], **options: Any) -> WorkerPool:
-    options = {"workers": 4, "order": "none", "commit_interval_s": 0.01, **options}
-    return WorkerPool(CONFIG, ["t"], handler, **options)
+def parallel(handler: Callable[[Record], object], **options: Any) -> ParallelConsumer:
+    options = {"concurrency": 4, "order": "none", "commit_interval_s": 0.01, **options}
+    return ParallelConsumer(CONFIG, ["t"], handler, **options)
 
 
-def test_an_offset_is_committed_when_all_records_before_it_are_done(consumers: list[FakeConsumer]) -> None:
+def test_an_offset_is_committed_when_all_records_before_it_are_handled(consumers: list[FakeConsumer]) -> None:
     gate = Gate()
-    with running(pool_of(gate)):
+    with running(parallel(gate)):
         consumer = the_only(consumers)
         consumer.deliver(10, 11, 12)
-        wait_until(lambda: len(gate.begun) == 3)
+        wait_until(lambda: len(gate.started) == 3)
         gate.let(11, 12)
         wait_until(lambda: len(gate.ended) == 2)
         polls = consumer.polls
@@ -89,30 +87,30 @@ def test_an_offset_is_committed_when_all_records_before_it_are_done(consumers: l
     assert consumer.is_closed
 
 
-def test_stopping_finishes_what_is_begun_commits_it_and_leaves_the_rest(
+def test_stop_finishes_and_commits_started_records_and_leaves_the_rest(
     consumers: list[FakeConsumer],
 ) -> None:
-    handler = Unhurried()
-    with running(pool_of(handler, workers=2, commit_interval_s=60)) as run:
+    handler = SlowHandler()
+    with running(parallel(handler, concurrency=2, commit_interval_s=60)) as run:
         consumer = the_only(consumers)
         consumer.deliver(*range(500))
         wait_until(lambda: handler.ended)
         run.stop()
-    assert sorted(handler.ended) == sorted(handler.begun)
-    assert len(handler.begun) < 500
-    assert consumer.last_committed() == {P0: max(handler.begun) + 1}
+    assert sorted(handler.ended) == sorted(handler.started)
+    assert len(handler.started) < 500
+    assert consumer.last_committed() == {P0: max(handler.started) + 1}
     assert run.error is None
 
 
-def test_revocation_waits_for_begun_records_and_commits_them_before_the_partition_goes(
+def test_revocation_waits_for_started_records_and_commits_them(
     consumers: list[FakeConsumer],
 ) -> None:
     gate = Gate()
-    with running(pool_of(gate, commit_interval_s=60)):
+    with running(parallel(gate, commit_interval_s=60)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
         consumer.deliver(7, partition=1)
-        wait_until(lambda: len(gate.begun) == 3)
+        wait_until(lambda: len(gate.started) == 3)
         consumer.revoke(0)
         gate.let(0, 1)
         wait_until(lambda: [p.partition for p in consumer.assigned] == [1])
@@ -124,10 +122,10 @@ def test_revocation_waits_no_longer_than_the_drain_timeout(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
-    with running(pool_of(gate, drain_timeout_s=0.05)):
+    with running(parallel(gate, drain_timeout_s=0.05)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
-        wait_until(lambda: len(gate.begun) == 2)
+        wait_until(lambda: len(gate.started) == 2)
         gate.let(0)
         wait_until(lambda: len(gate.ended) == 1)
         consumer.revoke(0)
@@ -137,12 +135,12 @@ def test_revocation_waits_no_longer_than_the_drain_timeout(
     assert "records of t-0 are still with their handlers after 0.05 s" in caplog.text
 
 
-def test_partitions_that_are_lost_are_neither_waited_for_nor_committed(consumers: list[FakeConsumer]) -> None:
+def test_lost_partitions_are_neither_waited_for_nor_committed(consumers: list[FakeConsumer]) -> None:
     gate = Gate()
-    with running(pool_of(gate, commit_interval_s=60)):
+    with running(parallel(gate, commit_interval_s=60)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
-        wait_until(lambda: len(gate.begun) == 2)
+        wait_until(lambda: len(gate.started) == 2)
         gate.let(0)
         wait_until(lambda: len(gate.ended) == 1)
         consumer.lose(0, 1)
@@ -153,14 +151,14 @@ def test_partitions_that_are_lost_are_neither_waited_for_nor_committed(consumers
 
 def test_a_partition_that_comes_back_begins_with_its_committed_offset(consumers: list[FakeConsumer]) -> None:
     handled: list[int] = []
-    with running(pool_of(lambda record: handled.append(record.offset))):
+    with running(parallel(lambda record: handled.append(record.offset))):
         consumer = the_only(consumers)
         consumer.deliver(5, 6)
         wait_until(lambda: consumer.commits == [{P0: 7}])
         consumer.lose(0, 1)
         consumer.assign(0)
         consumer.deliver(5, 6)
-        # The same offset is committed again: in between, another member may have committed another.
+        # The same offset is committed again: another member may have committed a different one in between.
         wait_until(lambda: consumer.commits == [{P0: 7}, {P0: 7}])
     assert handled == [5, 6, 5, 6]
 
@@ -169,7 +167,7 @@ def test_polling_goes_on_with_paused_partitions_while_handlers_are_slow(
     consumers: list[FakeConsumer],
 ) -> None:
     gate = Gate()
-    with running(pool_of(gate, workers=2, in_flight_max=2)):
+    with running(parallel(gate, concurrency=2, in_flight_max=2)):
         consumer = the_only(consumers)
         consumer.deliver(0, 1)
         wait_until(lambda: consumer.paused == {P0, P1})
@@ -182,9 +180,9 @@ def test_polling_goes_on_with_paused_partitions_while_handlers_are_slow(
         wait_until(lambda: gate.ended[-1:] == [2])
 
 
-def test_a_paused_partition_is_resumed_before_it_goes(consumers: list[FakeConsumer]) -> None:
+def test_a_paused_partition_is_resumed_before_it_is_revoked(consumers: list[FakeConsumer]) -> None:
     gate = Gate()
-    with running(pool_of(gate, workers=1, in_flight_max=1)):
+    with running(parallel(gate, concurrency=1, in_flight_max=1)):
         consumer = the_only(consumers)
         consumer.deliver(0)
         wait_until(lambda: consumer.paused == {P0, P1})
@@ -204,7 +202,7 @@ def test_a_failed_record_is_tried_again_after_its_backoff_while_others_go_on(
         if record.offset == 0 and len([at for offset, at in attempts if offset == 0]) < 3:
             raise OSError("not yet")
 
-    with running(pool_of(handle, workers=1, retry=Retry(3, backoff_s=0.05))):
+    with running(parallel(handle, concurrency=1, retry=Retry(3, backoff_s=0.05))):
         consumer = the_only(consumers)
         consumer.deliver(0, 1, 2)
         wait_until(lambda: consumer.commits[-1:] == [{P0: 3}])
@@ -224,33 +222,33 @@ def test_a_record_of_the_same_key_waits_for_the_retry_of_the_one_before(
         if handled == [0]:
             raise OSError("not yet")
 
-    with running(pool_of(handle, order="key", retry=Retry(2, backoff_s=0.05))):
+    with running(parallel(handle, order="key", retry=Retry(2, backoff_s=0.05))):
         consumer = the_only(consumers)
         consumer.deliver(0, 1, key=b"k")
         wait_until(lambda: consumer.commits[-1:] == [{P0: 2}])
     assert handled == [0, 0, 1]
 
 
-def test_without_a_dead_letter_topic_the_last_failure_ends_the_pool_and_is_raised(
+def test_without_a_dead_letter_topic_the_last_failed_attempt_ends_the_consumer(
     consumers: list[FakeConsumer],
 ) -> None:
     def handle(record: Record) -> None:
         if record.offset == 1:
             raise ValueError("no such customer")
 
-    with running(pool_of(handle, workers=1, retry=Retry(2, backoff_s=0.0))) as run:
+    with running(parallel(handle, concurrency=1, retry=Retry(2, backoff_s=0.0))) as run:
         the_only(consumers).deliver(0, 1, 2)
         run.join()
     assert isinstance(run.error, HandlerError)
     assert isinstance(run.error.__cause__, ValueError)
     assert (run.error.record.offset, run.error.attempts) == (1, 2)
-    for told in ("failed 2 times on record t-0@1", "ValueError: no such customer", "dead_letter_topic"):
-        assert told in str(run.error)
-    assert consumers[0].last_committed() == {P0: 1}, "what came before the record is committed, and no more"
+    for part in ("failed 2 times on record t-0@1", "ValueError: no such customer", "dead_letter_topic"):
+        assert part in str(run.error)
+    assert consumers[0].last_committed() == {P0: 1}, "only the records before it are committed"
     assert consumers[0].is_closed
 
 
-def test_a_pool_that_has_failed_does_not_wait_for_retries(consumers: list[FakeConsumer]) -> None:
+def test_after_an_error_the_consumer_does_not_wait_for_retries(consumers: list[FakeConsumer]) -> None:
     gate = Gate()
 
     def handle(record: Record) -> None:
@@ -259,10 +257,10 @@ def test_a_pool_that_has_failed_does_not_wait_for_retries(consumers: list[FakeCo
         gate(record)
         raise OSError("not yet")
 
-    with running(pool_of(handle, retry=Retry(2, backoff_s=0.0), drain_timeout_s=100)) as run:
+    with running(parallel(handle, retry=Retry(2, backoff_s=0.0), drain_timeout_s=100)) as run:
         the_only(consumers).deliver(0, 1)
-        wait_until(lambda: gate.begun == [0])
-        # The pool waits for the record that is with its handler.
+        wait_until(lambda: gate.started == [0])
+        # The consumer waits for the record that is being handled.
         wait_until_not_polled(consumers[0])
         gate.let(0)
         run.join()
@@ -270,14 +268,14 @@ def test_a_pool_that_has_failed_does_not_wait_for_retries(consumers: list[FakeCo
     assert consumers[0].last_committed() == {}
 
 
-def test_the_last_failure_puts_the_record_on_the_dead_letter_topic_with_its_origin_and_reason(
+def test_after_the_last_attempt_the_record_goes_to_the_dead_letter_topic_with_its_origin_and_error(
     consumers: list[FakeConsumer], producers: list[FakeProducer]
 ) -> None:
     def handle(record: Record) -> None:
         if record.offset == 1:
             raise ValueError("no such customer")
 
-    with running(pool_of(handle, retry=Retry(2, backoff_s=0.0), dead_letter_topic="t.dead")):
+    with running(parallel(handle, retry=Retry(2, backoff_s=0.0), dead_letter_topic="t.dead")):
         consumer = the_only(consumers)
         consumer.deliver(0, 1, 2, key=b"k")
         wait_until(lambda: consumer.commits[-1:] == [{P0: 3}])
@@ -297,39 +295,41 @@ def test_the_last_failure_puts_the_record_on_the_dead_letter_topic_with_its_orig
     assert "group.id" not in producers[0].config
 
 
-def test_a_record_that_the_dead_letter_topic_refuses_is_not_committed(
+def test_a_record_that_the_dead_letter_topic_rejects_is_not_committed(
     consumers: list[FakeConsumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    monkeypatch.setattr("ottla.workers.dead_letters.Producer", lambda config: FakeProducer(config, refusal))
+    rejection = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(
+        "ottla.consumer.dead_letters.Producer", lambda config: FakeProducer(config, rejection)
+    )
 
     def handle(record: Record) -> None:
         raise ValueError(record.offset)
 
-    with running(pool_of(handle, retry=NO_RETRY, dead_letter_topic="t.dead")) as run:
+    with running(parallel(handle, retry=NO_RETRY, dead_letter_topic="t.dead")) as run:
         the_only(consumers).deliver(0)
         run.join()
     assert isinstance(run.error, DeadLetterError)
-    for told in ("Record t-0@0", "dead-letter topic t.dead", "authorization", "not committed"):
-        assert told in str(run.error)
+    for part in ("Record t-0@0", "dead-letter topic t.dead", "authorization", "not committed"):
+        assert part in str(run.error)
     assert consumers[0].commits == consumers[0].waited_commits == []
 
 
-def test_a_handler_that_exits_fails_its_record_and_does_not_end_its_worker_in_silence(
+def test_a_handler_that_raises_system_exit_fails_its_record(
     consumers: list[FakeConsumer],
 ) -> None:
     def handle(_: Record) -> None:
         raise SystemExit(3)
 
-    with running(pool_of(handle, workers=1, retry=NO_RETRY)) as run:
+    with running(parallel(handle, concurrency=1, retry=NO_RETRY)) as run:
         the_only(consumers).deliver(0)
         run.join()
     assert isinstance(run.error, HandlerError)
     assert "SystemExit: 3" in str(run.error)
 
 
-def test_what_is_committed_is_not_committed_again(consumers: list[FakeConsumer]) -> None:
-    with running(pool_of(lambda _: None)):
+def test_an_offset_is_not_committed_twice(consumers: list[FakeConsumer]) -> None:
+    with running(parallel(lambda _: None)):
         consumer = the_only(consumers)
         consumer.deliver(0)
         wait_until(lambda: consumer.acknowledged)
@@ -341,56 +341,56 @@ def test_what_is_committed_is_not_committed_again(consumers: list[FakeConsumer])
     assert consumer.waited_commits == []
 
 
-def test_a_worker_that_fails_in_the_library_itself_ends_the_pool(
+def test_an_error_in_the_library_itself_ends_the_consumer(
     consumers: list[FakeConsumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def break_down(*_: object) -> None:
-        raise RuntimeError("a mistake of ours")
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr("ottla.workers.backlog.Backlog.finish", break_down)
-    with running(pool_of(lambda _: None, drain_timeout_s=0.1)) as run:
+    monkeypatch.setattr("ottla.consumer.in_flight.InFlightRecords.finish", fail)
+    with running(parallel(lambda _: None, drain_timeout_s=0.1)) as run:
         the_only(consumers).deliver(0)
         run.join()
     assert isinstance(run.error, RuntimeError)
     assert consumers[0].last_committed() == {}
 
 
-def test_a_commit_that_is_refused_is_told_and_repeated(
+def test_a_rejected_commit_is_logged_and_repeated(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO), running(pool_of(lambda _: None)):
+    with caplog.at_level(logging.INFO), running(parallel(lambda _: None)):
         consumer = the_only(consumers)
-        consumer.refuse_commits = True
+        consumer.rejects_commits = True
         consumer.deliver(0)
         wait_until(lambda: "offset 1 of t-0 was not committed for group g" in caplog.text)
-        consumer.refuse_commits = False
+        consumer.rejects_commits = False
         wait_until(lambda: consumer.commits == [{P0: 1}])
 
 
-def test_a_pool_that_stops_in_a_rebalance_commits_when_it_is_over(consumers: list[FakeConsumer]) -> None:
+def test_a_stop_during_a_rebalance_commits_when_it_is_over(consumers: list[FakeConsumer]) -> None:
     handled: list[int] = []
-    with running(pool_of(lambda record: handled.append(record.offset), commit_interval_s=60)) as run:
+    with running(parallel(lambda record: handled.append(record.offset), commit_interval_s=60)) as run:
         consumer = the_only(consumers)
-        consumer.refuse_commits = True
+        consumer.rejects_commits = True
         consumer.deliver(0)
         wait_until(lambda: handled)
-        refused = consumer.refused
+        rejected = consumer.rejected
         run.thing.stop()
-        wait_until(lambda: consumer.refused > refused + 2)
+        wait_until(lambda: consumer.rejected > rejected + 2)
         assert not consumer.is_closed
-        consumer.refuse_commits = False
+        consumer.rejects_commits = False
         run.join()
     assert consumer.last_committed() == {P0: 1}
     assert consumer.is_closed
 
 
-def test_a_pool_that_cannot_commit_stops_all_the_same(
+def test_a_consumer_that_cannot_commit_still_stops(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     handled: list[int] = []
-    with running(pool_of(lambda record: handled.append(record.offset), drain_timeout_s=0.2)) as run:
+    with running(parallel(lambda record: handled.append(record.offset), drain_timeout_s=0.2)) as run:
         consumer = the_only(consumers)
-        consumer.refuse_commits = True
+        consumer.rejects_commits = True
         consumer.deliver(0)
         wait_until(lambda: handled)
         run.stop()
@@ -401,20 +401,20 @@ def test_a_pool_that_cannot_commit_stops_all_the_same(
     )
 
 
-def test_an_error_that_will_not_pass_ends_the_pool(consumers: list[FakeConsumer]) -> None:
-    with running(pool_of(lambda _: None)) as run:
+def test_a_fatal_error_ends_the_consumer(consumers: list[FakeConsumer]) -> None:
+    with running(parallel(lambda _: None)) as run:
         the_only(consumers).fail(KafkaError.GROUP_AUTHORIZATION_FAILED)
         run.join()
-    assert isinstance(run.error, ConsumerError)
-    assert "A consumer of group g, topics t, cannot go on" in str(run.error)
+    assert isinstance(run.error, FatalClientError)
+    assert "A consumer of group g, topics t, cannot continue" in str(run.error)
     assert consumers[0].is_closed
 
 
-def test_an_error_that_may_pass_is_told_and_reading_goes_on(
+def test_a_retriable_error_is_logged_and_reading_goes_on(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     handled: list[int] = []
-    with caplog.at_level(logging.WARNING), running(pool_of(lambda record: handled.append(record.offset))):
+    with caplog.at_level(logging.WARNING), running(parallel(lambda record: handled.append(record.offset))):
         consumer = the_only(consumers)
         consumer.fail(KafkaError.UNKNOWN_TOPIC_OR_PART)
         consumer.fail(KafkaError._PARTITION_EOF)
@@ -424,13 +424,13 @@ def test_an_error_that_may_pass_is_told_and_reading_goes_on(
     assert "_PARTITION_EOF" not in caplog.text
 
 
-def test_a_handler_that_never_returns_does_not_keep_the_pool_from_stopping(
+def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_stopping(
     consumers: list[FakeConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
-    with running(pool_of(gate, drain_timeout_s=0.05)) as run:
+    with running(parallel(gate, drain_timeout_s=0.05)) as run:
         the_only(consumers).deliver(0)
-        wait_until(lambda: gate.begun == [0])
+        wait_until(lambda: gate.started == [0])
         run.stop()
         assert "a handler does not return" in caplog.text
         gate.let(0)

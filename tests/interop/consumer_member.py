@@ -1,6 +1,6 @@
-"""A member of a group as a program of its own, to be killed or stopped in its tracks: `BOOTSTRAP TOPIC GROUP JOURNAL`.
+"""A member of a group as a program of its own, for tests that kill or stop it: `BOOTSTRAP TOPIC GROUP JOURNAL`.
 
-Each record that its pool has handled is a line of the journal: partition, offset, key.
+Each handled record is a line of the journal: partition, offset, key.
 """
 
 import sys
@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from ottla.workers import Record, WorkerPool
+from ottla.consumer import ParallelConsumer, Record
 
 
 def main(bootstrap: str, topic: str, group: str, journal: str) -> None:
@@ -29,7 +29,7 @@ def main(bootstrap: str, topic: str, group: str, journal: str) -> None:
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 500,
         }
-        WorkerPool(config, [topic], handle, workers=4, commit_interval_s=0.2).run()
+        ParallelConsumer(config, [topic], handle, concurrency=4, commit_interval_s=0.2).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A handler in a process of its own, called from here like a function: one record goes over, one answer comes back."""
+"""A handler in a process of its own, called like a function: it sends a record over and waits for the result."""
 
 import contextlib
 import multiprocessing
@@ -7,14 +7,14 @@ import traceback
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from ottla.workers.errors import RemoteError, WorkerDiedError, WorkerStartError, described
-from ottla.workers.record import Handler, Record
+from ottla.consumer.errors import ProcessDiedError, ProcessStartError, RemoteError, describe_error
+from ottla.consumer.record import Handler, Record
 
-STOP_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 5.0
 
 
-class WorkerProcess:
-    """Begins at once; a process that has died is replaced with the next call. For one thread, but for `kill`."""
+class HandlerProcess:
+    """Starts at once. A process that has died is replaced with the next call. For one thread, except for `kill`."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -26,16 +26,16 @@ class WorkerProcess:
         return self._process.pid
 
     def wait_until_ready(self) -> None:
-        """Raises WorkerStartError where the process ends instead, mostly since it cannot import the handler."""
+        """Raises ProcessStartError if the process ends instead, most often because it cannot import the handler."""
         if not self._is_ready:
             try:
                 self._connection.recv()
             except EOFError:
-                raise WorkerStartError(self._exit_code()) from None
+                raise ProcessStartError(self._exit_code()) from None
             self._is_ready = True
 
     def __call__(self, record: Record) -> None:
-        """Raises RemoteError for what the handler raises, WorkerDiedError where the process ends before it answers."""
+        """Raises RemoteError if the handler raises, ProcessDiedError if the process ends before it has the result."""
         if not self._process.is_alive():
             self.close()
             self._is_ready = False
@@ -43,22 +43,22 @@ class WorkerProcess:
         self.wait_until_ready()
         try:
             self._connection.send(record)
-            failure: tuple[str, str, str] | None = self._connection.recv()
+            error: tuple[str, str, str] | None = self._connection.recv()
         except (EOFError, OSError):
-            raise WorkerDiedError(record, self.pid, self._exit_code()) from None
-        if failure is not None:
-            raise RemoteError(*failure)
+            raise ProcessDiedError(record, self.pid, self._exit_code()) from None
+        if error is not None:
+            raise RemoteError(*error)
 
     def close(self) -> None:
-        """The process ends when it sees that nobody will send it a record any more."""
+        """Closes the connection, at which the process ends; kills it if it does not."""
         self._connection.close()
-        self._process.join(STOP_TIMEOUT_S)
+        self._process.join(_STOP_TIMEOUT_S)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
 
     def kill(self) -> None:
-        """From another thread; the one that waits for an answer gets WorkerDiedError."""
+        """From another thread; the thread that waits for a result gets ProcessDiedError."""
         self._process.kill()
 
     def _start(self) -> tuple[BaseProcess, Connection]:
@@ -71,23 +71,24 @@ class WorkerProcess:
         return process, ours
 
     def _exit_code(self) -> int | None:
-        self._process.join(STOP_TIMEOUT_S)
+        self._process.join(_STOP_TIMEOUT_S)
         return self._process.exitcode
 
 
 def _serve(connection: Connection, handler: Handler) -> None:
-    """The life of a worker process: it ends when the pool closes the connection, or is gone itself."""
-    # Ctrl-C reaches every process of a terminal, but it is the pool's to say what becomes of records under way.
+    """Runs in the process, until the consumer closes the connection or has ended itself."""
+    # Ctrl-C reaches every process of a terminal, but the consumer decides what happens to records under way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         connection.send("ready")
         while True:
-            connection.send(_failure_of(handler, connection.recv()))
+            connection.send(_handle(handler, connection.recv()))
 
 
-def _failure_of(handler: Handler, record: Record) -> tuple[str, str, str] | None:
+def _handle(handler: Handler, record: Record) -> tuple[str, str, str] | None:
+    """Returns the error of the handler (type, text, traceback), or None."""
     try:
         handler(record)
     except BaseException as error:
-        return (*described(error), traceback.format_exc())
+        return (*describe_error(error), traceback.format_exc())
     return None

@@ -1,10 +1,10 @@
-"""Which offset of a partition may be committed, when its records are finished in any order. Pure."""
+"""Which offset of a partition may be committed when its records are finished in any order. Pure."""
 
 from collections import deque
 
 
 class OffsetTracker:
-    """The records of one partition that are under way, and the offset up to which none is left unfinished.
+    """The records of one partition that are under way, and the offset before which all are finished.
 
     Offsets start in the order of the log, perhaps with gaps: compaction and transaction markers leave some.
     """
@@ -12,7 +12,7 @@ class OffsetTracker:
     __slots__ = ("_committable", "_last_started", "_unfinished", "_window")
 
     def __init__(self) -> None:
-        # In order: what is not finished, and what is finished but has something unfinished before it.
+        # In order: the unfinished offsets, and the finished ones behind the first unfinished.
         self._window: deque[int] = deque()
         self._unfinished: set[int] = set()
         self._last_started = -1
@@ -24,7 +24,7 @@ class OffsetTracker:
         return self._last_started
 
     def __len__(self) -> int:
-        """How many records would be handled again if the partition were given away now."""
+        """How many records would be handled again if the partition were revoked now."""
         return len(self._window)
 
     def started(self, offset: int) -> None:
@@ -46,5 +46,5 @@ class OffsetTracker:
             self._committable = self._window.popleft() + 1
 
     def committable(self) -> int | None:
-        """The offset to commit, one past the last record that has nothing unfinished before it; None: nothing yet."""
+        """The offset to commit, or None: one past the last record that is finished with all before it."""
         return self._committable

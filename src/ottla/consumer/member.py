@@ -1,6 +1,6 @@
-"""A member of a consumer group, on confluent-kafka: reads records, commits what it is told, names its partitions.
+"""A member of a consumer group, on confluent-kafka: polls, commits, pauses, and reports its partitions.
 
-Everything here is called by one thread, callbacks too.
+For one thread, which also runs the callbacks.
 """
 
 import logging
@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
+from ottla.consumer.errors import FatalClientError
+from ottla.consumer.record import Record
 from ottla.model.ids import TopicPartition
-from ottla.workers.errors import ConsumerError
-from ottla.workers.record import Record
 
-logger = logging.getLogger("ottla.workers")
+_logger = logging.getLogger("ottla.consumer")
 
-PartitionsCallback: TypeAlias = Callable[[list[TopicPartition]], None]
+_PartitionsCallback: TypeAlias = Callable[[list[TopicPartition]], None]
 
-CLOSE_POLL_S = 0.05
-# Trying again does not help with these; librdkafka would do so without end.
-_FINAL = {
+_CLOSE_POLL_S = 0.05
+# A retry does not help with these, but librdkafka would retry without end.
+_FATAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.INVALID_GROUP_ID,
@@ -34,20 +34,20 @@ _FINAL = {
 
 
 class Member:
-    """`on_revoked` is called before partitions go, `on_lost` when they are gone already (no commit can succeed)."""
+    """Calls `on_revoked` before partitions go to another member, `on_lost` if they have gone: too late to commit."""
 
     def __init__(
         self,
         config: Mapping[str, Any],
         topics: Sequence[str],
         *,
-        on_assigned: PartitionsCallback,
-        on_revoked: PartitionsCallback,
-        on_lost: PartitionsCallback,
+        on_assigned: _PartitionsCallback,
+        on_revoked: _PartitionsCallback,
+        on_lost: _PartitionsCallback,
     ) -> None:
         self._group = config["group.id"]
         self._topics = list(topics)
-        # What the coordinator has acknowledged, so that nothing is committed twice.
+        # What the coordinator has acknowledged: the same offset is not committed twice.
         self._committed: dict[TopicPartition, int] = {}
         self._is_committing = False
         self._is_closing = False
@@ -60,20 +60,20 @@ class Member:
         )
 
     def poll(self, timeout_s: float) -> Record | None:
-        """The next record, waiting for it. Partitions come and go, and commits are answered, inside this call."""
+        """Waits for the next record. Rebalances and the results of commits are processed inside this call."""
         message = self._consumer.poll(timeout_s)
         return None if message is None else self._record_of(message)
 
     def poll_more(self, count: int) -> list[Record]:
-        """Up to `count` records that the client holds already."""
+        """Up to `count` records that the client has fetched already."""
         messages = self._consumer.consume(count, 0) if count > 0 else []
         return [record for message in messages if (record := self._record_of(message)) is not None]
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Without waiting for the answer, one commit at a time. True where all is committed already.
+        """Sends a commit unless one is in flight, and does not wait for it. True if all offsets are committed already.
 
-        A refused commit is made up for by the next. It is no rare thing: while a member joins, the broker keeps its
-        other requests waiting, and finds them to be of an old generation afterwards.
+        A later commit makes up for a rejected one. Rejections are common: while a member joins, the broker delays its
+        other requests, and then rejects them for their old generation.
         """
         positions = self._uncommitted(offsets)
         if positions and not self._is_committing:
@@ -85,15 +85,15 @@ class Member:
         return not positions
 
     def commit_and_wait(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The last chance to commit, before partitions go."""
+        """For the last chance to commit, before partitions are revoked."""
         positions = [] if self._is_closing else self._uncommitted(offsets)
         if positions:
             try:
-                self._note_commits(
+                self._record_commits(
                     logging.WARNING, None, self._consumer.commit(offsets=positions, asynchronous=False)
                 )
             except KafkaException as error:
-                self._note_commits(logging.WARNING, error.args[0], positions)
+                self._record_commits(logging.WARNING, error.args[0], positions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         if positions := _positions(partitions):
@@ -104,27 +104,27 @@ class Member:
             self._consumer.resume(positions)
 
     def close(self, committable: Callable[[], Mapping[TopicPartition, int]], timeout_s: float) -> None:
-        """Commits, and leaves the group. Records that come in between are left to the next owner.
+        """Commits and leaves the group. Records that come meanwhile are left to the next owner.
 
-        While the group rebalances, a commit is refused: then it is repeated until the rebalance is over. What is still
-        not committed after `timeout_s` is handled again.
+        While the group rebalances, the broker rejects commits: they are repeated until the rebalance is over, or for
+        `timeout_s`. Records whose offsets are not committed by then are handled again.
         """
         deadline = time.monotonic() + timeout_s
         try:
             while not self.commit(committable()):
                 if time.monotonic() >= deadline:
-                    logger.warning(
+                    _logger.warning(
                         "group %s: not all offsets were committed within %g s of the end; some records are handled "
                         "again",
                         *(self._group, timeout_s),
                     )
                     break
-                self._consumer.poll(CLOSE_POLL_S)
+                self._consumer.poll(_CLOSE_POLL_S)
         finally:
             self._is_closing = True
             self._consumer.close()
 
-    def _leave(self, positions: list[Position], callback: PartitionsCallback) -> None:
+    def _leave(self, positions: list[Position], callback: _PartitionsCallback) -> None:
         partitions = _partitions(positions)
         callback(partitions)
         for partition in partitions:
@@ -134,13 +134,13 @@ class Member:
         error = message.error()
         if error is None:
             return Record.from_message(message)
-        if error.fatal() or error.code() in _FINAL:
-            raise ConsumerError(
-                f"A consumer of group {self._group}, topics {', '.join(self._topics)}, cannot go on: {error.str()} "
-                f"({error.name()}). Correct the cause and start again; it goes on from the committed offsets."
+        if error.fatal() or error.code() in _FATAL:
+            raise FatalClientError(
+                f"A consumer of group {self._group}, topics {', '.join(self._topics)}, cannot continue: {error.str()} "
+                f"({error.name()}). Fix the cause and start again; it continues from the committed offsets."
             )
         if error.code() != KafkaError._PARTITION_EOF:
-            logger.warning(
+            _logger.warning(
                 "consumer of group %s: %s (%s); the client tries again",
                 self._group,
                 error.str(),
@@ -157,20 +157,20 @@ class Member:
 
     def _on_commit(self, error: KafkaError | None, positions: list[Position]) -> None:
         self._is_committing = False
-        self._note_commits(logging.INFO, error, positions)
+        self._record_commits(logging.INFO, error, positions)
 
-    def _note_commits(self, level: int, error: KafkaError | None, positions: list[Position]) -> None:
+    def _record_commits(self, level: int, error: KafkaError | None, positions: list[Position]) -> None:
         for position in positions:
-            refusal = error or position.error
-            if refusal is None:
+            rejection = error or position.error
+            if rejection is None:
                 self._committed[TopicPartition(position.topic, position.partition)] = position.offset
                 continue
-            logger.log(
+            _logger.log(
                 level,
                 "offset %d of %s-%d was not committed for group %s: %s (%s); unless a later commit succeeds, records "
                 "before it are handled again",
                 *(position.offset, position.topic, position.partition, self._group),
-                *(refusal.str(), refusal.name()),
+                *(rejection.str(), rejection.name()),
             )
 
 

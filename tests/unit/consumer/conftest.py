@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.unit.workers.fake_consumer import FakeConsumer, FakeProducer
+from tests.unit.consumer.fake_consumer import FakeConsumer, FakeProducer
 
 
 @pytest.fixture
 def consumers(monkeypatch: pytest.MonkeyPatch) -> list[FakeConsumer]:
-    """Each consumer that is made; it is given partitions 0 and 1 of topic t."""
+    """Each consumer that is made; it is assigned partitions 0 and 1 of topic t."""
     made: list[FakeConsumer] = []
 
     def make(config: dict[str, Any]) -> FakeConsumer:
@@ -17,7 +17,7 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> list[FakeConsumer]:
         made.append(consumer)
         return consumer
 
-    monkeypatch.setattr("ottla.workers.member.Consumer", make)
+    monkeypatch.setattr("ottla.consumer.member.Consumer", make)
     return made
 
 
@@ -29,5 +29,5 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
         made.append(FakeProducer(config))
         return made[-1]
 
-    monkeypatch.setattr("ottla.workers.dead_letters.Producer", make)
+    monkeypatch.setattr("ottla.consumer.dead_letters.Producer", make)
     return made
