@@ -1,10 +1,10 @@
-"""Times and durations, read as Kafka's tools read them."""
+"""Times and durations are parsed as Kafka's tools parse them."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.admin.moments import parse_datetime_ms, parse_duration_ms, show_time
+from ottla.admin.timestamps import format_time, parse_datetime_ms, parse_duration_ms
 
 
 # The expected values are those of java.time.Duration, which Kafka's tool uses.
@@ -25,15 +25,15 @@ from ottla.admin.moments import parse_datetime_ms, parse_duration_ms, show_time
         ("P-1D", -86_400_000),
     ],
 )
-def test_a_duration_is_what_java_takes_it_for(text: str, duration_ms: int) -> None:
+def test_a_duration_is_parsed_as_in_java(text: str, duration_ms: int) -> None:
     assert parse_duration_ms(text) == duration_ms
 
 
 @pytest.mark.parametrize(
     "text", ["", "P", "PT", "P1DT", "1D", "20M", "P1W", "P1Y", "P1M", "PT1M1H", "PT.5S", "P1D ", "PT٣S"]
 )
-def test_what_is_no_duration_is_refused_with_what_is(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration: expected PnDTnHnMnS"):
+def test_anything_else_is_not_a_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration: expected PnDTnHnMnS"):
         parse_duration_ms(text)
 
 
@@ -59,16 +59,16 @@ def test_a_time_without_a_zone_is_utc(text: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "now", "12:00", "2026-13-01T00:00:00", "1769860800000"])
-def test_what_is_no_time_is_refused_with_what_is(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: expected YYYY-MM-DDThh:mm:ss"):
+def test_anything_else_is_not_a_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time: expected YYYY-MM-DDThh:mm:ss"):
         parse_datetime_ms(text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
-def test_a_time_that_is_shown_is_read_as_the_same(time_ms: int) -> None:
-    assert parse_datetime_ms(show_time(time_ms)) == time_ms
+def test_a_formatted_time_is_parsed_to_the_same_time(time_ms: int) -> None:
+    assert parse_datetime_ms(format_time(time_ms)) == time_ms
 
 
-def test_a_time_that_no_calendar_has_is_shown_as_a_number() -> None:
-    assert show_time(-(10**20)) == "-100000000000000000000 ms since the epoch"
+def test_a_time_outside_of_the_calendar_is_formatted_as_a_number() -> None:
+    assert format_time(-(10**20)) == "-100000000000000000000 ms since the epoch"

@@ -1,6 +1,6 @@
-"""Records as JSON lines: one shape for what `ottla consume --json` writes and `ottla produce --json` reads.
+"""Records as JSON lines: the format that `ottla consume --json` writes and `ottla produce --json` reads.
 
-Text stands as it is; bytes that are not UTF-8 stand in base64 under a name that says so.
+Keys and values are text. Bytes that are not UTF-8 are in base64, under `key_base64` and `value_base64`.
 """
 
 import base64
@@ -8,7 +8,7 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
-# As confluent-kafka takes them; it would take text too.
+# The type of confluent-kafka, which takes text too.
 Headers = list[tuple[str, str | bytes | None]]
 _KNOWN = {"topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "headers"} | {
     "key",
@@ -27,7 +27,7 @@ class OutgoingRecord(NamedTuple):
 
 
 def record_from_json(line: str | bytes) -> OutgoingRecord:
-    """ValueError, with what was expected, where the line is not a record."""
+    """Raises ValueError, with what was expected, if the line is not a record."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -36,7 +36,7 @@ def record_from_json(line: str | bytes) -> OutgoingRecord:
         raise ValueError('expected an object such as {"key": "a", "value": "b"}')
     unknown = fields.keys() - _KNOWN
     if unknown:
-        raise ValueError(f"unknown field {min(unknown)!r}; known are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"unknown field {min(unknown)!r}; the fields are {', '.join(sorted(_KNOWN))}")
     return OutgoingRecord(
         _bytes_of(fields, "key"),
         _bytes_of(fields, "value"),
@@ -87,7 +87,7 @@ def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
     value = fields.get(name)
     if value is None:
         return None
-    # A value that is JSON itself (an object, a number) is sent as JSON: what one means by {"value": {"id": 1}}.
+    # A value that is JSON itself, as in {"value": {"id": 1}}, is sent as JSON.
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8")
 

@@ -1,9 +1,9 @@
-"""Times and durations as Kafka's tools write them: ISO 8601, where a time without a zone is UTC."""
+"""Times and durations in the format of Kafka's tools: ISO 8601, and UTC for a time without a zone."""
 
 import re
 from datetime import UTC, datetime
 
-# Days and smaller only: months and years have no fixed length, and Kafka's tool does not know weeks either.
+# No months and years, which have no fixed length, and no weeks, like Kafka's tool.
 _DURATION = re.compile(
     r"(?P<sign>[-+])?P(?:(?P<days>[-+]?\d+)D)?"
     r"(?:T(?=[-+\d])(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
@@ -14,11 +14,11 @@ _UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds"
 
 
 def parse_duration_ms(text: str) -> int:
-    """PnDTnHnMn.nS, e.g. P7D, PT1H30M or P1DT0.5S. ValueError for anything else."""
+    """Parses PnDTnHnMn.nS, e.g. P7D, PT1H30M or P1DT0.5S. Raises ValueError for anything else."""
     found = _DURATION.fullmatch(text)
     if found is None or all(found[unit] is None for unit in _UNIT_MS):
         raise ValueError(
-            f"{text!r} is no duration: expected PnDTnHnMnS (ISO 8601), e.g. P7D for a week or PT1H30M"
+            f"{text!r} is not a duration: expected PnDTnHnMnS (ISO 8601), e.g. P7D for a week or PT1H30M"
         )
     total = sum(int(found[unit] or 0) * unit_ms for unit, unit_ms in _UNIT_MS.items())
     fraction_ms = int((found["fraction"] or "").ljust(3, "0")[:3])
@@ -27,12 +27,12 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time. ValueError for anything else."""
+    """Parses an ISO 8601 time to milliseconds since the epoch. Raises ValueError for anything else."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time: expected YYYY-MM-DDThh:mm:ss.sss, with a zone (Z, +01:00) or in UTC"
+            f"{text!r} is not a time: expected YYYY-MM-DDThh:mm:ss.sss, with a zone (Z, +01:00) or in UTC"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -40,8 +40,8 @@ def parse_datetime_ms(text: str) -> int:
     return since_epoch.days * 86_400_000 + since_epoch.seconds * 1000 + since_epoch.microseconds // 1000
 
 
-def show_time(time_ms: int) -> str:
-    """In UTC, to the millisecond. A time that no calendar has is shown as the number it is."""
+def format_time(time_ms: int) -> str:
+    """In UTC, to the millisecond. A number outside of the calendar is shown as it is."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC).replace(microsecond=time_ms % 1000 * 1000)
     except (ValueError, OverflowError, OSError):

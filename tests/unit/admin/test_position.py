@@ -1,4 +1,4 @@
-"""What `--from` means."""
+"""The values of `ottla consume --from`."""
 
 from datetime import datetime
 
@@ -27,7 +27,7 @@ NOW_MS = 1_800_000_000_000
         ("2026-01-31T13:00:00.5+01:00", Position("time", 1_769_860_800_500)),
     ],
 )
-def test_from_takes_names_offsets_and_times(text: str, position: Position) -> None:
+def test_names_offsets_and_times_are_positions(text: str, position: Position) -> None:
     assert parse_position(text, NOW_MS) == position
 
 
@@ -37,6 +37,6 @@ def test_a_time_without_a_zone_is_local() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "yesterday", "-1y", "1h", "2026-13-01", "٣"])
-def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
+def test_anything_else_is_not_a_position(text: str) -> None:
     with pytest.raises(ValueError, match="expected earliest, latest, an offset"):
         parse_position(text, NOW_MS)

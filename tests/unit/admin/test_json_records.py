@@ -1,4 +1,4 @@
-"""Records as JSON lines, in and out."""
+"""Records as JSON lines: what `ottla consume --json` writes, `ottla produce --json` reads."""
 
 import json
 from typing import Any
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.admin.records import OutgoingRecord, record_from_json, record_to_json
+from ottla.admin.json_records import OutgoingRecord, record_from_json, record_to_json
 
 
 class Message:
-    """What confluent-kafka hands out, as far as it is used."""
+    """The part of confluent-kafka's Message that is used."""
 
     def __init__(self, record: OutgoingRecord, kind: int = 1) -> None:
         self.record, self.kind = record, kind
@@ -64,7 +64,7 @@ def test_a_line_becomes_a_record(line: str, record: OutgoingRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"),
+    ("line", "error"),
     [
         ("", "not JSON"),
         ("hello", "not JSON"),
@@ -78,10 +78,10 @@ def test_a_line_becomes_a_record(line: str, record: OutgoingRecord) -> None:
         ('{"headers": "x"}', "headers: expected"),
     ],
 )
-def test_a_line_that_is_no_record_is_refused_with_what_was_expected(line: str, problem: str) -> None:
-    with pytest.raises(ValueError) as refused:
+def test_any_other_line_is_rejected_with_what_was_expected(line: str, error: str) -> None:
+    with pytest.raises(ValueError) as raised:
         record_from_json(line)
-    assert problem in str(refused.value)
+    assert error in str(raised.value)
 
 
 BYTES = st.none() | st.binary() | st.text().map(str.encode)
@@ -98,12 +98,12 @@ BYTES = st.none() | st.binary() | st.text().map(str.encode)
         st.integers(0, 2**53),
     )
 )
-def test_what_consume_writes_produce_reads(record: OutgoingRecord) -> None:
+def test_a_written_record_is_read_back(record: OutgoingRecord) -> None:
     line = record_to_json(Message(record))
     assert "\n" not in line
     assert record_from_json(line) == record
 
 
-def test_a_record_without_a_timestamp_shows_none() -> None:
+def test_a_record_without_a_timestamp_has_no_such_field() -> None:
     fields = json.loads(record_to_json(Message(OutgoingRecord(None, b"v", [], 3, None), kind=0)))
     assert fields == {"topic": "t", "partition": 3, "offset": 7, "key": None, "value": "v"}
