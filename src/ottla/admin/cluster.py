@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 REQUEST_TIMEOUT_S = 15.0
 _CONNECT_TIMEOUT_S = 3.0
 _NO_RESPONSE = (
@@ -69,7 +69,7 @@ class Cluster:
         futures = self.admin.describe_topics(TopicCollection([topic]))
         return sorted(partition.id for partition in self.result(futures[topic], f"Topic {topic}").partitions)
 
-    def result(self, future: "Future[T]", what: str) -> T:
+    def result(self, future: "Future[_T]", what: str) -> _T:
         """Waits for the result of an admin client. Raises ClusterError, whose message begins with `what`."""
         try:
             return future.result(REQUEST_TIMEOUT_S)

@@ -65,7 +65,7 @@ def find_hanging_transactions(
     for scope in scopes:
         if not any(scope.covers(partition) for partition in chosen):
             raise ClusterError(f"{scope}: no such topic or partition. See: ottla topics list")
-    opened = open_transactions(cluster, {partition: leaders[partition] for partition in chosen})
+    opened = _open_transactions(cluster, {partition: leaders[partition] for partition in chosen})
     old = [found for found in opened if now_ms - found.last_timestamp_ms > longer_than_ms]
     return without_coordinator(old, _transactions_by_producer(cluster, old))
 
@@ -75,7 +75,7 @@ def abort_transaction(cluster: Cluster, partition: TopicPartition, start_offset:
     leaders = partition_leaders(cluster)
     if partition not in leaders:
         raise ClusterError(f"{partition}: no such topic or partition. See: ottla topics list")
-    opened = open_transactions(cluster, {partition: leaders[partition]})
+    opened = _open_transactions(cluster, {partition: leaders[partition]})
     wanted = [found for found in opened if found.start_offset == start_offset]
     if not wanted:
         raise ClusterError(
@@ -105,7 +105,7 @@ def without_coordinator(
     )
 
 
-def open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> list[OpenTransaction]:
+def _open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> list[OpenTransaction]:
     """The open transactions of these partitions, from their leaders. Partitions without a leader are left out."""
     by_id = {node.id: node for node in list_nodes(cluster)}
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)

@@ -9,7 +9,7 @@ import json
 from typing import Any, NamedTuple
 
 # The type of confluent-kafka, which takes text too.
-Headers = list[tuple[str, str | bytes | None]]
+_Headers = list[tuple[str, str | bytes | None]]
 _KNOWN = {"topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "headers"} | {
     "key",
     "key_base64",
@@ -21,7 +21,7 @@ _KNOWN = {"topic", "partition", "offset", "timestamp", "timestamp_type", "leader
 class OutgoingRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: _Headers
     partition: int | None
     timestamp: int | None
 
@@ -92,7 +92,7 @@ def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
     return text.encode("utf-8")
 
 
-def _headers_of(headers: Any) -> Headers:
+def _headers_of(headers: Any) -> _Headers:
     if headers is None:
         return []
     if isinstance(headers, dict):

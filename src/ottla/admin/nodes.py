@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.admin.cluster import REQUEST_TIMEOUT_S, Cluster, ClusterError, UnreachableError
 from ottla.rpc import Address, BlockingConnection, ResponseError, messages
 
-ResponseT = TypeVar("ResponseT")
+_ResponseT = TypeVar("_ResponseT")
 _CLIENT_ID = "ottla"
 
 
@@ -25,7 +25,7 @@ def list_nodes(cluster: Cluster) -> list[Node]:
     return sorted(Node(broker.id, broker.host, broker.port) for broker in cluster.metadata().brokers.values())
 
 
-def call(node: Node, request: Any, response_type: type[ResponseT], what: str) -> ResponseT:
+def call(node: Node, request: Any, response_type: type[_ResponseT], what: str) -> _ResponseT:
     """Sends a kio message on a new connection and returns the response. Raises ClusterError.
 
     The request and the response type must be of the same version. Error messages begin with `what`.

@@ -14,7 +14,7 @@ from ottla.admin.position import EARLIEST
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 _SAMPLES_MAX = 100_000
 _ROUND_TRIP_TIMEOUT_S = 10.0
-Progress = Callable[[int], None]
+_Progress = Callable[[int], None]
 
 
 class Throughput(NamedTuple):
@@ -53,7 +53,7 @@ def measure_produce(
     acks: str,
     compression: str,
     rate: float | None,
-    progress: Progress,
+    progress: _Progress,
 ) -> Throughput:
     """Sends `records` of `size` random bytes. The latency is the time from `produce` to the acknowledgement."""
     latencies: list[float] = []
@@ -112,7 +112,7 @@ def _produce(cluster: Cluster, producer: Any, topic: str, payload: bytes, callba
             raise cluster.error(f"Topic {topic}", error.args[0]) from None
 
 
-def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progress: Progress) -> Throughput:
+def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progress: _Progress) -> Throughput:
     """Reads from the earliest record to the end, or `records` of them."""
     count = size = 0
     began = time.perf_counter()
@@ -126,7 +126,7 @@ def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progre
 
 
 def measure_latency(
-    cluster: Cluster, topic: str, *, records: int, size: int, acks: str, progress: Progress
+    cluster: Cluster, topic: str, *, records: int, size: int, acks: str, progress: _Progress
 ) -> Throughput:
     """Sends one record at a time and waits until a consumer gets it: the latency from producer to consumer."""
     partition = cluster.partitions_of(topic)[0]

@@ -13,9 +13,9 @@ app = typer.Typer(
     help="Configs of topics, brokers and groups: show, set, reset to defaults.", no_args_is_help=True
 )
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group.")]
+_Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")]
+_Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker.")]
+_Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group.")]
 
 
 @app.command()
@@ -23,9 +23,9 @@ def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these configs.")
     ] = None,
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Also configs that have their default.")
     ] = False,
@@ -64,9 +64,9 @@ def describe(
 @app.command("set")
 def set_command(
     configs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The configs to set.")],
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -81,9 +81,9 @@ def unset(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="The configs to reset to their defaults.")
     ],
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 app.command("reset-offsets")(reset_offsets)
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
+_Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
 _OFFSET_COLUMNS = ["TOPIC", ">PARTITION", ">COMMITTED", ">LOG END", ">LAG", "OWNER", "CLIENT ID", "HOST"]
 
 
@@ -56,7 +56,7 @@ def list_command(
 
 
 @app.command()
-def describe(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def describe(groups: _Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show state, coordinator, assignor and members, and each partition with its lag and its owner."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import describe_groups, group_lag
@@ -102,7 +102,7 @@ def _cells(line: Iterable[object]) -> list[object]:
 
 @app.command()
 def members(
-    groups: Names,
+    groups: _Names,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -152,7 +152,7 @@ def _by_topic(partitions: list["TopicPartition"]) -> str:
 
 
 @app.command()
-def offsets(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def offsets(groups: _Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show the committed offsets and the lag of groups, with or without members."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import describe_groups, group_lag
@@ -178,7 +178,7 @@ class _Deletion(NamedTuple):
 
 @app.command()
 def delete(
-    groups: Names,
+    groups: _Names,
     topic: Annotated[
         list[str] | None,
         typer.Option(

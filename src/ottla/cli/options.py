@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 Bootstrap = Annotated[
     str,
@@ -55,7 +55,7 @@ def check_choices(option: str, given: list[str] | None, allowed: Iterable[str]) 
     return [by_lower[name.lower()] for name in given or []]
 
 
-def parse_option(option: str, parse: Callable[[str], T], text: str) -> T:
+def parse_option(option: str, parse: Callable[[str], _T], text: str) -> _T:
     try:
         return parse(text)
     except ValueError as error:

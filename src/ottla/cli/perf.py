@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure a cluster: throughput and latency.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Size = Annotated[
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+_Size = Annotated[
     int, typer.Option("--size", "-s", metavar="BYTES", min=1, help="The size of each record's value.")
 ]
 
 
 @app.command()
 def produce(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
         int, typer.Option("--records", "-n", metavar="N", min=1, help="How many records to send.")
     ] = 100_000,
-    size: Size = 1000,
+    size: _Size = 1000,
     acks: Acks = "all",
     compression: Compression = "none",
     rate: Annotated[
@@ -65,7 +65,7 @@ def produce(
 
 @app.command()
 def consume(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
         int | None,
         typer.Option("--records", "-n", metavar="N", min=1, help="How many records to read; default: all."),
@@ -85,11 +85,11 @@ def consume(
 
 @app.command()
 def latency(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
         int, typer.Option("--records", "-n", metavar="N", min=1, help="How many records to send.")
     ] = 1000,
-    size: Size = 100,
+    size: _Size = 100,
     acks: Acks = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,

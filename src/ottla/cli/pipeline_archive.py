@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ottla.pipeline.config import Pipeline
 
 _ROWS_SHOWN_MAX = 1000
-ArchiveName = Annotated[
+_ArchiveName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="The archive, by the name of its sink; default: all.")
 ]
 
 
 def verify(
-    name: ArchiveName = None,
+    name: _ArchiveName = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read the topics, and compare every record byte for byte.")
     ] = False,
@@ -51,7 +51,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
+def merge(name: _ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
     """Merge the small files of an archive's past hours into larger ones. Queries can run at the same time."""
     from ottla.pipeline.archive.merging import merge as merged
     from ottla.pipeline.config import load

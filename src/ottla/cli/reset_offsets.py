@@ -15,51 +15,51 @@ if TYPE_CHECKING:
     from ottla.admin.reset_plan import PlannedReset, Target
     from ottla.model.ids import TopicPartition
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it must not have members.")]
-Topics = Annotated[
+_Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it must not have members.")]
+_Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="A topic, or some partitions of it."),
 ]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
-ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset.")]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")]
-ShiftBy = Annotated[
+_AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")]
+_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+_ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+_ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset.")]
+_ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")]
+_ShiftBy = Annotated[
     int | None, typer.Option("--shift-by", metavar="N", help="N records forward; back if N is negative.")
 ]
-ToDatetime = Annotated[
+_ToDatetime = Annotated[
     str | None,
     typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T12:00:00.000Z."),
 ]
-ByDuration = Annotated[
+_ByDuration = Annotated[
     str | None,
     typer.Option("--by-duration", metavar="DURATION", help="To the time this long ago, e.g. P7D or PT1H30M."),
 ]
-FromFile = Annotated[
+_FromFile = Annotated[
     Path | None,
     typer.Option("--from-file", metavar="FILE", help="To the offsets in a CSV file: topic,partition,offset."),
 ]
-Execute = Annotated[
+_Execute = Annotated[
     bool, typer.Option("--execute", help="Commit the new offsets; without this, only show them.")
 ]
-Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")]
+_Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")]
 
 
 def reset_offsets(
-    group: Group,
-    topic: Topics = None,
-    all_topics: AllTopics = False,
-    to_earliest: ToEarliest = False,
-    to_latest: ToLatest = False,
-    to_current: ToCurrent = False,
-    to_offset: ToOffset = None,
-    shift_by: ShiftBy = None,
-    to_datetime: ToDatetime = None,
-    by_duration: ByDuration = None,
-    from_file: FromFile = None,
-    execute: Execute = False,
-    export: Export = False,
+    group: _Group,
+    topic: _Topics = None,
+    all_topics: _AllTopics = False,
+    to_earliest: _ToEarliest = False,
+    to_latest: _ToLatest = False,
+    to_current: _ToCurrent = False,
+    to_offset: _ToOffset = None,
+    shift_by: _ShiftBy = None,
+    to_datetime: _ToDatetime = None,
+    by_duration: _ByDuration = None,
+    from_file: _FromFile = None,
+    execute: _Execute = False,
+    export: _Export = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Topics: list, create, describe, change, delete.", no_args_is_help=True)
 app.command()(compaction)
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
-Configs = Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic config.")]
+_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+_Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+_Configs = Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic config.")]
 
 
 @app.command("list")
@@ -43,14 +43,14 @@ def list_command(
 
 @app.command()
 def create(
-    topic: Name,
+    topic: _Name,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", metavar="N", help="-1: the cluster's default.")
     ] = -1,
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", "-r", metavar="N", help="-1: the cluster's default.")
     ] = -1,
-    config: Configs = None,
+    config: _Configs = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
@@ -78,7 +78,7 @@ def create(
 
 @app.command()
 def describe(
-    topics: Names,
+    topics: _Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -132,8 +132,8 @@ def source_name(source: str) -> str:
 
 @app.command()
 def alter(
-    topic: Name,
-    config: Configs = None,
+    topic: _Name,
+    config: _Configs = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset this config to its default."),
@@ -154,7 +154,7 @@ def alter(
 
 @app.command()
 def partitions(
-    topic: Name,
+    topic: _Name,
     count: Annotated[
         int, typer.Argument(metavar="COUNT", help="The new number of partitions, not less than now.")
     ],
@@ -171,7 +171,7 @@ def partitions(
 
 @app.command()
 def delete(
-    topics: Names,
+    topics: _Names,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Do nothing for a topic that does not exist.")
     ] = False,

@@ -19,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-LongerThan = Annotated[
+_LongerThan = Annotated[
     str | None,
     typer.Option("--longer-than", metavar="DURATION", help="Only transactions open for longer, e.g. PT15M."),
 ]
@@ -30,7 +30,7 @@ def list_command(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only transactions in this state.")
     ] = None,
-    longer_than: LongerThan = None,
+    longer_than: _LongerThan = None,
     pattern: Annotated[
         str | None,
         typer.Option("--pattern", metavar="REGEX", help="Only transactional ids that match entirely (RE2)."),
@@ -110,7 +110,7 @@ def hanging(
             "--topic", "-t", metavar="NAME[:PARTITIONS]", help="Search only this topic; may be repeated."
         ),
     ] = None,
-    longer_than: LongerThan = None,
+    longer_than: _LongerThan = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

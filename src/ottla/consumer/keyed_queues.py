@@ -6,15 +6,15 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class KeyedQueues(Generic[T]):
+class KeyedQueues(Generic[_T]):
     """An item that was taken blocks its key until `done`. A postponed item blocks it too, until it is taken again."""
 
     def __init__(self) -> None:
         # A queue exists while it has an item; the first may be the one that is taken or postponed.
-        self._queues: dict[Hashable, deque[T]] = {}
+        self._queues: dict[Hashable, deque[_T]] = {}
         # Keys whose first item may be taken, in the order in which that became so. The values mean nothing.
         self._ready: OrderedDict[Hashable, None] = OrderedDict()
         self._taken: set[Hashable] = set()
@@ -26,7 +26,7 @@ class KeyedQueues(Generic[T]):
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
-    def put(self, key: Hashable, item: T) -> None:
+    def put(self, key: Hashable, item: _T) -> None:
         queue = self._queues.get(key)
         if queue is not None:
             queue.append(item)
@@ -34,7 +34,7 @@ class KeyedQueues(Generic[T]):
         self._queues[key] = deque((item,))
         self._ready[key] = None
 
-    def take(self, now: float) -> T | None:
+    def take(self, now: float) -> _T | None:
         """The next item that is not blocked, or None."""
         self._ready_due(now)
         if not self._ready:
@@ -65,9 +65,9 @@ class KeyedQueues(Generic[T]):
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
-    def drop(self, is_unwanted: Callable[[T], bool]) -> list[T]:
+    def drop(self, is_unwanted: Callable[[_T], bool]) -> list[_T]:
         """Removes and returns unwanted items. An item that was taken stays, and blocks its key."""
-        dropped: list[T] = []
+        dropped: list[_T] = []
         for key in list(self._queues):
             queue = self._queues[key]
             first_kept = 1 if key in self._taken else 0
@@ -78,7 +78,7 @@ class KeyedQueues(Generic[T]):
             self._replace(key, kept, first_is_same=bool(kept) and kept[0] is queue[0])
         return dropped
 
-    def _replace(self, key: Hashable, queue: "deque[T]", *, first_is_same: bool) -> None:
+    def _replace(self, key: Hashable, queue: "deque[_T]", *, first_is_same: bool) -> None:
         if not queue:
             del self._queues[key]
             self._ready.pop(key, None)
