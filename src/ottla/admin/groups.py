@@ -79,7 +79,7 @@ class GroupDescription(NamedTuple):
 def list_groups(
     cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
-    """Sorted by name; only those in one of `states` and of one of `types`, where these are given."""
+    """Sorted by name. No `states` or no `types` means all of them."""
     listing: Any = cluster.result(cluster.admin.list_consumer_groups(), "Groups cannot be listed")
     if listing.errors:
         raise cluster.error("Some brokers did not list their groups", listing.errors[0].args[0])

@@ -1,6 +1,7 @@
 """The client's side of one connection, without I/O: frames requests and matches responses to them.
 
 A shell does the I/O: it sends the bytes of `send_request`, fills `buffer()` with received bytes and calls `received`.
+It may be a blocking socket, or a `Receiver` of `ottla.env.network`, which has methods of the same names.
 """
 
 from collections.abc import Callable
@@ -42,12 +43,12 @@ def _is_flexible(api_key: ApiKey, version: int) -> bool:
 
 
 def _has_response_tags(api_key: ApiKey, version: int) -> bool:
-    # KIP-511: a client that asks for the versions cannot know yet which response header the broker writes.
+    # KIP-511: ApiVersions has none, so that a client can read the response of a broker that lacks the version.
     return api_key is not ApiKey.API_VERSIONS and _is_flexible(api_key, version)
 
 
 class ClientProtocol:
-    """Any number of requests may be in flight; their responses are told apart by the correlation id.
+    """Any number of requests may be in flight; responses are matched to them by correlation id.
 
     The buffer never reaches beyond the response that is being read, so that a large body is received into its place
     and not copied. `allocate` returns memory for a body of at least the size that it is given.

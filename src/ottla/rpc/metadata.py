@@ -1,4 +1,4 @@
-"""Metadata (key 3), version 4, which every broker since Kafka 1.0 knows: who leads the partitions of a topic.
+"""Metadata (key 3), version 4, which every broker since Kafka 1.0 knows: the leaders of a topic's partitions.
 
 Written by hand for the Spark reader: importing kio would make each of its short-lived processes start later.
 """

@@ -98,8 +98,11 @@ def test_a_broker_that_closes_the_connection_is_a_connection_error(serve: Serve)
 
 def test_a_broker_that_sends_nothing_is_a_timeout(serve: Serve) -> None:
     is_over = threading.Event()
-    address = serve(lambda connection: is_over.wait(TIMEOUT_S) and None)
-    with BlockingConnection(address, "me", 0.05) as connection, pytest.raises(TimeoutError):
+
+    def talk(_: socket.socket) -> None:
+        is_over.wait(TIMEOUT_S)
+
+    with BlockingConnection(serve(talk), "me", 0.05) as connection, pytest.raises(TimeoutError):
         connection.call(ApiKey.HEARTBEAT, 3, b"")
     is_over.set()
 

@@ -1,6 +1,7 @@
 """Framing and correlation without a socket: bytes come in any pieces, and bytes that are no response are an error."""
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,8 @@ def test_the_header_of_a_flexible_version_ends_with_tagged_fields() -> None:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_headers_have_tagged_fields_where_kafkas_have(key: ApiKey, version: int) -> None:
-    request, response = load_request_schema(key, version), load_response_schema(key, version)
+    request: Any = load_request_schema(key, version)
+    response: Any = load_response_schema(key, version)
     tags = b"\0" if request.__header_schema__.__flexible__ else b""
     protocol = ClientProtocol(None)
     correlation_id, frame = protocol.send_request(key, version, b"body")

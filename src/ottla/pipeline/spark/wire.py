@@ -112,7 +112,7 @@ def decode_fetch(data: bytearray, length: int) -> Fetched:
     response = decode_fetch_response(memoryview(data)[:length], _FETCH_VERSION)
     partitions = [partition for topic in response.topics for partition in topic.partitions]
     if len(partitions) != 1:
-        raise ResponseError(f"a response has {len(partitions)} partitions, one was asked for")
+        raise ResponseError(f"a response has {len(partitions)} partitions, but one was requested")
     (partition,) = partitions
     # In this version the records of the last partition are the end of the response.
     size = len(partition.records) if isinstance(partition.records, memoryview) else 0
