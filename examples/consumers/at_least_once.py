@@ -1,4 +1,4 @@
-"""At least once: handle first, then commit. What a crash interrupts is handled again, and nothing is lost."""
+"""At least once: handle first, then commit. After a crash some records are handled again, but none is lost."""
 
 import sys
 
@@ -17,7 +17,7 @@ consumer = Consumer(
 consumer.subscribe([topic])
 try:
     while True:
-        # A commit per batch, not per record: each waits for the broker.
+        # One commit per batch, not per record: each commit waits for the broker.
         messages = consumer.consume(100, timeout=0.5)
         for message in messages:
             if message.error():

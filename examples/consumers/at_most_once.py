@@ -1,4 +1,4 @@
-"""At most once: commit first, then handle. What a crash interrupts is lost, and nothing is ever handled twice."""
+"""At most once: commit first, then handle. A crash can lose a record, but none is handled twice."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Auto commit, at least once: the client commits in the background, but only offsets that we say are done."""
+"""Auto commit, at least once: the client commits in the background, but only offsets that we store."""
 
 import sys
 
@@ -13,7 +13,7 @@ consumer = Consumer(
         "auto.offset.reset": "earliest",
         "enable.auto.commit": True,
         "auto.commit.interval.ms": 5000,
-        # Without this line poll() marks a record as done before it is handled, and a crash can lose it.
+        # Without this line poll() stores the offset before the record is handled, and a crash can lose the record.
         "enable.auto.offset.store": False,
     }
 )

@@ -4,7 +4,7 @@ import logging
 import signal
 import sys
 
-from ottla.workers import ConsumerThreads, Record
+from ottla.consumer import ConsumerThreads, Record
 
 bootstrap, topic, group = sys.argv[1:]
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")

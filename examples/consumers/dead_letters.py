@@ -1,4 +1,4 @@
-"""Reads a dead-letter topic: what failed, where it came from, and why."""
+"""Reads a dead-letter topic: which records failed, where they came from, and why."""
 
 import sys
 
@@ -18,13 +18,13 @@ try:
         if message.error():
             raise KafkaException(message.error())
         prefix = "dead-letter."
-        told = {
+        headers = {
             name.removeprefix(prefix): value.decode()
             for name, value in message.headers()
             if name.startswith(prefix)
         }
-        origin = f"{told['topic']}-{told['partition']}@{told['offset']}"
-        print(f"{origin} failed with {told['error.type']}: {told['error.text']}", flush=True)
+        origin = f"{headers['topic']}-{headers['partition']}@{headers['offset']}"
+        print(f"{origin} failed with {headers['error.type']}: {headers['error.text']}", flush=True)
 except KeyboardInterrupt:
     pass
 finally:

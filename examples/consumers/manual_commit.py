@@ -1,4 +1,4 @@
-"""Manual commit: now and then without waiting, and with waiting before partitions go to another member."""
+"""Manual commit: asynchronous at intervals, synchronous before partitions go to another member."""
 
 import sys
 
@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 bootstrap, topic, group = sys.argv[1:]
 COMMIT_EVERY = 1000
 
-done: dict[int, int] = {}  # by partition, the offset to go on with
+done: dict[int, int] = {}  # partition: the next offset to handle
 
 
 def commit(consumer: Consumer, *, asynchronous: bool) -> None:
@@ -17,13 +17,13 @@ def commit(consumer: Consumer, *, asynchronous: bool) -> None:
 
 
 def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    # The last chance: once the partitions are another member's, a commit is refused with ILLEGAL_GENERATION.
+    # The last chance: when another member has the partitions, the broker rejects commits with ILLEGAL_GENERATION.
     commit(consumer, asynchronous=False)
     on_lost(consumer, partitions)
 
 
 def on_lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    # Another member may have them already. There is nothing to commit, but something to forget.
+    # Another member may have them already, so nothing can be committed.
     for partition in partitions:
         done.pop(partition.partition, None)
 

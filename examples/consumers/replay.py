@@ -1,4 +1,4 @@
-"""Replay: a new group has committed nothing, so it begins with the oldest record. Other groups do not notice."""
+"""Replay: a new group has committed nothing, so it begins with the oldest record. Other groups are not affected."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ consumer = Consumer(
 consumer.subscribe([topic])
 read_to_end: set[int] = set()
 try:
-    # Until the end of each partition; `while True` would go on with what is new.
+    # Up to the end of each partition; `while True` would go on with new records.
     while not read_to_end or len(read_to_end) < len(consumer.assignment()):
         message = consumer.poll(1.0)
         if message is None:

@@ -1,4 +1,4 @@
-"""Seek by time: begin with the first record that is not older than a moment, in each partition."""
+"""Seek by time: start each partition at its first record with this timestamp or a later one."""
 
 import sys
 from datetime import datetime
@@ -9,15 +9,15 @@ bootstrap, topic, group, since = sys.argv[1:]
 since_ms = int(datetime.fromisoformat(since).timestamp() * 1000)
 
 
-def begin_at_that_time(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    # The broker answers with offsets; where all records are older, with the end of the partition. With a cooperative
-    # assignment strategy, or group.protocol=consumer, this is incremental_assign.
-    asked = [TopicPartition(p.topic, p.partition, since_ms) for p in partitions]
-    consumer.assign(consumer.offsets_for_times(asked, timeout=30))
+def seek_to_time(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    # The broker returns an offset for each partition: its end if all records are older. With a cooperative assignment
+    # strategy, or group.protocol=consumer, call incremental_assign instead of assign.
+    times = [TopicPartition(p.topic, p.partition, since_ms) for p in partitions]
+    consumer.assign(consumer.offsets_for_times(times, timeout=30))
 
 
 consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
-consumer.subscribe([topic], on_assign=begin_at_that_time)
+consumer.subscribe([topic], on_assign=seek_to_time)
 try:
     while True:
         message = consumer.poll(1.0)

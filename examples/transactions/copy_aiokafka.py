@@ -1,8 +1,8 @@
-"""Exactly once with aiokafka: records are read, changed and written, all of it or nothing.
+"""Exactly once with aiokafka: read records, change them and write them, all in one transaction.
 
-aiokafka does not tell the broker which member of a group sends offsets, and does not wait for offsets that are still in
-a transaction (KIP-447). So partitions are not shared out by the group here: each instance is given one, and its
-transactional id is that partition's. Whoever starts with it next fences the one before, and begins where that ended.
+aiokafka does not send the group metadata with offsets, and does not wait for offsets of an open transaction (KIP-447).
+So the group does not assign partitions here: each instance gets one as an argument, and derives its transactional id
+from it. The next instance with this id fences the one before, and starts where that one ended.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ def transform(value: bytes | None) -> bytes:
 
 
 async def rewind(consumer: AIOKafkaConsumer) -> None:
-    """To where the last committed transaction ended."""
+    """Seeks to the end of the last committed transaction."""
     committed = await consumer.committed(partition)
     if committed is None:
         await consumer.seek_to_beginning(partition)
@@ -30,7 +30,7 @@ async def rewind(consumer: AIOKafkaConsumer) -> None:
 
 
 async def copy_one(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> int:
-    """One transaction: the records that are written, and the offset to go on with."""
+    """One transaction: the records that are written, and the offset of the last one that was read."""
     batches = await consumer.getmany(timeout_ms=200, max_records=RECORDS_A_TRANSACTION)
     messages = batches.get(partition, [])
     if messages:
@@ -45,11 +45,11 @@ async def main() -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
-        enable_auto_commit=False,  # the transaction commits the offsets, nobody else
+        enable_auto_commit=False,  # the transaction commits the offsets
         isolation_level="read_committed",
     )
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{group}-{source}-{number}")
-    # First the producer: what another instance left open is ended before the offset is read.
+    # The producer first: it ends a transaction that another instance left open, before the offset is read.
     await producer.start()
     await consumer.start()
     consumer.assign([partition])

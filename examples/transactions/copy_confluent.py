@@ -1,4 +1,4 @@
-"""Exactly once with confluent-kafka: records are read, changed and written, all of it or nothing."""
+"""Exactly once with confluent-kafka: read records, change them and write them, all in one transaction."""
 
 import sys
 from collections.abc import Callable
@@ -21,18 +21,18 @@ consumer = Consumer(
     {
         "bootstrap.servers": bootstrap,
         "group.id": group,
-        "group.protocol": "consumer",  # KIP-848; it works with "classic" alike
+        "group.protocol": "consumer",  # KIP-848; "classic" works too
         "auto.offset.reset": "earliest",
-        # The transaction commits the offsets, nobody else.
+        # The transaction commits the offsets.
         "enable.auto.commit": False,
-        # Of what others write in transactions, only what they have committed.
+        # Skip records of aborted transactions.
         "isolation.level": "read_committed",
     }
 )
 producer = Producer(
     {
         "bootstrap.servers": bootstrap,
-        # The same after a restart, so that what the program left open is aborted at once; another in each instance.
+        # Unique to this instance, and the same after a restart: then a transaction left open is aborted at once.
         "transactional.id": transactional_id,
     }
 )
@@ -43,7 +43,7 @@ def transform(value: bytes | None) -> bytes:
 
 
 def copy(messages: list[Message]) -> None:
-    """One transaction: the records that are written, and the offsets to go on with."""
+    """One transaction: the records that are written, and the offsets of those that were read."""
     producer.begin_transaction()
     done: dict[tuple[str, int], int] = {}
     for message in messages:
@@ -51,13 +51,13 @@ def copy(messages: list[Message]) -> None:
         producer.poll(0)
         done[message.topic(), message.partition()] = message.offset() + 1
     offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in done.items()]
-    # With the consumer's metadata the broker refuses the offsets of a member whose partitions another has (KIP-447).
+    # With the group metadata, the broker rejects offsets of partitions that another member has by now (KIP-447).
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
-    until_it_is_known(producer.commit_transaction)
+    retry_until_decided(producer.commit_transaction)
 
 
-def until_it_is_known(end: Callable[[float], None]) -> None:
-    """While no broker answers, the outcome is not known. Asking again is safe, giving up is not."""
+def retry_until_decided(end: Callable[[float], None]) -> None:
+    """If no broker responds, the outcome is unknown. Repeating the call is safe, giving up is not."""
     while True:
         try:
             end(TIMEOUT_S)
@@ -68,15 +68,15 @@ def until_it_is_known(end: Callable[[float], None]) -> None:
 
 
 def rewind() -> None:
-    """Back to where the last committed transaction ended."""
+    """Seeks to the end of the last committed transaction."""
     for position in consumer.committed(consumer.assignment(), TIMEOUT_S):
-        if position.error:  # not known, which is something else than none
+        if position.error:  # unknown, which is not the same as none
             raise KafkaException(position.error)
         position.offset = position.offset if position.offset >= 0 else OFFSET_BEGINNING
         consumer.seek(position)
 
 
-producer.init_transactions(TIMEOUT_S)  # whoever had this id before is fenced
+producer.init_transactions(TIMEOUT_S)  # fences an older instance with this id
 consumer.subscribe([source])
 try:
     while True:
@@ -91,10 +91,10 @@ try:
             copy(messages)
             print("committed", len(messages), flush=True)
         except KafkaException as error:
-            # Fenced, or not allowed: only another process can go on. Anything else is undone and tried again.
+            # Fenced, or not authorized: this process cannot continue. Anything else is aborted and tried again.
             if error.args[0].fatal():
                 raise
-            until_it_is_known(producer.abort_transaction)
+            retry_until_decided(producer.abort_transaction)
             rewind()
 except KeyboardInterrupt:
     pass

@@ -100,9 +100,9 @@ def test_a_transaction_is_listed_and_described_while_it_is_open_and_when_it_is_c
 def test_what_is_unknown_or_no_filter_is_told(transactions: Cli, transactional_id: str) -> None:
     missing = transactions("describe", transactional_id, fails_with=1)
     assert f"Transactional id {transactional_id}: its coordinator does not know it" in missing
-    assert "is no regular expression" in transactions("list", "--pattern", "(a", fails_with=1)
+    assert "is not a regular expression" in transactions("list", "--pattern", "(a", fails_with=1)
     assert "is not one of Empty, Ongoing" in transactions("list", "--state", "asleep", fails_with=2)
-    assert "is no duration" in transactions("list", "--longer-than", "soon", fails_with=2)
+    assert "is not a duration" in transactions("list", "--longer-than", "soon", fails_with=2)
     assert "no such topic" in transactions("hanging", "--topic", "never-made", fails_with=1)
 
 

@@ -26,8 +26,8 @@ READERS = [
     "auto_commit",
     "consumer_threads",
     "manual_commit",
-    "worker_pool",
-    "worker_processes",
+    "parallel_consumer",
+    "parallel_processes",
 ]
 
 
@@ -134,15 +134,15 @@ def test_seek_by_time_begins_with_the_first_record_that_is_not_older(
     assert sorted(program.handled()) == list(range(COUNT, COUNT + 10))
 
 
-def test_what_the_pool_cannot_handle_is_told_by_the_dead_letters(
+def test_the_example_of_dead_letters_shows_what_a_handler_failed_on(
     broker: RunningBroker, topic_name: str, examples: Examples
 ) -> None:
     create_topic(broker.bootstrap, f"{topic_name}.dead")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic_name, b"poison", partition=1)
     flush(producer)
-    pool, reader = examples.start("worker_pool"), examples.start("dead_letters")
+    consumer, reader = examples.start("parallel_consumer"), examples.start("dead_letters")
     line = f"{topic_name}-1@0 failed with ValueError: this record makes no sense\n"
     wait_until(lambda: line in reader.text(), "the dead letter is read")
-    assert pool.stop(signal.SIGTERM) == 0
+    assert consumer.stop(signal.SIGTERM) == 0
     assert reader.stop() == 0

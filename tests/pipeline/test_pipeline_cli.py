@@ -51,7 +51,7 @@ def ids(broker: RunningBroker, topic: str) -> list[int]:
 def test_from_init_over_a_submitted_run_to_a_question_in_sql(folder: Path, own_broker: RunningBroker) -> None:
     at = ("--file", str(folder))
     spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
-    assert "nothing stands in its way" in ottla("pipeline", "validate", *at)
+    assert "no errors found" in ottla("pipeline", "validate", *at)
     ran = ottla("pipeline", "submit", "--run", "--once", *at, "--", "--conf", "spark.locality.wait=0")
     assert "Made topic raw" in ran
     assert "Done: files 5 rows, orders 5 rows, archive 5 rows." in ran
@@ -138,7 +138,7 @@ def test_a_cluster_that_is_away_is_one_problem(folder: Path, own_broker: Running
     own_broker.kill()
     said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
     assert said.splitlines() == [
-        f"problem: [cluster]: No broker answers at {own_broker.bootstrap}. "
+        f"error: [cluster]: No broker answers at {own_broker.bootstrap}. "
         "Start one, or mend `bootstrap` in [cluster]."
     ]
 

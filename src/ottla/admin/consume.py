@@ -1,4 +1,4 @@
-"""Reads records of one topic, from a position to the end or for ever, without a group."""
+"""Reads the records of one topic without a group, from a position to the end or for ever."""
 
 import time
 from collections.abc import Collection, Iterator
@@ -10,9 +10,9 @@ from ottla.admin.cluster import Cluster, ClusterError, UnreachableError
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import list_offsets
 
-BATCH_RECORDS = 1000
-POLL_S = 0.2
-STALLED_S = 30.0
+_BATCH_RECORDS = 1000
+_POLL_S = 0.2
+_STALL_TIMEOUT_S = 30.0
 
 
 def read_batches(
@@ -22,11 +22,11 @@ def read_batches(
     *,
     partitions: Collection[int] = (),
     follow: bool = False,
-    batch_records: int = BATCH_RECORDS,
+    batch_records: int = _BATCH_RECORDS,
 ) -> Iterator[list[Any]]:
-    """Messages of confluent-kafka as they come; empty lists while there are none, so that a caller can act.
+    """Yields messages of confluent-kafka. The lists are empty while there are none, so that the caller gets a turn.
 
-    Without `follow` it ends where the partitions ended when it began. Raises ClusterError.
+    Without `follow` it ends at the log end offsets of its start. Raises ClusterError.
     """
     starts, ends = _bounds(cluster, topic, position, partitions)
     unfinished = {number for number, start in starts.items() if follow or start < ends[number]}
@@ -43,17 +43,17 @@ def read_batches(
     )
     try:
         consumer.assign([TopicPartition(topic, number, starts[number]) for number in sorted(unfinished)])
-        heard = time.monotonic()
+        last_read = time.monotonic()
         while unfinished:
-            batch = consumer.consume(batch_records, POLL_S)
+            batch = consumer.consume(batch_records, _POLL_S)
             if batch:
-                heard = time.monotonic()
-            elif not follow and time.monotonic() - heard > STALLED_S:
+                last_read = time.monotonic()
+            elif not follow and time.monotonic() - last_read > _STALL_TIMEOUT_S:
                 numbers = ", ".join(map(str, sorted(unfinished)))
                 raise UnreachableError(
-                    f"Topic {topic}: no answer for partition {numbers} within {STALLED_S:.0f} s"
+                    f"Topic {topic}: no response for partition {numbers} within {_STALL_TIMEOUT_S:.0f} s"
                 )
-            yield _keep(cluster, batch, unfinished, None if follow else ends)
+            yield _select(cluster, batch, unfinished, None if follow else ends)
     finally:
         consumer.close()
 
@@ -61,12 +61,12 @@ def read_batches(
 def _bounds(
     cluster: Cluster, topic: str, position: Position, partitions: Collection[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The offset to begin with and the offset after the last, of each partition."""
+    """The start offset and the end offset of each partition."""
     existing = cluster.partitions_of(topic)
-    strange = sorted(set(partitions) - set(existing))
-    if strange:
+    unknown = sorted(set(partitions) - set(existing))
+    if unknown:
         raise ClusterError(
-            f"Topic {topic} has no partition {strange[0]}: it has {len(existing)}, numbered from 0"
+            f"Topic {topic} has no partition {unknown[0]}: it has {len(existing)}, numbered from 0"
         )
     chosen = sorted(partitions) or existing
     earliest = list_offsets(cluster, topic, chosen, EARLIEST)
@@ -81,24 +81,26 @@ def _bounds(
     return starts, latest
 
 
-def _keep(cluster: Cluster, batch: list[Any], unfinished: set[int], ends: dict[int, int] | None) -> list[Any]:
-    """The messages that were asked for. Strikes off `unfinished` each partition that has reached its end."""
-    kept = []
+def _select(
+    cluster: Cluster, batch: list[Any], unfinished: set[int], ends: dict[int, int] | None
+) -> list[Any]:
+    """The messages before the ends. Removes from `unfinished` each partition that has reached its end."""
+    selected = []
     for message in batch:
         error = message.error()
         number = message.partition()
         if error is None:
             if ends is None:
-                kept.append(message)
+                selected.append(message)
             elif number in unfinished and message.offset() < ends[number]:
-                kept.append(message)
+                selected.append(message)
                 if message.offset() == ends[number] - 1:
                     unfinished.discard(number)
             else:
                 unfinished.discard(number)
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The last offsets may hold no record: markers of transactions, or what compaction removed.
+            # The last offsets may have no record: transaction markers, or records that compaction removed.
             unfinished.discard(number)
         else:
             raise cluster.error(f"Topic {message.topic()}", error)
-    return kept
+    return selected

@@ -1,11 +1,11 @@
-"""The offsets that a group has committed, and how far they are behind the ends of their partitions."""
+"""The committed offsets of a group, and the offsets of partitions to compare them with."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
-from confluent_kafka import TopicPartition as Wanted
+from confluent_kafka import TopicPartition as NewOffset
 
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.position import Position
@@ -14,7 +14,7 @@ from ottla.model.ids import TopicPartition
 
 
 class TopicScope(NamedTuple):
-    """A topic, or some of its partitions; none named means all."""
+    """A topic, or some of its partitions. No partitions means all."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -29,7 +29,7 @@ class TopicScope(NamedTuple):
 
 
 def parse_scope(text: str) -> TopicScope:
-    """NAME, or NAME:0,1,2. ValueError otherwise."""
+    """Parses NAME or NAME:0,1,2. Raises ValueError otherwise."""
     topic, separator, numbers = text.partition(":")
     partitions = numbers.split(",") if separator else []
     if not topic or not all(number.isascii() and number.isdigit() for number in partitions):
@@ -38,7 +38,7 @@ def parse_scope(text: str) -> TopicScope:
 
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """Empty for a group that does not exist, as any broker answers."""
+    """Empty for a group that does not exist, as brokers respond."""
     (future,) = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     what = f"Offsets of group {group}"
     offsets = {}
@@ -53,7 +53,7 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]
 def offsets_at(
     cluster: Cluster, partitions: Iterable[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """The offset of a position in each partition; -1 where no record is so late."""
+    """The offset of a position in each partition; -1 if no record is so late."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, number in sorted(partitions):
         by_topic[topic].append(number)
@@ -65,7 +65,7 @@ def offsets_at(
 
 
 def partition_leaders(cluster: Cluster) -> dict[TopicPartition, int]:
-    """Every partition of the cluster with its leader, -1 where it has none: its log end is not known then."""
+    """The leader of every partition of the cluster; -1 if it has none, and then its log end is not known."""
     return {
         TopicPartition(name, number): partition.leader
         for name, topic in cluster.metadata().topics.items()
@@ -73,17 +73,15 @@ def partition_leaders(cluster: Cluster) -> dict[TopicPartition, int]:
     }
 
 
-def commit_for(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commits in the name of a group that has no members. Raises ClusterError with the first that was refused."""
-    wanted = [Wanted(topic, number, offset) for (topic, number), offset in offsets.items()]
+def alter_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commits offsets for a group that has no members. Raises ClusterError for the first that was rejected."""
+    new_offsets = [NewOffset(topic, number, offset) for (topic, number), offset in offsets.items()]
     (future,) = cluster.admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, wanted)]
+        [ConsumerGroupTopicPartitions(group, new_offsets)]
     ).values()
     what = f"Offsets of group {group} were not changed"
     for line in cluster.result(future, what).topic_partitions or []:
         if line.error is not None and line.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            raise ClusterError(
-                f"{what}: a member has joined meanwhile. Stop the group's consumers and try again"
-            )
+            raise ClusterError(f"{what}: a member has joined. Stop the group's consumers and try again")
         if line.error is not None:
             raise cluster.error(f"Offset of group {group} for {line.topic}-{line.partition}", line.error)

@@ -1,4 +1,4 @@
-"""Groups of a cluster: list, describe, delete."""
+"""Consumer groups: list, describe, delete."""
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
@@ -8,8 +8,8 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, K
 
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import committed_offsets, offsets_at, partition_leaders
+from ottla.admin.nodes import Node
 from ottla.admin.position import LATEST
-from ottla.admin.wire import Node
 from ottla.model.ids import TopicPartition
 
 DEAD = "Dead"
@@ -19,24 +19,24 @@ STATES = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
     ConsumerGroupState.DEAD: DEAD,
-    # librdkafka has no name for Assigning and Reconciling (KIP-848). A broker that assigns within the heartbeat is
-    # never seen in the first.
+    # librdkafka has no name for Assigning and Reconciling (KIP-848). A broker that assigns within the heartbeat
+    # never reports Assigning.
     ConsumerGroupState.UNKNOWN: "Reconciling",
 }
 TYPES = {
     ConsumerGroupType.CLASSIC: "classic",
     ConsumerGroupType.CONSUMER: "consumer",
-    # What a broker says that is older than KIP-848 and knows one type only.
+    # A broker older than KIP-848, which knows classic groups only.
     ConsumerGroupType.UNKNOWN: "classic",
 }
-_REFUSALS = {
+_ERRORS = {
     KafkaError.GROUP_ID_NOT_FOUND: "there is no such group. See: ottla groups list",
     KafkaError.NON_EMPTY_GROUP: "it has members. Stop its consumers first. See: ottla groups members",
 }
 
 
-class GroupLine(NamedTuple):
-    """`members` is None where librdkafka cannot read what they are: any client may write into a group what it likes."""
+class GroupListing(NamedTuple):
+    """`members` is None if librdkafka cannot decode the group: its contents are up to the clients."""
 
     group: str
     type: str
@@ -44,24 +44,24 @@ class GroupLine(NamedTuple):
     members: int | None
 
 
-class MemberLine(NamedTuple):
+class MemberDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: list[TopicPartition]
-    # What the coordinator moves the member to; classic groups have none.
+    # The target assignment of KIP-848; None for classic groups.
     target: list[TopicPartition] | None
 
 
-class OffsetLine(NamedTuple):
+class PartitionLag(NamedTuple):
     topic: str
     partition: int
-    # None: nothing committed, or a partition that is gone or has no leader.
+    # None: nothing is committed, or the partition does not exist or has no leader.
     committed: int | None
     log_end: int | None
     lag: int | None
-    # The member that has the partition; None where nobody has.
+    # The member that the partition is assigned to, if any.
     owner: str | None
     client_id: str | None
     host: str | None
@@ -73,13 +73,13 @@ class GroupDescription(NamedTuple):
     state: str
     coordinator: Node
     assignor: str
-    members: list[MemberLine]
+    members: list[MemberDescription]
 
 
 def list_groups(
     cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
-) -> list[GroupLine]:
-    """Sorted by name; only those in one of `states` and of one of `types`, where these are given."""
+) -> list[GroupListing]:
+    """Sorted by name. No `states` or no `types` means all of them."""
     listing: Any = cluster.result(cluster.admin.list_consumer_groups(), "Groups cannot be listed")
     if listing.errors:
         raise cluster.error("Some brokers did not list their groups", listing.errors[0].args[0])
@@ -93,18 +93,18 @@ def list_groups(
     lines = []
     for name, item in chosen.items():
         if name in found:
-            lines.append(GroupLine(name, found[name].type, found[name].state, len(found[name].members)))
+            lines.append(GroupListing(name, found[name].type, found[name].state, len(found[name].members)))
         elif name in unreadable:
-            lines.append(GroupLine(name, TYPES[item.type], STATES[item.state], None))
+            lines.append(GroupListing(name, TYPES[item.type], STATES[item.state], None))
     return lines
 
 
 def describe_groups(cluster: Cluster, names: Sequence[str]) -> list[GroupDescription]:
-    """Raises ClusterError where one of them does not exist."""
+    """Raises ClusterError if one of them does not exist."""
     found = _describe(cluster, names)
     missing = [name for name in names if name not in found]
     if missing:
-        raise ClusterError(f"Group {missing[0]}: {_REFUSALS[KafkaError.GROUP_ID_NOT_FOUND]}")
+        raise ClusterError(f"Group {missing[0]}: {_ERRORS[KafkaError.GROUP_ID_NOT_FOUND]}")
     return list(found.values())
 
 
@@ -112,8 +112,8 @@ def find_group(cluster: Cluster, name: str) -> GroupDescription | None:
     return _describe(cluster, [name]).get(name)
 
 
-def group_lag(cluster: Cluster, group: GroupDescription) -> list[OffsetLine]:
-    """Each partition that is committed or assigned, sorted."""
+def group_lag(cluster: Cluster, group: GroupDescription) -> list[PartitionLag]:
+    """Each partition that has a committed offset or an owner, sorted."""
     committed = committed_offsets(cluster, group.group)
     owners = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | owners.keys())
@@ -128,15 +128,15 @@ def delete_group(cluster: Cluster, name: str) -> None:
     try:
         cluster.result(future, what)
     except ClusterError:
-        if (code := _code(future)) in _REFUSALS:
-            raise ClusterError(f"{what}: {_REFUSALS[code]}") from None
+        if (code := _code(future)) in _ERRORS:
+            raise ClusterError(f"{what}: {_ERRORS[code]}") from None
         raise
 
 
 def _offset_line(
-    partition: TopicPartition, committed: int | None, log_end: int | None, owner: MemberLine | None
-) -> OffsetLine:
-    return OffsetLine(
+    partition: TopicPartition, committed: int | None, log_end: int | None, owner: MemberDescription | None
+) -> PartitionLag:
+    return PartitionLag(
         partition.topic,
         partition.partition,
         committed,
@@ -151,9 +151,9 @@ def _offset_line(
 def _describe(
     cluster: Cluster, names: Sequence[str], unreadable: set[str] | None = None
 ) -> dict[str, GroupDescription]:
-    """Those that exist. Of others some brokers say that they are dead, and some that they were not found.
+    """The groups that exist. For others brokers respond with the state Dead or with GROUP_ID_NOT_FOUND.
 
-    Those that cannot be described go into `unreadable`; without it, the first of them is an error.
+    Adds groups that cannot be described to `unreadable`; without it, the first of them is an error.
     """
     if not names:
         return {}
@@ -174,7 +174,7 @@ def _describe(
 
 
 def _code(future: "Future[Any]") -> int | None:
-    """The code of the error that a call ended with."""
+    """The error code of a failed call."""
     error = future.exception() if future.done() else None
     return error.args[0].code() if isinstance(error, KafkaException) else None
 
@@ -190,12 +190,12 @@ def _description(group: Any) -> GroupDescription:
     )
 
 
-def _member(member: Any) -> MemberLine:
-    return MemberLine(
+def _member(member: Any) -> MemberDescription:
+    return MemberDescription(
         member.member_id,
         member.group_instance_id,
         member.client_id,
-        # Java writes an address that has no name with a slash in front.
+        # Java writes a slash before an address that has no host name.
         member.host.removeprefix("/"),
         _partitions(member.assignment),
         None if member.target_assignment is None else _partitions(member.target_assignment),

@@ -1,7 +1,7 @@
-"""Hanging transactions: open in a partition, while no coordinator will ever end them (KIP-664).
+"""Hanging transactions: open in a partition, but no coordinator will end them (KIP-664).
 
-Such a one holds back the last stable offset, and with it everybody who reads committed records. It can be aborted by
-hand, with a marker that is written straight into the partition.
+A hanging transaction holds back the last stable offset, and with it all `read_committed` consumers. It can be aborted
+with a marker that is written directly to the partition.
 """
 
 from collections import defaultdict
@@ -22,22 +22,17 @@ from kio.static.primitive import i16, i32
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.admin.group_offsets import TopicScope, partition_leaders
-from ottla.admin.transactions import (
-    TransactionDescription,
-    describe_transactions,
-    list_transactions,
-    nodes,
-)
-from ottla.admin.wire import Node, ask
+from ottla.admin.nodes import Node, call, list_nodes
+from ottla.admin.transactions import TransactionDescription, describe_transactions, list_transactions
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
-MAX_TIMEOUT = "transaction.max.timeout.ms"
-_PARTITIONS_A_REQUEST = 500
+_MAX_TIMEOUT = "transaction.max.timeout.ms"
+_PARTITIONS_PER_REQUEST = 500
 
 
 class OpenTransaction(NamedTuple):
-    """What a partition knows of a transaction that has no marker in it yet."""
+    """A transaction that has no marker in this partition yet."""
 
     topic: str
     partition: int
@@ -45,7 +40,7 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    # The time of the producer's newest batch, by the clock that stamps the topic's records.
+    # Of the producer's newest batch: create time or append time, as the topic is configured.
     last_timestamp_ms: int
 
     @property
@@ -54,38 +49,40 @@ class OpenTransaction(NamedTuple):
 
 
 def max_timeout_ms(cluster: Cluster) -> int:
-    """No transaction is open for longer than this: its coordinator aborts it."""
-    lines = [line for node in nodes(cluster) for line in describe_configs(cluster, "broker", str(node.id))]
-    return max(int(line.value) for line in lines if line.name == MAX_TIMEOUT and line.value is not None)
+    """The longest time after which a coordinator aborts a transaction: `transaction.max.timeout.ms`."""
+    lines = [
+        line for node in list_nodes(cluster) for line in describe_configs(cluster, "broker", str(node.id))
+    ]
+    return max(int(line.value) for line in lines if line.name == _MAX_TIMEOUT and line.value is not None)
 
 
-def hanging_transactions(
+def find_hanging_transactions(
     cluster: Cluster, scopes: Collection[TopicScope], longer_than_ms: int, now_ms: int
 ) -> list[OpenTransaction]:
-    """Sorted; in the partitions that a scope covers, or in all where there is none."""
+    """Sorted. Looks in the partitions that a scope covers, or in all if there is no scope."""
     leaders = partition_leaders(cluster)
     chosen = [p for p in leaders if not scopes or any(scope.covers(p) for scope in scopes)]
     for scope in scopes:
         if not any(scope.covers(partition) for partition in chosen):
             raise ClusterError(f"{scope}: no such topic or partition. See: ottla topics list")
-    opened = open_transactions(cluster, {partition: leaders[partition] for partition in chosen})
+    opened = _open_transactions(cluster, {partition: leaders[partition] for partition in chosen})
     old = [found for found in opened if now_ms - found.last_timestamp_ms > longer_than_ms]
-    return without_coordinator(old, _known(cluster, old))
+    return without_coordinator(old, _transactions_by_producer(cluster, old))
 
 
 def abort_transaction(cluster: Cluster, partition: TopicPartition, start_offset: int) -> OpenTransaction:
-    """Writes the marker. Raises ClusterError where nothing is open there, or a coordinator will end it itself."""
+    """Writes an abort marker. Raises ClusterError if no transaction begins there, or its coordinator will end it."""
     leaders = partition_leaders(cluster)
     if partition not in leaders:
         raise ClusterError(f"{partition}: no such topic or partition. See: ottla topics list")
-    opened = open_transactions(cluster, {partition: leaders[partition]})
+    opened = _open_transactions(cluster, {partition: leaders[partition]})
     wanted = [found for found in opened if found.start_offset == start_offset]
     if not wanted:
         raise ClusterError(
             f"{partition} has no open transaction that begins at offset {start_offset}. "
             f"See: ottla transactions hanging --topic {partition.topic}:{partition.partition}"
         )
-    known = _known(cluster, wanted)
+    known = _transactions_by_producer(cluster, wanted)
     if not without_coordinator(wanted, known):
         owner = known[wanted[0].producer_id]
         raise ClusterError(
@@ -100,7 +97,7 @@ def abort_transaction(cluster: Cluster, partition: TopicPartition, start_offset:
 def without_coordinator(
     opened: Iterable[OpenTransaction], known: Mapping[int, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Those that the coordinator of their producer does not have in this partition. `known` is by producer id."""
+    """The transactions that no coordinator has in this partition. `known` is by producer id."""
     return sorted(
         found
         for found in opened
@@ -108,9 +105,9 @@ def without_coordinator(
     )
 
 
-def open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> list[OpenTransaction]:
-    """Of these partitions, as their leaders say; a partition without a leader cannot be asked."""
-    by_id = {node.id: node for node in nodes(cluster)}
+def _open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> list[OpenTransaction]:
+    """The open transactions of these partitions, from their leaders. Partitions without a leader are left out."""
+    by_id = {node.id: node for node in list_nodes(cluster)}
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(leaders):
         by_leader[leaders[partition]].append(partition)
@@ -118,29 +115,29 @@ def open_transactions(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -
         found
         for leader, partitions in by_leader.items()
         if leader in by_id
-        for begin in range(0, len(partitions), _PARTITIONS_A_REQUEST)
-        for found in _open_at(by_id[leader], partitions[begin : begin + _PARTITIONS_A_REQUEST])
+        for begin in range(0, len(partitions), _PARTITIONS_PER_REQUEST)
+        for found in _open_at(by_id[leader], partitions[begin : begin + _PARTITIONS_PER_REQUEST])
     ]
 
 
 def _open_at(leader: Node, partitions: list[TopicPartition]) -> list[OpenTransaction]:
     by_topic: dict[str, list[i32]] = defaultdict(list)
-    for topic, number in partitions:
-        by_topic[topic].append(i32(number))
+    for name, number in partitions:
+        by_topic[name].append(i32(number))
     topics = tuple(TopicRequest(name=TopicName(t), partition_indexes=tuple(n)) for t, n in by_topic.items())
     what = f"Producers of {', '.join(by_topic)}"
-    response = ask(leader, DescribeProducersRequest(topics=topics), DescribeProducersResponse, what)
+    response = call(leader, DescribeProducersRequest(topics=topics), DescribeProducersResponse, what)
     found = []
-    for answer in response.topics:
-        for line in answer.partitions:
+    for topic in response.topics:
+        for line in topic.partitions:
             if line.error_code is not ErrorCode.none:
                 raise ClusterError(
-                    f"Producers of {answer.name}-{line.partition_index}: broker {leader} answered "
+                    f"Producers of {topic.name}-{line.partition_index}: broker {leader} responded "
                     f"{line.error_code.name.upper()}. Try again"
                 )
             found += [
                 OpenTransaction(
-                    answer.name,
+                    topic.name,
                     line.partition_index,
                     producer.current_txn_start_offset,
                     producer.producer_id,
@@ -154,35 +151,37 @@ def _open_at(leader: Node, partitions: list[TopicPartition]) -> list[OpenTransac
     return found
 
 
-def _known(cluster: Cluster, opened: Iterable[OpenTransaction]) -> dict[int, TransactionDescription]:
-    """What coordinators know, by producer id. A producer of which none knows is left out."""
+def _transactions_by_producer(
+    cluster: Cluster, opened: Iterable[OpenTransaction]
+) -> dict[int, TransactionDescription]:
+    """The transactions that coordinators know of these producers, by producer id."""
     producer_ids = {found.producer_id for found in opened}
     if not producer_ids:
         return {}
     listed = list_transactions(cluster, producer_ids=sorted(producer_ids))
     described = describe_transactions(cluster, [line.transactional_id for line in listed])
-    # Meanwhile a transactional id may have gone on with another producer id.
+    # A transactional id may have got another producer id between the two requests.
     return {found.producer_id: found for found in described if found.producer_id in producer_ids}
 
 
 def _write_abort_marker(cluster: Cluster, hanging: OpenTransaction, leader_id: int) -> None:
-    (leader,) = [node for node in nodes(cluster) if node.id == leader_id]
+    (leader,) = [node for node in list_nodes(cluster) if node.id == leader_id]
     topic = WritableTxnMarkerTopic(name=TopicName(hanging.topic), partition_indexes=(i32(hanging.partition),))
     marker = WritableTxnMarker(
         producer_id=ProducerId(hanging.producer_id),
         producer_epoch=i16(hanging.producer_epoch),
         transaction_result=False,
         topics=(topic,),
-        # -1 where this producer never ended a transaction here. 0 is no newer than any coordinator.
+        # -1 if this producer has never ended a transaction here. 0 is not newer than any coordinator.
         coordinator_epoch=i32(max(hanging.coordinator_epoch, 0)),
     )
     what = f"The transaction at offset {hanging.start_offset} of {hanging.topic_partition} was not aborted"
-    response = ask(leader, WriteTxnMarkersRequest(markers=(marker,)), WriteTxnMarkersResponse, what)
+    response = call(leader, WriteTxnMarkersRequest(markers=(marker,)), WriteTxnMarkersResponse, what)
     (error,) = [
         line.error_code
         for result in response.markers
-        for answer in result.topics
-        for line in answer.partitions
+        for topic_result in result.topics
+        for line in topic_result.partitions
     ]
     if error is not ErrorCode.none:
-        raise ClusterError(f"{what}: broker {leader} answered {error.name.upper()}")
+        raise ClusterError(f"{what}: broker {leader} responded {error.name.upper()}")

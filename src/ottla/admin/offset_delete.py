@@ -1,4 +1,4 @@
-"""Deletes committed offsets of a group (OffsetDelete, KIP-496), which confluent-kafka has no call for."""
+"""Deletes committed offsets of a group (OffsetDelete, KIP-496)."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -16,11 +16,11 @@ from kio.static.primitive import i32
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import TopicScope, committed_offsets
 from ottla.admin.groups import describe_groups
-from ottla.admin.wire import ask
+from ottla.admin.nodes import call
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
-_REFUSALS = {
+_ERRORS = {
     ErrorCode.group_subscribed_to_topic: "a member of the group is subscribed to the topic. Stop it first",
     ErrorCode.non_empty_group: "the group has members. Stop its consumers first",
     ErrorCode.unknown_topic_or_partition: "no such topic or partition. See: ottla topics list",
@@ -31,12 +31,12 @@ _REFUSALS = {
 class DeletedOffset(NamedTuple):
     topic: str
     partition: int
-    # Why the offset is still there; None where it is deleted.
+    # Why the offset was not deleted; None if it was.
     error: str | None
 
 
 def delete_offsets(cluster: Cluster, group: str, scopes: Collection[TopicScope]) -> list[DeletedOffset]:
-    """Sorted. Raises ClusterError where there is no such group, or it has no offset of one of the topics."""
+    """Sorted. Raises ClusterError if the group does not exist, or has no committed offset in one of the scopes."""
     (described,) = describe_groups(cluster, [group])
     committed = committed_offsets(cluster, group)
     for scope in scopes:
@@ -46,7 +46,7 @@ def delete_offsets(cluster: Cluster, group: str, scopes: Collection[TopicScope])
             )
     chosen = [partition for partition in committed if any(scope.covers(partition) for scope in scopes)]
     what = f"Offsets of group {group} were not deleted"
-    response = ask(described.coordinator, _request(group, chosen), OffsetDeleteResponse, what)
+    response = call(described.coordinator, _request(group, chosen), OffsetDeleteResponse, what)
     if response.error_code is not ErrorCode.none:
         raise ClusterError(f"{what}: {_reason(response.error_code)}")
     return sorted(
@@ -72,4 +72,4 @@ def _request(group: str, partitions: Iterable[TopicPartition]) -> OffsetDeleteRe
 
 
 def _reason(code: ErrorCode) -> str:
-    return _REFUSALS.get(code, f"the coordinator answered {code.name.upper()}. Try again")
+    return _ERRORS.get(code, f"the coordinator responded {code.name.upper()}. Try again")

@@ -1,6 +1,6 @@
-"""Offsets of a group as CSV, in the format that Kafka's tool exports and reads: topic,partition,offset.
+"""Offsets of a group as CSV, in the format of Kafka's own tool: topic,partition,offset.
 
-With several groups it writes group,topic,partition,offset: such a file is read too.
+For several groups that tool writes group,topic,partition,offset; such a file can be read too.
 """
 
 import csv
@@ -20,7 +20,7 @@ def write_offsets(plan: Iterable[PlannedReset]) -> str:
 
 
 def read_offsets(text: str, group: str) -> dict[TopicPartition, int]:
-    """The offsets that are there for `group`. ValueError, with the line, where one cannot be read."""
+    """The offsets for `group`. Raises ValueError, with the number of the line, if one cannot be read."""
     offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:
@@ -38,7 +38,7 @@ def read_offsets(text: str, group: str) -> dict[TopicPartition, int]:
                 raise ValueError(f"line {number}: {topic_partition} has an offset already")
             offsets[topic_partition] = int(offset)
     if not offsets:
-        raise ValueError(f"there is no offset for group {group} in it")
+        raise ValueError(f"it has no offset for group {group}")
     return offsets
 
 

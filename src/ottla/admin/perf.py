@@ -1,4 +1,4 @@
-"""Measures a cluster as one client sees it: how much it takes, how much it gives, how long a record travels."""
+"""Measures produce throughput, consume throughput and end-to-end latency, with one client."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from ottla.admin.cluster import Cluster, ClusterError, UnreachableError
 from ottla.admin.consume import read_batches
 from ottla.admin.position import EARLIEST
 
-PERCENTILES = (50.0, 95.0, 99.0, 99.9)
-SAMPLES_MAX = 100_000
-ROUND_TRIP_TIMEOUT_S = 10.0
-Progress = Callable[[int], None]
+_PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+_SAMPLES_MAX = 100_000
+_ROUND_TRIP_TIMEOUT_S = 10.0
+_Progress = Callable[[int], None]
 
 
 class Throughput(NamedTuple):
@@ -39,7 +39,7 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     result = {
         f"p{percent:g}": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000
-        for percent in PERCENTILES
+        for percent in _PERCENTILES
     }
     return result | {"max": ordered[-1] * 1000}
 
@@ -53,15 +53,15 @@ def measure_produce(
     acks: str,
     compression: str,
     rate: float | None,
-    progress: Progress,
+    progress: _Progress,
 ) -> Throughput:
-    """Sends `records` of `size` random bytes; the latency is that from `produce` to the acknowledgement."""
+    """Sends `records` of `size` random bytes. The latency is the time from `produce` to the acknowledgement."""
     latencies: list[float] = []
-    failures: list[KafkaError] = []
+    errors: list[KafkaError] = []
 
     def on_delivery(error: KafkaError | None, message: Any) -> None:
         if error is not None:
-            failures.append(error)
+            errors.append(error)
         else:
             latencies.append(message.latency())
 
@@ -76,13 +76,13 @@ def measure_produce(
         )
     )
     payload = Random(0).randbytes(size)
-    every = max(1, records // SAMPLES_MAX)
+    every = max(1, records // _SAMPLES_MAX)
     began = time.perf_counter()
     for number in range(records):
         callback = on_delivery if number % every == 0 or number == records - 1 else None
         _produce(cluster, producer, topic, payload, callback)
-        if failures:
-            raise cluster.error(f"Topic {topic}", failures[0])
+        if errors:
+            raise cluster.error(f"Topic {topic}", errors[0])
         if rate is not None:
             ahead = number / rate - (time.perf_counter() - began)
             if ahead > 0:
@@ -90,10 +90,10 @@ def measure_produce(
         if number % 1000 == 0:
             producer.poll(0)
             progress(number)
-    if producer.flush(60) or failures:
+    if producer.flush(60) or errors:
         raise (
-            cluster.error(f"Topic {topic}", failures[0])
-            if failures
+            cluster.error(f"Topic {topic}", errors[0])
+            if errors
             else ClusterError(f"Topic {topic}: not every record was acknowledged within 60 s")
         )
     seconds = time.perf_counter() - began
@@ -112,7 +112,7 @@ def _produce(cluster: Cluster, producer: Any, topic: str, payload: bytes, callba
             raise cluster.error(f"Topic {topic}", error.args[0]) from None
 
 
-def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progress: Progress) -> Throughput:
+def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progress: _Progress) -> Throughput:
     """Reads from the earliest record to the end, or `records` of them."""
     count = size = 0
     began = time.perf_counter()
@@ -126,20 +126,20 @@ def measure_consume(cluster: Cluster, topic: str, *, records: int | None, progre
 
 
 def measure_latency(
-    cluster: Cluster, topic: str, *, records: int, size: int, acks: str, progress: Progress
+    cluster: Cluster, topic: str, *, records: int, size: int, acks: str, progress: _Progress
 ) -> Throughput:
-    """Sends one record at a time and waits until a consumer has it: the time from producer to consumer."""
+    """Sends one record at a time and waits until a consumer gets it: the latency from producer to consumer."""
     partition = cluster.partitions_of(topic)[0]
     producer = Producer(cluster.client_config(acks=acks, linger_ms=0, message_timeout_ms=30_000))
     consumer = Consumer(cluster.client_config(group_id="ottla-perf", enable_auto_commit=False))
     latencies: list[float] = []
     try:
         _, end = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=ROUND_TRIP_TIMEOUT_S
+            TopicPartition(topic, partition), timeout=_ROUND_TRIP_TIMEOUT_S
         )
         consumer.assign([TopicPartition(topic, partition, end)])
         payload = Random(0).randbytes(size)
-        # The first round trip makes connections and is not counted.
+        # The first round trip opens connections and is not counted.
         _round_trip(cluster, producer, consumer, topic, partition, payload)
         began = time.perf_counter()
         for number in range(records):
@@ -160,10 +160,10 @@ def _round_trip(
     producer.produce(topic, payload, partition=partition)
     producer.poll(0)
     while True:
-        message = consumer.poll(ROUND_TRIP_TIMEOUT_S)
+        message = consumer.poll(_ROUND_TRIP_TIMEOUT_S)
         if message is None:
             raise UnreachableError(
-                f"Topic {topic}: a record did not arrive within {ROUND_TRIP_TIMEOUT_S:.0f} s"
+                f"Topic {topic}: a record did not arrive within {_ROUND_TRIP_TIMEOUT_S:.0f} s"
             )
         if message.error() is not None:
             raise cluster.error(f"Topic {topic}", message.error())

@@ -1,4 +1,4 @@
-"""Where to begin reading: the earliest record, the latest, an offset, or a time."""
+"""Where to start reading: the earliest record, the end, an offset, or a time."""
 
 import re
 from datetime import UTC, datetime
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-# An offset this large has never been; a date in milliseconds this small was 1973.
+# No log has an offset this large; as milliseconds it is a date in 1973.
 _SMALLEST_EPOCH_MS = 100_000_000_000
 
 
 class Position(NamedTuple):
-    """`kind` is earliest, latest, offset or time; `value` the offset or the milliseconds since the epoch."""
+    """`kind` is earliest, latest, offset or time; `value` is the offset, or milliseconds since the epoch."""
 
     kind: str
     value: int = 0
@@ -21,7 +21,7 @@ EARLIEST, LATEST = Position("earliest"), Position("latest")
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """earliest, latest, an offset, "-1h" ago, an ISO time, or milliseconds since the epoch. ValueError otherwise."""
+    """Parses earliest, latest, an offset, "-1h", an ISO time, or milliseconds since the epoch. Raises ValueError."""
     if text in ("earliest", "latest"):
         return Position(text)
     if text.isascii() and text.isdigit():

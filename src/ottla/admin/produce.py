@@ -1,4 +1,4 @@
-"""Sends records to a topic and makes sure that they arrived."""
+"""Sends records to a topic and waits for their acknowledgements."""
 
 from types import TracebackType
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ottla.admin.cluster import Cluster, ClusterError
-from ottla.admin.records import OutgoingRecord
+from ottla.admin.json_records import OutgoingRecord
 
-DELIVERY_TIMEOUT_MS = 30_000
-UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
-POLL_S = 0.05
+_DELIVERY_TIMEOUT_MS = 30_000
+_UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
+_POLL_S = 0.05
 
 
 class RecordSender:
     """`with RecordSender(...) as sender`: leaving the block waits for every acknowledgement.
 
-    The first record that was refused ends the work with a ClusterError.
+    The first record that is rejected raises ClusterError.
     """
 
     def __init__(self, cluster: Cluster, topic: str, *, acks: str = "all", compression: str = "none") -> None:
         self._cluster = cluster
         self._topic = topic
-        self._failure: KafkaError | None = None
+        self._error: KafkaError | None = None
         self.delivered = 0
         self._producer = Producer(
             cluster.client_config(
@@ -30,9 +30,9 @@ class RecordSender:
                 enable_idempotence=acks == "all",
                 compression_type=compression,
                 linger_ms=5,
-                message_timeout_ms=DELIVERY_TIMEOUT_MS,
+                message_timeout_ms=_DELIVERY_TIMEOUT_MS,
                 message_max_bytes=1_000_000_000,
-                topic_metadata_propagation_max_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
+                topic_metadata_propagation_max_ms=_UNKNOWN_TOPIC_TIMEOUT_MS,
             )
         )
 
@@ -43,7 +43,7 @@ class RecordSender:
         if record.timestamp is not None:
             options["timestamp"] = record.timestamp
         while True:
-            self._raise_failure()
+            self._raise_error()
             try:
                 self._producer.produce(
                     self._topic,
@@ -55,20 +55,20 @@ class RecordSender:
                 )
                 break
             except BufferError:
-                self._producer.poll(POLL_S)
+                self._producer.poll(_POLL_S)
             except KafkaException as error:
                 raise self._cluster.error(f"Topic {self._topic}", error.args[0]) from None
         self._producer.poll(0)
 
     def poll(self, timeout_s: float) -> None:
-        """Takes acknowledgements while there is nothing to send. Raises ClusterError."""
+        """Receives acknowledgements while there is nothing to send. Raises ClusterError."""
         self._producer.poll(timeout_s)
-        self._raise_failure()
+        self._raise_error()
 
     def finish(self) -> None:
-        """Waits until every record is acknowledged. Raises ClusterError where one was not."""
-        left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
-        self._raise_failure()
+        """Waits until every record is acknowledged. Raises ClusterError if one is not."""
+        left = self._producer.flush(_DELIVERY_TIMEOUT_MS / 1000 + 5)
+        self._raise_error()
         if left:
             raise ClusterError(f"Topic {self._topic}: {left} records are not acknowledged")
 
@@ -86,10 +86,10 @@ class RecordSender:
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
             self.delivered += 1
-        elif self._failure is None:
-            self._failure = error
+        elif self._error is None:
+            self._error = error
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
+    def _raise_error(self) -> None:
+        if self._error is not None:
             delivered = f"{self.delivered} records were acknowledged before"
-            raise self._cluster.error(f"Topic {self._topic} ({delivered})", self._failure)
+            raise self._cluster.error(f"Topic {self._topic} ({delivered})", self._error)

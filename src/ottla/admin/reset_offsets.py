@@ -1,11 +1,11 @@
-"""Moves the committed offsets of a group: asks the cluster what the plan needs to know, and carries the plan out."""
+"""Resets the committed offsets of a group: reads the offsets that a plan needs, and executes the plan."""
 
 from collections.abc import Collection, Sequence
 
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.group_offsets import (
     TopicScope,
-    commit_for,
+    alter_offsets,
     committed_offsets,
     offsets_at,
     partition_leaders,
@@ -17,7 +17,7 @@ from ottla.admin.reset_plan import (
     PlannedReset,
     ResetError,
     Target,
-    ToGiven,
+    ToListedOffsets,
     ToTime,
     plan_reset,
 )
@@ -27,10 +27,10 @@ from ottla.model.ids import TopicPartition
 def plan_group_reset(
     cluster: Cluster, group: str, target: Target, scopes: Collection[TopicScope]
 ) -> list[PlannedReset]:
-    """`scopes` empty means every partition with a committed offset, or those that the target gives itself.
+    """Without `scopes`: every partition with a committed offset, or those that the target lists.
 
-    A group that does not exist may be planned for: its first members then begin there. Raises ClusterError where
-    the group has members: they would go on from their own positions and overwrite what is committed here.
+    The group need not exist: its first members will start at these offsets. Raises ClusterError if it has members,
+    which would continue from their own positions and overwrite the offsets.
     """
     found = find_group(cluster, group)
     if found is not None and found.members:
@@ -40,21 +40,21 @@ def plan_group_reset(
         )
     committed = committed_offsets(cluster, group)
     leaders = partition_leaders(cluster)
-    if isinstance(target, ToGiven):
+    if isinstance(target, ToListedOffsets):
         partitions = sorted(target.offsets)
     elif scopes:
         partitions = _in_scope(scopes, leaders)
     else:
         partitions = sorted(committed)
         if not partitions:
-            raise ClusterError(f"Group {group} has no committed offsets: name topics with --topic NAME")
+            raise ClusterError(f"Group {group} has no committed offsets: set the topics with --topic NAME")
     _check(partitions, leaders)
     earliest = offsets_at(cluster, partitions, EARLIEST)
     latest = offsets_at(cluster, partitions, LATEST)
     at_time: dict[TopicPartition, int] = {}
     if isinstance(target, ToTime):
-        found_at = offsets_at(cluster, partitions, Position("time", target.time_ms))
-        at_time = {partition: offset for partition, offset in found_at.items() if offset >= 0}
+        found_offsets = offsets_at(cluster, partitions, Position("time", target.time_ms))
+        at_time = {partition: offset for partition, offset in found_offsets.items() if offset >= 0}
     known = {
         p: PartitionOffsets(earliest[p], latest[p], committed.get(p), at_time.get(p)) for p in partitions
     }
@@ -65,13 +65,13 @@ def plan_group_reset(
 
 
 def execute_reset(cluster: Cluster, group: str, plan: Sequence[PlannedReset]) -> None:
-    commit_for(cluster, group, {line.topic_partition: line.new_offset for line in plan})
+    alter_offsets(cluster, group, {line.topic_partition: line.new_offset for line in plan})
 
 
 def _in_scope(scopes: Collection[TopicScope], existing: Collection[TopicPartition]) -> list[TopicPartition]:
     chosen = {partition for partition in existing if any(scope.covers(partition) for scope in scopes)}
     for scope in scopes:
-        # What a scope names is checked with the rest, so that a topic that is missing is said to be so.
+        # Also partitions that do not exist, so that `_check` reports them.
         named = [TopicPartition(scope.topic, number) for number in scope.partitions]
         chosen.update(named or [TopicPartition(scope.topic, 0)])
     return sorted(chosen)
@@ -89,5 +89,5 @@ def _check(partitions: Collection[TopicPartition], leaders: dict[TopicPartition,
             )
         if leaders[partition] < 0:
             raise ClusterError(
-                f"{partition} has no leader, so that its offsets are not known. Try again when a broker leads it"
+                f"{partition} has no leader, so its offsets are not known. Try again when it has one"
             )

@@ -1,7 +1,7 @@
-"""Where a reset would move a group's committed offsets: decided from what is known of each partition, no cluster asked.
+"""The new offsets of a reset, computed from the offsets of each partition. Pure.
 
-The rules are those of Kafka's own tool (KIP-122): an offset before the first or after the last record becomes the
-nearest that is there, with a word about it.
+The rules are those of Kafka's own tool (KIP-122): an offset outside of the log becomes the nearest one inside, with a
+note about it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ottla.model.ids import TopicPartition
 
 
 class ResetError(ValueError):
-    """A reset that has no meaning for one of its partitions."""
+    """A reset that is not possible for one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ToLatest:
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """The committed offset; where none is committed, the log end offset."""
+    """The committed offset; if there is none, the log end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +37,30 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """Forward, or back where it is negative."""
+    """Forward, or back if it is negative."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """The first record at or after this time; where there is none, the log end offset."""
+    """The first record at or after this time; if there is none, the log end offset."""
 
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class ToGiven:
-    """An offset of its own for each partition, as a file lists them."""
+class ToListedOffsets:
+    """An offset for each partition, from a file."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToGiven
+Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToListedOffsets
 
 
 class PartitionOffsets(NamedTuple):
-    """What is known of a partition. `at_time` is None where no record is so late, or no time was asked for."""
+    """The offsets of a partition. `at_time` is None if no record is so late, or the target is not a time."""
 
     earliest: int
     latest: int
@@ -73,7 +73,7 @@ class PlannedReset(NamedTuple):
     partition: int
     committed: int | None
     new_offset: int
-    # Why it is not what was asked for; None where it is.
+    # Why the new offset differs from the requested one; None if it does not.
     note: str | None
 
     @property
@@ -82,24 +82,26 @@ class PlannedReset(NamedTuple):
 
 
 def plan_reset(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> list[PlannedReset]:
-    """Sorted by topic and partition. Raises ResetError where a partition has no offset to start from."""
+    """Sorted by topic and partition. Raises ResetError if a partition has no offset to shift."""
     return [_plan_one(target, partition, known[partition]) for partition in sorted(known)]
 
 
 def _plan_one(target: Target, partition: TopicPartition, offsets: PartitionOffsets) -> PlannedReset:
-    wanted, note = _wanted(target, partition, offsets)
-    new_offset = wanted
-    if wanted > offsets.latest:
+    requested, note = _requested_offset(target, partition, offsets)
+    new_offset = requested
+    if requested > offsets.latest:
         new_offset = offsets.latest
-        note = f"offset {wanted} is after the log end offset, {new_offset} is taken"
-    elif wanted < offsets.earliest:
+        note = f"offset {requested} is after the log end offset: {new_offset} is used"
+    elif requested < offsets.earliest:
         new_offset = offsets.earliest
-        note = f"offset {wanted} is before the earliest offset, {new_offset} is taken"
+        note = f"offset {requested} is before the earliest offset: {new_offset} is used"
     return PlannedReset(partition.topic, partition.partition, offsets.committed, new_offset, note)
 
 
-def _wanted(target: Target, partition: TopicPartition, offsets: PartitionOffsets) -> tuple[int, str | None]:
-    """The offset before it is brought into range, and a note where it is not literally what was asked for."""
+def _requested_offset(
+    target: Target, partition: TopicPartition, offsets: PartitionOffsets
+) -> tuple[int, str | None]:
+    """The offset before it is limited to the log, and a note if it is not what was requested."""
     match target:
         case ToEarliest():
             return offsets.earliest, None
@@ -107,11 +109,11 @@ def _wanted(target: Target, partition: TopicPartition, offsets: PartitionOffsets
             return offsets.latest, None
         case ToOffset(offset):
             return offset, None
-        case ToGiven(given):
+        case ToListedOffsets(given):
             return given[partition], None
         case ToCurrent():
             if offsets.committed is None:
-                return offsets.latest, "no offset is committed, the log end offset is taken"
+                return offsets.latest, "no offset is committed: the log end offset is used"
             return offsets.committed, None
         case ShiftBy(count):
             if offsets.committed is None:
@@ -122,5 +124,5 @@ def _wanted(target: Target, partition: TopicPartition, offsets: PartitionOffsets
             return offsets.committed + count, None
         case ToTime():
             if offsets.at_time is None:
-                return offsets.latest, "no record is so late, the log end offset is taken"
+                return offsets.latest, "no record is so late: the log end offset is used"
             return offsets.at_time, None

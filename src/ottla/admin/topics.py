@@ -1,4 +1,4 @@
-"""Topics of a cluster: list, create, describe, grow, delete."""
+"""Topics: list, create, describe, add partitions, delete."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,17 +7,17 @@ from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from ottla.admin.cluster import Cluster, ClusterError
-from ottla.admin.configs import ConfigLine, describe_configs
+from ottla.admin.configs import ConfigValue, describe_configs
 from ottla.admin.position import EARLIEST, LATEST, Position
 
 
-class TopicLine(NamedTuple):
+class TopicListing(NamedTuple):
     name: str
     partitions: int
     replication_factor: int
 
 
-class PartitionLine(NamedTuple):
+class PartitionDescription(NamedTuple):
     partition: int
     leader: int | None
     replicas: list[int]
@@ -30,25 +30,25 @@ class TopicDescription(NamedTuple):
     name: str
     topic_id: str
     is_internal: bool
-    partitions: list[PartitionLine]
-    # Only what is not a default.
-    configs: list[ConfigLine]
+    partitions: list[PartitionDescription]
+    # Without those that have their default.
+    configs: list[ConfigValue]
 
 
-def list_topics(cluster: Cluster, *, internal: bool = False) -> list[TopicLine]:
-    """Sorted by name; topics whose names begin with __ are internal."""
+def list_topics(cluster: Cluster, *, internal: bool = False) -> list[TopicListing]:
+    """Sorted by name. Topics whose names begin with __ are internal."""
     lines = []
     for name, topic in sorted(cluster.metadata().topics.items()):
         if internal or not name.startswith("__"):
             replicas = [len(partition.replicas) for partition in topic.partitions.values()]
-            lines.append(TopicLine(name, len(topic.partitions), max(replicas, default=0)))
+            lines.append(TopicListing(name, len(topic.partitions), max(replicas, default=0)))
     return lines
 
 
 def create_topic(
     cluster: Cluster, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
-    """-1 for partitions or replication factor takes the cluster's default."""
+    """-1 for partitions or replication factor means the cluster's default."""
     topic = NewTopic(
         name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs)
     )
@@ -59,10 +59,10 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     cluster.result(cluster.admin.delete_topics([name])[name], f"Topic {name} was not deleted")
 
 
-def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
-    """Raises the number of partitions to `partitions`; it can never be lowered."""
+def create_partitions(cluster: Cluster, name: str, partitions: int) -> None:
+    """Increases the number of partitions to `partitions`. It cannot be decreased."""
     futures = cluster.admin.create_partitions([NewPartitions(name, partitions)])
-    cluster.result(futures[name], f"Topic {name} keeps its partitions")
+    cluster.result(futures[name], f"Topic {name} got no new partitions")
 
 
 def topic_exists(cluster: Cluster, name: str) -> bool:
@@ -81,7 +81,7 @@ def _describe(cluster: Cluster, topic: Any) -> TopicDescription:
     earliest = list_offsets(cluster, name, numbers, EARLIEST)
     latest = list_offsets(cluster, name, numbers, LATEST)
     lines = [
-        PartitionLine(
+        PartitionDescription(
             partition.id,
             partition.leader.id if partition.leader is not None and partition.leader.id >= 0 else None,
             [node.id for node in partition.replicas],
@@ -99,13 +99,13 @@ def _describe(cluster: Cluster, topic: Any) -> TopicDescription:
 def list_offsets(
     cluster: Cluster, topic: str, partitions: Iterable[int], position: Position
 ) -> dict[int, int]:
-    """The offset of a position (earliest, latest or a time) in each partition; -1 where no record is so late."""
+    """The offset of a position (earliest, latest or a time) in each partition; -1 if no record is so late."""
     request = {TopicPartition(topic, partition): _spec(position) for partition in partitions}
     if not request:
         raise ClusterError(f"Topic {topic} has no partitions")
     return {
-        asked.partition: cluster.result(future, f"Offsets of {topic}-{asked.partition}").offset
-        for asked, future in cluster.admin.list_offsets(request).items()
+        partition.partition: cluster.result(future, f"Offsets of {topic}-{partition.partition}").offset
+        for partition, future in cluster.admin.list_offsets(request).items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Transactions of a cluster as their coordinators know them: list and describe (KIP-664)."""
+"""Transactions as their coordinators know them: list and describe (KIP-664)."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +13,7 @@ from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i8, i64
 
 from ottla.admin.cluster import REQUEST_TIMEOUT_S, Cluster, ClusterError
-from ottla.admin.wire import Node, ask
+from ottla.admin.nodes import Node, call, list_nodes
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -26,9 +26,9 @@ STATES = (
     "CompleteAbort",
     "PrepareEpochFence",
 )
-OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
-_TRANSACTION = i8(1)  # the type of a coordinator's key
-_NOT_YET = (
+_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_TRANSACTION_KEY_TYPE = i8(1)
+_RETRIABLE = (
     ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.not_coordinator,
@@ -36,7 +36,7 @@ _NOT_YET = (
 _RETRY_S = 0.1
 
 
-class TransactionLine(NamedTuple):
+class TransactionListing(NamedTuple):
     transactional_id: str
     state: str
     producer_id: int
@@ -50,9 +50,9 @@ class TransactionDescription(NamedTuple):
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    # None where no transaction has begun.
+    # None if no transaction has begun.
     start_ms: int | None
-    # Those that are written to; once the outcome is decided, those that do not have it yet.
+    # The partitions that were written to; once the outcome is decided, those that have no marker yet.
     partitions: list[TopicPartition]
 
 
@@ -63,35 +63,35 @@ def list_transactions(
     longer_than_ms: int | None = None,
     pattern: str | None = None,
     producer_ids: Iterable[int] = (),
-) -> list[TransactionLine]:
-    """Sorted by transactional id; only those that all filters let pass.
+) -> list[TransactionListing]:
+    """Sorted by transactional id. Filters are combined with AND.
 
-    To brokers an id that has no transaction at all has one of the year 1970: by duration, only open ones are asked for.
+    For brokers an id without a transaction has one that began in 1970, so a filter by duration asks for open ones only.
     """
     if longer_than_ms is not None and not states:
-        states = OPEN
-    asked = _list_request(states, longer_than_ms, pattern, producer_ids)
+        states = _OPEN_STATES
+    request = _list_request(states, longer_than_ms, pattern, producer_ids)
     return sorted(
-        TransactionLine(line.transactional_id, line.transaction_state, line.producer_id, node.id)
-        for node in nodes(cluster)
-        for line in _listed(node, *asked).transaction_states
+        TransactionListing(line.transactional_id, line.transaction_state, line.producer_id, node.id)
+        for node in list_nodes(cluster)
+        for line in _list(node, *request).transaction_states
     )
 
 
-def _listed(node: Node, request: Any, response_type: Any) -> Any:
+def _list(node: Node, request: Any, response_type: Any) -> Any:
     what = "Transactions cannot be listed"
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        response = ask(node, request, response_type, what)
+        response = call(node, request, response_type, what)
         if response.error_code is ErrorCode.none:
             return response
         if response.error_code is ErrorCode.invalid_regular_expression:
             raise ClusterError(
-                f"{what}: {request.transactional_id_pattern!r} is no regular expression of RE2"
+                f"{what}: {request.transactional_id_pattern!r} is not a regular expression of RE2. Fix the pattern"
             )
-        if response.error_code not in _NOT_YET or time.monotonic() > deadline:
+        if response.error_code not in _RETRIABLE or time.monotonic() > deadline:
             raise ClusterError(
-                f"{what}: broker {node} answered {response.error_code.name.upper()}. Try again"
+                f"{what}: broker {node} responded {response.error_code.name.upper()}. Try again"
             )
         time.sleep(_RETRY_S)
 
@@ -99,7 +99,7 @@ def _listed(node: Node, request: Any, response_type: Any) -> Any:
 def _list_request(
     states: Collection[str], longer_than_ms: int | None, pattern: str | None, producer_ids: Iterable[int]
 ) -> tuple[Any, Any]:
-    """In the oldest version that can say it, so that older brokers understand (KIP-994, KIP-1152)."""
+    """In the oldest version that has these filters, for older brokers (KIP-994, KIP-1152)."""
     filters: dict[str, Any] = {
         "state_filters": tuple(states),
         "producer_id_filters": tuple(map(ProducerId, producer_ids)),
@@ -115,7 +115,7 @@ def _list_request(
 
 
 def describe_transactions(cluster: Cluster, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
-    """Raises ClusterError where a coordinator does not know one of them."""
+    """Raises ClusterError if a coordinator does not know one of them."""
     return [_describe(cluster, transactional_id) for transactional_id in dict.fromkeys(transactional_ids)]
 
 
@@ -126,28 +126,28 @@ def _describe(cluster: Cluster, transactional_id: str) -> TransactionDescription
     while True:
         coordinator, error = _find_coordinator(cluster, transactional_id)
         if coordinator is not None:
-            (found,) = ask(coordinator, request, DescribeTransactionsResponse, what).transaction_states
+            (found,) = call(coordinator, request, DescribeTransactionsResponse, what).transaction_states
             if found.error_code is ErrorCode.none:
                 return _description(found, coordinator)
             error = found.error_code
         if error is ErrorCode.transactional_id_not_found:
             raise ClusterError(f"{what}: its coordinator does not know it. See: ottla transactions list")
-        if error not in _NOT_YET or time.monotonic() > deadline:
-            raise ClusterError(f"{what}: the cluster answered {error.name.upper()}. Try again")
+        if error not in _RETRIABLE or time.monotonic() > deadline:
+            raise ClusterError(f"{what}: the cluster responded {error.name.upper()}. Try again")
         time.sleep(_RETRY_S)
 
 
 def _find_coordinator(cluster: Cluster, transactional_id: str) -> tuple[Node | None, ErrorCode]:
-    request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=(transactional_id,))
+    request = FindCoordinatorRequest(key_type=_TRANSACTION_KEY_TYPE, coordinator_keys=(transactional_id,))
     what = f"The coordinator of transactional id {transactional_id}"
-    (found,) = ask(nodes(cluster)[0], request, FindCoordinatorResponse, what).coordinators
+    (found,) = call(list_nodes(cluster)[0], request, FindCoordinatorResponse, what).coordinators
     if found.error_code is not ErrorCode.none:
         return None, found.error_code
     return Node(found.node_id, found.host, found.port), ErrorCode.none
 
 
 def _description(found: Any, coordinator: Node) -> TransactionDescription:
-    began = found.transaction_start_time
+    start = found.transaction_start_time
     return TransactionDescription(
         found.transactional_id,
         found.transaction_state,
@@ -155,11 +155,6 @@ def _description(found: Any, coordinator: Node) -> TransactionDescription:
         found.producer_id,
         found.producer_epoch,
         round(found.transaction_timeout.total_seconds() * 1000),
-        None if began is None else round(began.timestamp() * 1000),
+        None if start is None else round(start.timestamp() * 1000),
         sorted(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
     )
-
-
-def nodes(cluster: Cluster) -> list[Node]:
-    """The brokers of the cluster, by id."""
-    return sorted(Node(broker.id, broker.host, broker.port) for broker in cluster.metadata().brokers.values())

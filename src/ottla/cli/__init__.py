@@ -1,1 +1,1 @@
-"""The commands: `ottla ...`. Heavy imports stand inside functions, because start-up time is a feature."""
+"""The commands: `ottla ...`. Heavy imports are inside functions, because start-up time is a feature."""

@@ -14,10 +14,10 @@ from ottla.cli.output import CommandError, print_error, print_json
 from ottla.cli.produce import produce
 from ottla.cli.serve import DESCRIPTION
 
-# Also in docs/commands.md. 2 is what the framework answers to an unknown option.
-FAILED = 1
-WRONG_USAGE = 2
-UNREACHABLE = 3
+# Also in docs/commands.md. Typer ends with 2 too, for instance for an unknown option.
+_FAILED = 1
+_WRONG_USAGE = 2
+_UNREACHABLE = 3
 _PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
@@ -47,7 +47,7 @@ app.command()(demo)
 
 @app.command()
 def version(as_json: AsJson = False) -> None:
-    """Show the versions of Ottla and of its client library."""
+    """Show the versions of Ottla, of librdkafka and of Python."""
     from confluent_kafka import libversion
 
     librdkafka = libversion()[0]
@@ -58,7 +58,7 @@ def version(as_json: AsJson = False) -> None:
 
 
 def run() -> int:
-    """Runs the command line; returns the exit code, or leaves by SystemExit as the framework does."""
+    """Runs the command line. Returns the exit code, or raises SystemExit as Typer does."""
     try:
         app(prog_name="ottla")
     except Exception as error:
@@ -69,6 +69,6 @@ def run() -> int:
             raise
         print_error(str(error))
         if isinstance(error, AddressError):
-            return WRONG_USAGE
-        return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
+            return _WRONG_USAGE
+        return _UNREACHABLE if isinstance(error, UnreachableError) else _FAILED
     return 0

@@ -1,4 +1,4 @@
-"""`ottla topics compaction`: how clean a compacted topic is, from the files of a data directory."""
+"""`ottla topics compaction`: how much of a topic is compacted, from the files of a data directory."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -16,9 +16,9 @@ def compaction(
     ] = "data",
     as_json: AsJson = False,
 ) -> None:
-    """Show for each partition what is clean and what is dirty, its keys, and what compaction would free.
+    """Show for each partition how much is clean and dirty, how many keys it has, and how much compaction would free.
 
-    It reads the files of Ottla or Kafka, also beside a running broker: the protocol has no request for this.
+    Reads the files of Ottla or Kafka, also while a broker runs: the protocol has no request for this.
     """
     import time
 
@@ -36,7 +36,7 @@ def compaction(
             raise CommandError(f"{error.filename or log_dir} cannot be read: {error.strerror}") from None
     if not found:
         raise CommandError(
-            f"no partition of {topic} is in {log_dirs}: name the broker's log.dirs with --log-dirs"
+            f"no partition of {topic} is in {log_dirs}: set --log-dirs to the broker's log.dirs"
         )
     found.sort(key=lambda report: report.partition)
     if as_json:

@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from ottla.cli.output import CommandError, print_json, print_table
-from ottla.cli.topics import set_by
+from ottla.cli.topics import source_name
 
 app = typer.Typer(
-    help="Configs of topics, brokers and groups: show, set, return to defaults.", no_args_is_help=True
+    help="Configs of topics, brokers and groups: show, set, reset to defaults.", no_args_is_help=True
 )
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Of this broker.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Of this group.")]
+_Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")]
+_Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker.")]
+_Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group.")]
 
 
 @app.command()
@@ -23,16 +23,16 @@ def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these configs.")
     ] = None,
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that have their default.")
+        bool, typer.Option("--all", "-a", help="Also configs that have their default.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show configs with their values and where these come from; without --all or names, only those that are set."""
+    """Show configs with their values and sources; without --all or names, only those that are set."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.configs import describe_configs
 
@@ -51,43 +51,43 @@ def describe(
             (
                 line.name,
                 "(hidden)" if line.sensitive else line.value,
-                set_by(line.source),
+                source_name(line.source),
                 "yes" if line.read_only else "",
             )
             for line in chosen
         ]
         print_table(["CONFIG", "VALUE", "SET BY", "READ-ONLY"], rows)
     else:
-        print(f"Nothing is set for {kind} {name}; --all shows the defaults", file=sys.stderr)
+        print(f"No config is set for {kind} {name}; --all shows the defaults", file=sys.stderr)
 
 
 @app.command("set")
 def set_command(
     configs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The configs to set.")],
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Set configs; they take effect without a restart."""
     kind, name = _resource(topic, broker, group)
-    values = pairs("NAME=VALUE", configs)
+    values = parse_pairs("NAME=VALUE", configs)
     _alter(kind, name, bootstrap, as_json, set=values, unset=[])
 
 
 @app.command()
 def unset(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="The configs to return to their defaults.")
+        list[str], typer.Argument(metavar="NAME...", help="The configs to reset to their defaults.")
     ],
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+    topic: _Topic = None,
+    broker: _Broker = None,
+    group: _Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Return configs to their defaults."""
+    """Reset configs to their defaults."""
     kind, name = _resource(topic, broker, group)
     _alter(kind, name, bootstrap, as_json, set={}, unset=names)
 
@@ -116,5 +116,5 @@ def _alter(
 def _resource(topic: str | None, broker: str | None, group: str | None) -> tuple[str, str]:
     given = [(kind, name) for kind, name in (("topic", topic), ("broker", broker), ("group", group)) if name]
     if len(given) != 1:
-        raise typer.BadParameter("give exactly one of --topic TOPIC, --broker ID and --group GROUP")
+        raise typer.BadParameter("set exactly one of --topic TOPIC, --broker ID and --group GROUP")
     return given[0]

@@ -1,4 +1,4 @@
-"""`ottla consume`: records of a topic on standard output."""
+"""`ottla consume`: prints the records of a topic."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ def consume(
     ] = "earliest",
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", help="Only this one; may be repeated."),
+        typer.Option("--partition", "-p", metavar="N", help="Only this partition; may be repeated."),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N records.")
@@ -30,23 +30,27 @@ def consume(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new records, until Ctrl-C.")
     ] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="The key and a tab before the value.")] = False,
-    headers: Annotated[bool, typer.Option("--headers", help="The headers and a tab before that.")] = False,
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="PARTITION:OFFSET and a tab before that.")
+    keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before the value.")] = False,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Print the headers and a tab before that.")
     ] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="The time and a tab before that.")] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Print PARTITION:OFFSET and a tab before that.")
+    ] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Print the time and a tab before that.")
+    ] = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print records, one per line: to the end of the topic, or with --follow as they come.
 
-    With --json each line is a whole record, in the shape that `ottla produce --json` reads.
+    With --json each line is a whole record, in the format that `ottla produce --json` reads.
     """
     from ottla.admin.cluster import Cluster
     from ottla.admin.consume import read_batches
+    from ottla.admin.json_records import record_to_json
     from ottla.admin.position import parse_position
-    from ottla.admin.records import record_to_json
 
     try:
         position = parse_position(start, int(time.time() * 1000))

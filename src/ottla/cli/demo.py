@@ -1,4 +1,4 @@
-"""`ottla demo`: the tour of broker and pipeline."""
+"""`ottla demo`: a tour of broker and pipeline."""
 
 import importlib.util
 from pathlib import Path
@@ -12,13 +12,13 @@ from ottla.cli.serve import DEFAULT_LISTEN
 
 def demo(
     folder: Annotated[
-        Path, typer.Option("--folder", metavar="FOLDER", help="Where everything of it lies.")
+        Path, typer.Option("--folder", metavar="FOLDER", help="The folder for all files of the demo.")
     ] = Path("demo"),
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the broker listens.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The address of the broker.")
     ] = DEFAULT_LISTEN,
 ) -> None:
-    """A tour: one broker, orders that keep coming, a pipeline on local Spark. Ctrl-C ends it."""
+    """A tour: one broker, a stream of orders, a pipeline on local Spark. Ctrl-C ends it."""
     if importlib.util.find_spec("pyspark") is None:
         raise CommandError("the demo needs Spark, which is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.demo.tour import tour

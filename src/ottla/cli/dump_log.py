@@ -1,4 +1,4 @@
-"""`ottla dump-log`: what is in the files of a data directory."""
+"""`ottla dump-log`: shows the contents of files of a data directory."""
 
 import base64
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ import typer
 from ottla.cli.options import AsJson
 from ottla.cli.output import CommandError, print_json
 
-DAMAGED = 1
+_DAMAGED = 1
 
 
 def dump_log(
@@ -23,7 +23,7 @@ def dump_log(
 ) -> None:
     """Show batches, records, index entries, producer states and checkpoints, of Ottla's files and of Kafka's.
 
-    The exit code is 1 where a file is damaged.
+    The exit code is 1 if a file is damaged.
     """
     from ottla.env.real_disk import RealDisk
     from ottla.storage.dump import UnknownFileError, dump_file
@@ -46,7 +46,7 @@ def dump_log(
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     if damaged:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(_DAMAGED)
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Bytes as text, or in base64 under a name that says so, as `ottla consume --json` writes them."""
+    """Bytes as text, or in base64 under NAME_base64, as `ottla consume --json` writes them."""
     if isinstance(value, dict):
         return dict(_field(name, item) for name, item in value.items())
     if isinstance(value, list | tuple):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, each_of
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, check_choices
 from ottla.cli.output import print_error, print_json, print_table
-from ottla.cli.reset_offsets import reset_offsets, scopes
+from ottla.cli.reset_offsets import parse_scopes, reset_offsets
 
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.group_offsets import TopicScope
-    from ottla.admin.groups import GroupDescription, MemberLine, OffsetLine
+    from ottla.admin.groups import GroupDescription, MemberDescription, PartitionLag
     from ottla.admin.offset_delete import DeletedOffset
     from ottla.model.ids import TopicPartition
 
@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 app.command("reset-offsets")(reset_offsets)
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
-OFFSET_COLUMNS = ["TOPIC", ">PARTITION", ">COMMITTED", ">LOG END", ">LAG", "OWNER", "CLIENT ID", "HOST"]
+_Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
+_OFFSET_COLUMNS = ["TOPIC", ">PARTITION", ">COMMITTED", ">LOG END", ">LAG", "OWNER", "CLIENT ID", "HOST"]
 
 
 @app.command("list")
@@ -32,7 +32,8 @@ def list_command(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state.")
     ] = None,
     type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only classic or consumer groups.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only groups of this type: classic or consumer."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -41,8 +42,8 @@ def list_command(
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import DEAD, STATES, TYPES, list_groups
 
-    states = each_of("--state", state, [name for name in STATES.values() if name != DEAD])
-    types = each_of("--type", type, TYPES.values())
+    states = check_choices("--state", state, [name for name in STATES.values() if name != DEAD])
+    types = check_choices("--type", type, TYPES.values())
     lines = list_groups(Cluster(bootstrap), states=states, types=types)
     if as_json:
         print_json(*(line._asdict() for line in lines))
@@ -55,7 +56,7 @@ def list_command(
 
 
 @app.command()
-def describe(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def describe(groups: _Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show state, coordinator, assignor and members, and each partition with its lag and its owner."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import describe_groups, group_lag
@@ -75,19 +76,19 @@ def describe(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: A
             _print_group(group, lines)
 
 
-def _member_json(member: "MemberLine") -> dict[str, Any]:
+def _member_json(member: "MemberDescription") -> dict[str, Any]:
     target = None if member.target is None else [partition._asdict() for partition in member.target]
     assignment = [partition._asdict() for partition in member.assignment]
     return member._asdict() | {"assignment": assignment, "target": target}
 
 
-def _print_group(group: "GroupDescription", lines: list["OffsetLine"]) -> None:
+def _print_group(group: "GroupDescription", lines: list["PartitionLag"]) -> None:
     print(f"{group.group}  ({group.type}, {group.state}, {_count(len(group.members), 'member')})")
     print(f"coordinator {group.coordinator}" + (f", assignor {group.assignor}" if group.assignor else ""))
     if lines:
         lag = sum(line.lag for line in lines if line.lag is not None)
         print(f"lag {lag} in {_count(len(lines), 'partition')}\n")
-        print_table(OFFSET_COLUMNS, [_cells(line) for line in lines])
+        print_table(_OFFSET_COLUMNS, [_cells(line) for line in lines])
 
 
 def _count(number: int, what: str) -> str:
@@ -95,15 +96,18 @@ def _count(number: int, what: str) -> str:
 
 
 def _cells(line: Iterable[object]) -> list[object]:
-    """What is not known or not there is a dash, as in Kafka's tool."""
+    """None is shown as a dash, as in Kafka's tool."""
     return ["-" if cell is None else cell for cell in line]
 
 
 @app.command()
 def members(
-    groups: Names,
+    groups: _Names,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also which partitions each has, and shall get.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Also the assigned partitions, and those of the target assignment."
+        ),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -125,7 +129,7 @@ def members(
         print_table([*columns, "ASSIGNMENT", "TARGET"] if verbose else columns, rows)
 
 
-def _member_cells(group: str, member: "MemberLine", verbose: bool) -> list[object]:
+def _member_cells(group: str, member: "MemberDescription", verbose: bool) -> list[object]:
     cells = [
         group,
         member.member_id,
@@ -140,7 +144,7 @@ def _member_cells(group: str, member: "MemberLine", verbose: bool) -> list[objec
 
 
 def _by_topic(partitions: list["TopicPartition"]) -> str:
-    """orders:0,1 payments:3, in the way that --topic takes them."""
+    """orders:0,1 payments:3, as --topic takes them."""
     numbers: dict[str, list[str]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(str(number))
@@ -148,8 +152,8 @@ def _by_topic(partitions: list["TopicPartition"]) -> str:
 
 
 @app.command()
-def offsets(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show the committed offsets of groups and how far behind they are; members need not be there."""
+def offsets(groups: _Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show the committed offsets and the lag of groups, with or without members."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.groups import describe_groups, group_lag
 
@@ -159,13 +163,13 @@ def offsets(groups: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
     if as_json:
         print_json(*({"group": group} | line._asdict() for group, line in lines))
     elif lines:
-        print_table(["GROUP", *OFFSET_COLUMNS], [_cells((group, *line)) for group, line in lines])
+        print_table(["GROUP", *_OFFSET_COLUMNS], [_cells((group, *line)) for group, line in lines])
     else:
         print("No committed offsets.", file=sys.stderr)
 
 
-class Deletion(NamedTuple):
-    """What became of a group or of one of its offsets; `fields` name it in JSON."""
+class _Deletion(NamedTuple):
+    """The result for a group or for one of its offsets; `fields` identify it in JSON."""
 
     what: str
     fields: Mapping[str, object]
@@ -174,26 +178,29 @@ class Deletion(NamedTuple):
 
 @app.command()
 def delete(
-    groups: Names,
+    groups: _Names,
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", "-t", metavar="NAME[:PARTITIONS]", help="Only the committed offsets of this topic."
+            "--topic",
+            "-t",
+            metavar="NAME[:PARTITIONS]",
+            help="Delete only the committed offsets of this topic.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups that have no members, or only their committed offsets of some topics."""
+    """Delete groups that have no members, or only their committed offsets for some topics."""
     from ottla.admin.cluster import Cluster
 
-    wanted = scopes(topic)
+    scopes = parse_scopes(topic)
     cluster = Cluster(bootstrap)
     if not yes and sys.stdin.isatty():
         what = f"offsets of {', '.join(topic)} in" if topic else ""
         typer.confirm(" ".join(f"Delete {what} {', '.join(groups)}?".split()), abort=True)
-    results = [result for group in groups for result in _delete(cluster, group, wanted)]
+    results = [result for group in groups for result in _delete(cluster, group, scopes)]
     for what, fields, error in results:
         if as_json:
             print_json({**fields, "deleted": error is None, "error": error})
@@ -205,25 +212,25 @@ def delete(
         raise typer.Exit(1)
 
 
-def _delete(cluster: "Cluster", group: str, wanted: list["TopicScope"]) -> list[Deletion]:
-    """A group that is refused does not keep the others from being deleted."""
+def _delete(cluster: "Cluster", group: str, scopes: list["TopicScope"]) -> list[_Deletion]:
+    """An error for one group does not stop the deletion of the others."""
     from ottla.admin.cluster import ClusterError, UnreachableError
     from ottla.admin.groups import delete_group
     from ottla.admin.offset_delete import delete_offsets
 
     what, fields = f"group {group}", {"group": group}
     try:
-        if wanted:
-            return [_offset_deletion(group, line) for line in delete_offsets(cluster, group, wanted)]
+        if scopes:
+            return [_offset_deletion(group, line) for line in delete_offsets(cluster, group, scopes)]
         delete_group(cluster, group)
     except UnreachableError:
         raise
-    except ClusterError as refused:
-        return [Deletion(what, fields, str(refused))]
-    return [Deletion(what, fields, None)]
+    except ClusterError as error:
+        return [_Deletion(what, fields, str(error))]
+    return [_Deletion(what, fields, None)]
 
 
-def _offset_deletion(group: str, line: "DeletedOffset") -> Deletion:
+def _offset_deletion(group: str, line: "DeletedOffset") -> _Deletion:
     what = f"the offset of group {group} for {line.topic}-{line.partition}"
     fields = {"group": group, "topic": line.topic, "partition": line.partition}
-    return Deletion(what, fields, line.error and f"Not deleted: {what}: {line.error}")
+    return _Deletion(what, fields, line.error and f"Not deleted: {what}: {line.error}")

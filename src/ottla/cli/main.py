@@ -1,5 +1,4 @@
-"""The entry point of `ottla`. `serve` is taken before the command framework is imported: a broker starts faster
-without it."""
+"""The entry point of `ottla`. It runs `serve` itself, without Typer, so that a broker starts faster."""
 
 import gc
 import sys
@@ -8,7 +7,7 @@ import sys
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
-        gc.disable()  # nothing that is loaded now becomes garbage; the broker switches it on when it is ready
+        gc.disable()  # imports make no garbage; the broker enables it when it is ready
         from ottla.cli.serve import serve
 
         sys.exit(serve(arguments[1:]))

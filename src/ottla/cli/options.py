@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 Bootstrap = Annotated[
     str,
@@ -14,14 +14,12 @@ Bootstrap = Annotated[
         "-b",
         metavar="HOST:PORT",
         envvar="OTTLA_BOOTSTRAP",
-        help="A broker of the cluster; several, parted by commas.",
+        help="Addresses of brokers, separated by commas.",
     ),
 ]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
-Acks = Annotated[
-    str, typer.Option("--acks", metavar="0|1|all", help="Who must have a record before it counts.")
-]
+Acks = Annotated[str, typer.Option("--acks", metavar="0|1|all", help="The acknowledgements to wait for.")]
 Compression = Annotated[
     str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
 ]
@@ -29,14 +27,14 @@ ACKS = ("0", "1", "all")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
+def check_choice(option: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}", param_hint=option)
     return value
 
 
-def pairs(option: str, items: list[str]) -> dict[str, str]:
-    """NAME=VALUE arguments."""
+def parse_pairs(option: str, items: list[str]) -> dict[str, str]:
+    """Parses NAME=VALUE arguments."""
     result = {}
     for item in items:
         name, separator, value = item.partition("=")
@@ -46,8 +44,8 @@ def pairs(option: str, items: list[str]) -> dict[str, str]:
     return result
 
 
-def each_of(option: str, given: list[str] | None, allowed: Iterable[str]) -> list[str]:
-    """What was given, in the spelling of `allowed`; upper and lower case are the same."""
+def check_choices(option: str, given: list[str] | None, allowed: Iterable[str]) -> list[str]:
+    """The given names in the spelling of `allowed`; upper and lower case are the same."""
     by_lower = {name.lower(): name for name in allowed}
     for name in given or []:
         if name.lower() not in by_lower:
@@ -57,7 +55,7 @@ def each_of(option: str, given: list[str] | None, allowed: Iterable[str]) -> lis
     return [by_lower[name.lower()] for name in given or []]
 
 
-def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+def parse_option(option: str, parse: Callable[[str], _T], text: str) -> _T:
     try:
         return parse(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON lines for programs, errors in one sentence."""
+"""The output of commands: tables for people, JSON lines for programs, and errors."""
 
 import json
 import sys
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-# Wide enough that nothing is cut where the output goes to a file or a pipe.
-PIPE_WIDTH = 2000
+# Wide enough that nothing is cut in a file or a pipe.
+_PIPE_WIDTH = 2000
 
 
 class CommandError(Exception):
-    """What a command cannot do, in a sentence for the person who typed it."""
+    """An error of a command, with a message for the user."""
 
 
 def print_json(*objects: Any) -> None:
@@ -22,12 +22,12 @@ def print_json(*objects: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
 ) -> None:
-    """Columns of numbers stand right. A column's name with a leading ">" says that it holds numbers."""
+    """A column whose name begins with ">" has numbers, and is aligned to the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
     table = Table(
         box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
     )
@@ -43,7 +43,7 @@ def print_table(
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     with console.capture() as capture:
         console.print(table)
-    # Rich fills every line to the width of the table; nobody needs the blanks at the end.
+    # Rich fills every line with blanks to the width of the table.
     for line in capture.get().splitlines():
         print(line.rstrip())
 
@@ -56,7 +56,7 @@ def print_error(message: str) -> None:
 def progress(
     description: str, total: int | None, *, wanted: bool | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A function that takes the number done so far. Shown on stderr: where that is a terminal, or where `wanted`."""
+    """A function that shows the number done so far, on stderr: if that is a terminal, or if `wanted`."""
     if wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield lambda done: None
         return

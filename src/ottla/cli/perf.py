@@ -1,10 +1,19 @@
-"""`ottla perf`: what a cluster takes, gives and how long a record travels, as one client sees it."""
+"""`ottla perf`: measures throughput and latency with one client."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import ACKS, CODECS, DEFAULT_BOOTSTRAP, Acks, AsJson, Bootstrap, Compression, one_of
+from ottla.cli.options import (
+    ACKS,
+    CODECS,
+    DEFAULT_BOOTSTRAP,
+    Acks,
+    AsJson,
+    Bootstrap,
+    Compression,
+    check_choice,
+)
 from ottla.cli.output import print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -12,19 +21,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure a cluster: throughput and latency.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Size = Annotated[
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+_Size = Annotated[
     int, typer.Option("--size", "-s", metavar="BYTES", min=1, help="The size of each record's value.")
 ]
 
 
 @app.command()
 def produce(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
-        int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to send.")
+        int, typer.Option("--records", "-n", metavar="N", min=1, help="How many records to send.")
     ] = 100_000,
-    size: Size = 1000,
+    size: _Size = 1000,
     acks: Acks = "all",
     compression: Compression = "none",
     rate: Annotated[
@@ -33,9 +42,9 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Send records of random bytes as fast as they are taken; the latency is until they are acknowledged."""
-    one_of("--acks", acks, ACKS)
-    one_of("--compression", compression, CODECS)
+    """Send records of random bytes as fast as possible. The latency is the time to the acknowledgement."""
+    check_choice("--acks", acks, ACKS)
+    check_choice("--compression", compression, CODECS)
     from ottla.admin.cluster import Cluster
     from ottla.admin.perf import measure_produce
 
@@ -56,15 +65,15 @@ def produce(
 
 @app.command()
 def consume(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
         int | None,
-        typer.Option("--records", "-n", metavar="N", min=1, help="How many to read; all without it."),
+        typer.Option("--records", "-n", metavar="N", min=1, help="How many records to read; default: all."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Read a topic from its beginning, as fast as it comes."""
+    """Read a topic from its beginning as fast as possible."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.perf import measure_consume
 
@@ -76,17 +85,17 @@ def consume(
 
 @app.command()
 def latency(
-    topic: Topic,
+    topic: _Topic,
     records: Annotated[
-        int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to send.")
+        int, typer.Option("--records", "-n", metavar="N", min=1, help="How many records to send.")
     ] = 1000,
-    size: Size = 100,
+    size: _Size = 100,
     acks: Acks = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Send one record at a time and wait until a consumer has it: the latency from end to end."""
-    one_of("--acks", acks, ACKS)
+    """Send one record at a time and wait until a consumer gets it: the end-to-end latency."""
+    check_choice("--acks", acks, ACKS)
     from ottla.admin.cluster import Cluster
     from ottla.admin.perf import measure_latency
 

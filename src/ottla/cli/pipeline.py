@@ -1,4 +1,4 @@
-"""`ottla pipeline`: files, databases and archives through topics, on Spark."""
+"""`ottla pipeline`: runs a data pipeline on Spark."""
 
 import os
 import subprocess
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ottla.pipeline.stage import Problem
 
 app = typer.Typer(
-    help="A data pipeline on Spark: into raw topics, transformed, archived, exactly once.",
+    help="A data pipeline on Spark: ingest, transform and archive, exactly once.",
     no_args_is_help=True,
 )
 
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write it.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to write it to.")] = Path("."),
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Write a commented pipeline.toml, with a transform and a file to try it on."""
+    """Write a commented pipeline.toml with a transform and sample data."""
     from ottla.pipeline.template import write_template
 
     for path in write_template(folder, bootstrap):
@@ -39,7 +39,7 @@ def init(
 
 @app.command()
 def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Check a pipeline against the real cluster, paths and databases. All problems at once; nothing is changed."""
+    """Check a pipeline against the real cluster, paths and databases. Show all errors; change nothing."""
     from ottla.pipeline.config import ConfigErrors, load
     from ottla.pipeline.validate import problems_of
 
@@ -54,18 +54,18 @@ def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     if any(not problem.is_warning for problem in problems):
         raise typer.Exit(1)
     if not as_json:
-        print(f"{file}: nothing stands in its way.")
+        print(f"{file}: no errors found.")
 
 
 @app.command()
 def run(
-    once: Annotated[bool, typer.Option("--once", help="Do what is there, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the data that is there, then end.")] = False,
     only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="Only this stage.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines for a log, at a terminal too.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print log lines, also at a terminal.")] = False,
     master: Master = None,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """Run the stages of a pipeline until Ctrl-C or SIGTERM. It goes on where it was stopped."""
+    """Run the stages of a pipeline until Ctrl-C or SIGTERM. It continues where it was stopped."""
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import run_pipeline
     from ottla.pipeline.validate import problems_of
@@ -81,7 +81,7 @@ def run(
 
 @app.command()
 def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Show how far each stage is, from its checkpoint and the cluster. Nothing has to run."""
+    """Show the progress of each stage, from its checkpoint and the cluster. The pipeline need not run."""
     from ottla.pipeline.config import load
     from ottla.pipeline.status import EndOffsets, statuses
 
@@ -109,14 +109,16 @@ app.command()(sql)
 def submit(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- OPTIONS]", help="Options of spark-submit itself, after --."),
+        typer.Argument(metavar="[-- OPTIONS]", help="Options for spark-submit itself, after --."),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Run the line instead of printing it.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="The job does what is there, and ends.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run the command instead of printing it.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="The job processes the data that is there, then ends.")
+    ] = False,
     master: Master = None,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """Print the spark-submit line that runs the pipeline on a cluster, with this package attached."""
+    """Print the spark-submit command that runs the pipeline on a cluster, with this package attached."""
     import shlex
 
     from ottla.pipeline.config import load
@@ -143,5 +145,5 @@ def reference() -> None:
 
 def _print_problems(problems: "list[Problem]") -> None:
     for problem in problems:
-        kind = "warning" if problem.is_warning else "problem"
+        kind = "warning" if problem.is_warning else "error"
         print(f"{kind}: {problem.where}: {problem.what} {problem.remedy}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`ottla pipeline verify`, `merge` and `sql`: what one asks of the archives of a pipeline."""
+"""`ottla pipeline verify`, `merge` and `sql`: commands on the archives of a pipeline."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
 if TYPE_CHECKING:
     from ottla.pipeline.config import Pipeline
 
-ROWS_SHOWN_MAX = 1000
-ArchiveName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The archive, by the name of its sink; all without it.")
+_ROWS_SHOWN_MAX = 1000
+_ArchiveName = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The archive, by the name of its sink; default: all.")
 ]
 
 
 def verify(
-    name: ArchiveName = None,
+    name: _ArchiveName = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read the topics, and compare every record byte for byte.")
     ] = False,
@@ -29,13 +29,13 @@ def verify(
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that every offset of the topics is archived once, or name the holes."""
+    """Check that every offset of the topics is archived exactly once; list the gaps."""
     from ottla.pipeline.archive.verify import verify as verified
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
 
     pipeline = load(file)
-    archives = archives_of(pipeline, name)
+    archives = _find_archives(pipeline, name)
     is_whole = True
     with spark_to_ask(pipeline, master) as spark:
         for sink, path in archives.items():
@@ -51,14 +51,14 @@ def verify(
         raise typer.Exit(1)
 
 
-def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
-    """Merge the small files of an archive's past hours into larger ones. Queries go on meanwhile."""
+def merge(name: _ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
+    """Merge the small files of an archive's past hours into larger ones. Queries can run at the same time."""
     from ottla.pipeline.archive.merging import merge as merged
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
 
     pipeline = load(file)
-    archives = archives_of(pipeline, name)
+    archives = _find_archives(pipeline, name)
     with spark_to_ask(pipeline, master) as spark:
         for sink, path in archives.items():
             done = merged(spark, path, time.time_ns() // 1_000_000)
@@ -71,44 +71,46 @@ def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="In Spark's SQL.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in Spark SQL.")],
     master: Master = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the archives: a table for each, by the name of its sink, and one for each archived topic."""
+    """Query the archives. Each archive is a table with the name of its sink; each archived topic is a table too."""
     from ottla.pipeline.archive.table import register_views
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
 
     pipeline = load(file)
-    archives = archives_of(pipeline, None)
+    archives = _find_archives(pipeline, None)
     with spark_to_ask(pipeline, master) as spark:
         register_views(spark, archives)
-        answer = spark.sql(query)
-        rows = answer.toLocalIterator()
+        result = spark.sql(query)
+        rows = result.toLocalIterator()
         if as_json:
             for row in rows:
-                print_json({column: shown(value) for column, value in row.asDict(recursive=True).items()})
+                print_json(
+                    {column: _format_value(value) for column, value in row.asDict(recursive=True).items()}
+                )
             return
-        first = [tuple(shown(value) for value in row) for row in islice(rows, ROWS_SHOWN_MAX)]
-        print_table(answer.columns, first)
+        first = [tuple(_format_value(value) for value in row) for row in islice(rows, _ROWS_SHOWN_MAX)]
+        print_table(result.columns, first)
         if next(rows, None) is not None:
-            print(f"Only the first {ROWS_SHOWN_MAX:,} rows; --json gives all.", file=sys.stderr)
+            print(f"Only the first {_ROWS_SHOWN_MAX:,} rows; --json gives all.", file=sys.stderr)
 
 
-def shown(value: Any) -> Any:
-    """Bytes as text, with what is not UTF-8 escaped; times and decimals as they are written."""
+def _format_value(value: Any) -> Any:
+    """Bytes as text, escaped where they are not UTF-8; times and decimals as text."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "backslashreplace")
     if isinstance(value, dict):
-        return {name: shown(item) for name, item in value.items()}
+        return {name: _format_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(item) for item in value]
+        return [_format_value(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def archives_of(pipeline: "Pipeline", name: str | None) -> dict[str, str]:
+def _find_archives(pipeline: "Pipeline", name: str | None) -> dict[str, str]:
     """The paths of the archives, by the names of their sinks."""
     if name is not None:
         pipeline.find(name, "sinks")

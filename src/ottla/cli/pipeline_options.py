@@ -7,10 +7,10 @@ import typer
 
 File = Annotated[
     Path,
-    typer.Option("--file", "-f", metavar="FILE", help="The pipeline.toml, or the folder in which it lies."),
+    typer.Option("--file", "-f", metavar="FILE", help="The pipeline.toml, or its folder."),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs, instead of what the file says."),
+    typer.Option("--master", metavar="URL", help="The Spark master, instead of that in the file."),
 ]
 DEFAULT_FILE = Path("pipeline.toml")

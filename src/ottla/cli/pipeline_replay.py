@@ -1,4 +1,4 @@
-"""`ottla pipeline replay`: corrected logic over the raw topic, into topics beside those in use."""
+"""`ottla pipeline replay`: runs a corrected transform on the raw topic, into new topics."""
 
 import base64
 from typing import Annotated, Any
@@ -12,17 +12,17 @@ from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
 
 def replay(
     transform: Annotated[
-        str, typer.Option("--transform", metavar="NAME", help="The transform, as it is now.")
+        str, typer.Option("--transform", metavar="NAME", help="The transform, in its present version.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A new topic, beside the one in use.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A new topic for the output.")],
     from_: Annotated[
-        str, typer.Option("--from", metavar="earliest|TIME", help="Where to begin: earliest or an ISO time.")
+        str, typer.Option("--from", metavar="earliest|TIME", help="Where to start: earliest or an ISO time.")
     ] = "earliest",
     master: Master = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Run a corrected transform from raw into a new topic, and show what differs."""
+    """Run a corrected transform on the raw topic into a new topic, and show what differs."""
     from ottla.pipeline.comparing import describe
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
@@ -36,7 +36,7 @@ def replay(
     for comparison in comparisons:
         if as_json:
             examples = [
-                {name: as_field(value) for name, value in example._asdict().items()}
+                {name: _json_value(value) for name, value in example._asdict().items()}
                 for example in comparison.examples
             ]
             print_json(comparison._asdict() | {"examples": examples})
@@ -44,8 +44,8 @@ def replay(
             print("\n".join(describe(comparison)))
 
 
-def as_field(value: Any) -> Any:
-    """Bytes as text, in base64 where they are no UTF-8."""
+def _json_value(value: Any) -> Any:
+    """Bytes as text, in base64 if they are not UTF-8."""
     if not isinstance(value, bytes):
         return value
     try:

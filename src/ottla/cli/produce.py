@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of standard input become records."""
+"""`ottla produce`: sends the lines of standard input as records."""
 
 import sys
 import time
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import ACKS, CODECS, DEFAULT_BOOTSTRAP, Acks, Bootstrap, Compression, one_of
+from ottla.cli.options import ACKS, CODECS, DEFAULT_BOOTSTRAP, Acks, Bootstrap, Compression, check_choice
 from ottla.cli.output import CommandError, progress
 
 if TYPE_CHECKING:
-    from ottla.admin.records import OutgoingRecord
+    from ottla.admin.json_records import OutgoingRecord
 
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", metavar="TEXT", help="What parts key and value in a line."),
+        typer.Option("--key-separator", metavar="TEXT", help="The separator of key and value in a line."),
     ] = None,
     as_json: Annotated[
         bool,
@@ -30,7 +30,9 @@ def produce(
     ] = None,
     show_progress: Annotated[
         bool | None,
-        typer.Option("--progress/--no-progress", help="Count and rate on stderr; by default at a terminal."),
+        typer.Option(
+            "--progress/--no-progress", help="Show count and rate on stderr; default: at a terminal."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -39,8 +41,8 @@ def produce(
     A JSON record has key, value, headers, partition and timestamp, all optional; key_base64 and value_base64 hold bytes
     that are not text. The command ends when every record is acknowledged.
     """
-    one_of("--acks", acks, ACKS)
-    one_of("--compression", compression, CODECS)
+    check_choice("--acks", acks, ACKS)
+    check_choice("--compression", compression, CODECS)
     if as_json and key_separator is not None:
         raise typer.BadParameter("--json and --key-separator exclude each other")
     from ottla.admin.cluster import Cluster
@@ -48,7 +50,7 @@ def produce(
 
     sent = 0
     separator = key_separator.encode() if key_separator is not None else None
-    # At a terminal one types the lines: a progress bar would write over them.
+    # At a terminal the user types the lines: a progress bar would overwrite them.
     wanted = False if show_progress is None and sys.stdin.isatty() else show_progress
     with (
         progress("sent", None, wanted=wanted) as show,
@@ -64,7 +66,7 @@ def produce(
 
 
 def _record(line: bytes, number: int, separator: bytes | None, as_json: bool) -> "OutgoingRecord":
-    from ottla.admin.records import OutgoingRecord, record_from_json
+    from ottla.admin.json_records import OutgoingRecord, record_from_json
 
     if as_json:
         try:
@@ -75,5 +77,7 @@ def _record(line: bytes, number: int, separator: bytes | None, as_json: bool) ->
         return OutgoingRecord(None, line, [], None, None)
     key, found, value = line.partition(separator)
     if not found:
-        raise CommandError(f"Line {number} has no key: it does not contain {separator.decode()!r}")
+        raise CommandError(
+            f"Line {number} has no key: it does not contain the separator {separator.decode()!r}"
+        )
     return OutgoingRecord(key, value, [], None, None)

@@ -1,4 +1,4 @@
-"""`ottla groups reset-offsets`: what its options mean, and the plan as a table or as CSV."""
+"""`ottla groups reset-offsets`: parses its options and prints the plan as a table, CSV or JSON."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parsed
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_option
 from ottla.cli.output import CommandError, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,49 +15,51 @@ if TYPE_CHECKING:
     from ottla.admin.reset_plan import PlannedReset, Target
     from ottla.model.ids import TopicPartition
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it may have no members.")]
-Topics = Annotated[
+_Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group; it must not have members.")]
+_Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="A topic, or some partitions of it."),
 ]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics of which the group has offsets.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
-ToCurrent = Annotated[bool, typer.Option("--to-current", help="To where they are now.")]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")]
-ShiftBy = Annotated[
-    int | None, typer.Option("--shift-by", metavar="N", help="N records forward; back where N is negative.")
+_AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")]
+_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+_ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+_ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset.")]
+_ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")]
+_ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", metavar="N", help="N records forward; back if N is negative.")
 ]
-ToDatetime = Annotated[
+_ToDatetime = Annotated[
     str | None,
     typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T12:00:00.000Z."),
 ]
-ByDuration = Annotated[
+_ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="DURATION", help="To so long before now, e.g. P7D or PT1H30M."),
+    typer.Option("--by-duration", metavar="DURATION", help="To the time this long ago, e.g. P7D or PT1H30M."),
 ]
-FromFile = Annotated[
+_FromFile = Annotated[
     Path | None,
-    typer.Option("--from-file", metavar="FILE", help="To what a CSV file lists: topic,partition,offset."),
+    typer.Option("--from-file", metavar="FILE", help="To the offsets in a CSV file: topic,partition,offset."),
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would change.")]
-Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")]
+_Execute = Annotated[
+    bool, typer.Option("--execute", help="Commit the new offsets; without this, only show them.")
+]
+_Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")]
 
 
 def reset_offsets(
-    group: Group,
-    topic: Topics = None,
-    all_topics: AllTopics = False,
-    to_earliest: ToEarliest = False,
-    to_latest: ToLatest = False,
-    to_current: ToCurrent = False,
-    to_offset: ToOffset = None,
-    shift_by: ShiftBy = None,
-    to_datetime: ToDatetime = None,
-    by_duration: ByDuration = None,
-    from_file: FromFile = None,
-    execute: Execute = False,
-    export: Export = False,
+    group: _Group,
+    topic: _Topics = None,
+    all_topics: _AllTopics = False,
+    to_earliest: _ToEarliest = False,
+    to_latest: _ToLatest = False,
+    to_current: _ToCurrent = False,
+    to_offset: _ToOffset = None,
+    shift_by: _ShiftBy = None,
+    to_datetime: _ToDatetime = None,
+    by_duration: _ByDuration = None,
+    from_file: _FromFile = None,
+    execute: _Execute = False,
+    export: _Export = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -74,19 +76,19 @@ def reset_offsets(
     }
     chosen = {option: value for option, value in given.items() if value is not None}
     if len(chosen) != 1:
-        raise typer.BadParameter(f"give exactly one of {', '.join(given)}")
+        raise typer.BadParameter(f"set exactly one of {', '.join(given)}")
     if export and as_json:
         raise typer.BadParameter("--export and --json exclude each other")
     if (topic is not None) + all_topics + (from_file is not None) != 1:
         raise typer.BadParameter(
-            "say which topics: --topic NAME (may be repeated), or --all-topics; --from-file lists its own"
+            "set the topics: --topic NAME (may be repeated), --all-topics, or --from-file, which lists its own"
         )
-    wanted = scopes(topic)
+    scopes = parse_scopes(topic)
     ((option, value),) = chosen.items()
     _run(
         group,
         _target(group, option, value),
-        wanted,
+        scopes,
         bootstrap,
         execute=execute,
         export=export,
@@ -94,16 +96,16 @@ def reset_offsets(
     )
 
 
-def scopes(topics: list[str] | None) -> "list[TopicScope]":
-    """What --topic NAME[:PARTITIONS] means."""
+def parse_scopes(topics: list[str] | None) -> "list[TopicScope]":
+    """Parses the values of --topic NAME[:PARTITIONS]."""
     from ottla.admin.group_offsets import parse_scope
 
-    return [parsed("--topic", parse_scope, text) for text in topics or []]
+    return [parse_option("--topic", parse_scope, text) for text in topics or []]
 
 
 def _target(group: str, option: str, value: object) -> "Target":
     from ottla.admin import reset_plan
-    from ottla.admin.moments import parse_datetime_ms, parse_duration_ms
+    from ottla.admin.timestamps import parse_datetime_ms, parse_duration_ms
 
     match option, value:
         case "--to-earliest", _:
@@ -117,11 +119,11 @@ def _target(group: str, option: str, value: object) -> "Target":
         case "--shift-by", int(count):
             return reset_plan.ShiftBy(count)
         case "--to-datetime", str(text):
-            return reset_plan.ToTime(parsed(option, parse_datetime_ms, text))
+            return reset_plan.ToTime(parse_option(option, parse_datetime_ms, text))
         case "--by-duration", str(text):
-            return reset_plan.ToTime(int(time.time() * 1000) - parsed(option, parse_duration_ms, text))
+            return reset_plan.ToTime(int(time.time() * 1000) - parse_option(option, parse_duration_ms, text))
         case _, Path() as file:
-            return reset_plan.ToGiven(_read(file, group))
+            return reset_plan.ToListedOffsets(_read(file, group))
     raise ValueError(f"{option} has no target for {value!r}")
 
 
@@ -139,7 +141,7 @@ def _read(file: Path, group: str) -> "dict[TopicPartition, int]":
 def _run(
     group: str,
     target: "Target",
-    wanted: "list[TopicScope]",
+    scopes: "list[TopicScope]",
     bootstrap: str,
     *,
     execute: bool,
@@ -147,13 +149,13 @@ def _run(
     as_json: bool,
 ) -> None:
     from ottla.admin.cluster import Cluster
-    from ottla.admin.moments import show_time
     from ottla.admin.offsets_csv import write_offsets
     from ottla.admin.reset_offsets import execute_reset, plan_group_reset
     from ottla.admin.reset_plan import ToTime
+    from ottla.admin.timestamps import format_time
 
     cluster = Cluster(bootstrap)
-    plan = plan_group_reset(cluster, group, target, wanted)
+    plan = plan_group_reset(cluster, group, target, scopes)
     for line in plan:
         if line.note:
             print(f"{line.topic_partition}: {line.note}", file=sys.stderr)
@@ -167,9 +169,9 @@ def _run(
     else:
         _print_plan(plan)
     if isinstance(target, ToTime):
-        print(f"These are the offsets at {show_time(target.time_ms)}.", file=sys.stderr)
+        print(f"These are the offsets at {format_time(target.time_ms)}.", file=sys.stderr)
     if not execute:
-        print(f"Nothing was changed for group {group}; --execute does it.", file=sys.stderr)
+        print(f"Nothing was changed for group {group}; --execute commits the new offsets.", file=sys.stderr)
 
 
 def _print_plan(plan: "list[PlannedReset]") -> None:

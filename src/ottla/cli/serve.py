@@ -1,4 +1,4 @@
-"""`ottla serve`: turns options and a properties file into a broker's configuration, and runs the broker."""
+"""`ottla serve`: builds a broker's configuration from options and a properties file, and runs the broker."""
 
 import argparse
 import sys
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from ottla.model.config import BrokerConfig, ConfigError
 
-BAD_CONFIG = 2
-DEFAULT_DATA = "data"
+_BAD_CONFIG = 2
+_DEFAULT_DATA = "data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DESCRIPTION = "Run a broker. Prints `ready HOST:PORT` when it serves; SIGTERM or Ctrl-C stops it cleanly."
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Returns the exit code: 0 after a clean stop, 2 for a configuration that is refused."""
+    """Returns the exit code: 0 after a clean stop, 2 for a wrong configuration."""
     options = parser().parse_args(arguments)
     try:
         config = broker_config(options)
@@ -22,7 +22,7 @@ def serve(arguments: Sequence[str]) -> int:
         print("ottla serve: the configuration is refused:", file=sys.stderr)
         for problem in error.errors:
             print(f"  {problem}", file=sys.stderr)
-        return BAD_CONFIG
+        return _BAD_CONFIG
     from ottla.broker.run import run_broker
 
     return run_broker(config)
@@ -31,30 +31,34 @@ def serve(arguments: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="ottla serve", description=DESCRIPTION, allow_abbrev=False)
     add = result.add_argument
-    add("--data", metavar="DIR", help=f"keep the data in this folder: log.dirs (default: {DEFAULT_DATA})")
+    add("--data", metavar="DIR", help=f"keep the data in this folder: log.dirs (default: {_DEFAULT_DATA})")
     add(
         "--listen",
         metavar="HOST:PORT",
         help=f"listen here; port 0 picks a free one (default: {DEFAULT_LISTEN})",
     )
-    add("--node-id", metavar="N", help="the number of this node in the cluster: node.id (default: 1)")
+    add("--node-id", metavar="N", help="the id of this node in the cluster: node.id (default: 1)")
     add("--config", metavar="FILE", help="a server.properties, in Kafka's format and with Kafka's names")
     add(
         "--set",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one config over the file's; may be repeated",
+        help="set a config, also over that of the file; may be repeated",
     )
-    add("--log-format", metavar="FORMAT", help="how to log, text or json: ottla.log.format (default: text)")
+    add(
+        "--log-format",
+        metavar="FORMAT",
+        help="the format of log lines, text or json: ottla.log.format (default: text)",
+    )
     add("--log-level", metavar="LEVEL", help="debug, info, warning or error: ottla.log.level (default: info)")
     return result
 
 
 def broker_config(options: argparse.Namespace) -> BrokerConfig:
-    """The named options are stronger than --set, and --set than the file. Raises ConfigError."""
+    """The named options override --set, and --set overrides the file. Raises ConfigError."""
     file_text = _read(options.config) if options.config else ""
-    overrides = dict(_split(pair) for pair in options.set)
+    overrides = dict(_parse_pair(pair) for pair in options.set)
     named = {
         "log.dirs": options.data,
         "listeners": _listener(options.listen) if options.listen else None,
@@ -66,7 +70,7 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
     config = BrokerConfig.load(file_text, overrides)
     missing = {}
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
-        missing["log.dirs"] = DEFAULT_DATA
+        missing["log.dirs"] = _DEFAULT_DATA
     if not config.is_set("listeners"):
         missing["listeners"] = _listener(DEFAULT_LISTEN)
     return BrokerConfig.load(file_text, overrides | missing) if missing else config
@@ -81,7 +85,7 @@ def _read(path: str) -> str:
         raise ConfigError([f"--config {path} is not a text file in UTF-8: {error}"]) from None
 
 
-def _split(pair: str) -> tuple[str, str]:
+def _parse_pair(pair: str) -> tuple[str, str]:
     name, separator, value = pair.partition("=")
     if not separator or not name.strip():
         raise ConfigError([f"--set {pair}: expected NAME=VALUE, e.g. --set num.partitions=3"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.compaction import compaction
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from ottla.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Topics: list, create, describe, change, delete.", no_args_is_help=True)
 app.command()(compaction)
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
-Configs = Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic config.")]
+_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+_Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+_Configs = Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic config.")]
 
 
 @app.command("list")
@@ -43,16 +43,16 @@ def list_command(
 
 @app.command()
 def create(
-    topic: Name,
+    topic: _Name,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", metavar="N", help="-1: the cluster's default.")
     ] = -1,
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", "-r", metavar="N", help="-1: the cluster's default.")
     ] = -1,
-    config: Configs = None,
+    config: _Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def create(
     from ottla.admin.cluster import Cluster
     from ottla.admin.topics import create_topic, topic_exists
 
-    configs = pairs("--config", config or [])
+    configs = parse_pairs("--config", config or [])
     cluster = Cluster(bootstrap)
     created = not (if_not_exists and topic_exists(cluster, topic))
     if created:
@@ -78,7 +78,7 @@ def create(
 
 @app.command()
 def describe(
-    topics: Names,
+    topics: _Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -121,22 +121,22 @@ def _print_topic(topic: "TopicDescription") -> None:
     if topic.configs:
         print()
         print_table(
-            ["CONFIG", "VALUE", "SET BY"], [(c.name, c.value, set_by(c.source)) for c in topic.configs]
+            ["CONFIG", "VALUE", "SET BY"], [(c.name, c.value, source_name(c.source)) for c in topic.configs]
         )
 
 
-def set_by(source: str) -> str:
-    """DYNAMIC_TOPIC_CONFIG is "topic", DYNAMIC_DEFAULT_BROKER_CONFIG "default broker"."""
+def source_name(source: str) -> str:
+    """ "topic" for DYNAMIC_TOPIC_CONFIG, "default broker" for DYNAMIC_DEFAULT_BROKER_CONFIG."""
     return source.removeprefix("DYNAMIC_").removesuffix("_CONFIG").replace("_", " ").lower()
 
 
 @app.command()
 def alter(
-    topic: Name,
-    config: Configs = None,
+    topic: _Name,
+    config: _Configs = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Return this config to its default."),
+        typer.Option("--delete-config", metavar="NAME", help="Reset this config to its default."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -145,35 +145,37 @@ def alter(
     from ottla.admin.cluster import Cluster
     from ottla.admin.configs import alter_configs
 
-    configs = pairs("--config", config or [])
+    configs = parse_pairs("--config", config or [])
     if not configs and not delete_config:
-        raise typer.BadParameter("nothing to change: give --config NAME=VALUE or --delete-config NAME")
+        raise typer.BadParameter("nothing to change: set --config NAME=VALUE or --delete-config NAME")
     alter_configs(Cluster(bootstrap), "topic", topic, set=configs, unset=delete_config or [])
     _report(as_json, f"Changed topic {topic}", topic=topic, set=configs, unset=delete_config or [])
 
 
 @app.command()
 def partitions(
-    topic: Name,
+    topic: _Name,
     count: Annotated[
-        int, typer.Argument(metavar="COUNT", help="How many it shall have; never fewer than now.")
+        int, typer.Argument(metavar="COUNT", help="The new number of partitions, not less than now.")
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Give a topic more partitions. Records stay where they are: keys may go to other partitions from now on."""
+    """Add partitions to a topic. Records stay where they are: keys may go to other partitions from now on."""
     from ottla.admin.cluster import Cluster
-    from ottla.admin.topics import grow_topic
+    from ottla.admin.topics import create_partitions
 
-    grow_topic(Cluster(bootstrap), topic, count)
+    create_partitions(Cluster(bootstrap), topic, count)
     _report(as_json, f"Topic {topic} has {count} partitions", topic=topic, partitions=count)
 
 
 @app.command()
 def delete(
-    topics: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
+    topics: _Names,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Do nothing for a topic that does not exist.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, each_of, parsed
+from ottla.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, check_choices, parse_option
 from ottla.cli.output import print_json, print_table
-from ottla.cli.reset_offsets import scopes
+from ottla.cli.reset_offsets import parse_scopes
 
 if TYPE_CHECKING:
     from ottla.admin.hanging_transactions import OpenTransaction
@@ -19,23 +19,21 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-LongerThan = Annotated[
+_LongerThan = Annotated[
     str | None,
-    typer.Option("--longer-than", metavar="DURATION", help="Only those open for longer, e.g. PT15M."),
+    typer.Option("--longer-than", metavar="DURATION", help="Only transactions open for longer, e.g. PT15M."),
 ]
 
 
 @app.command("list")
 def list_command(
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only those in this state.")
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only transactions in this state.")
     ] = None,
-    longer_than: LongerThan = None,
+    longer_than: _LongerThan = None,
     pattern: Annotated[
         str | None,
-        typer.Option(
-            "--pattern", metavar="REGEX", help="Only transactional ids that match as a whole (RE2)."
-        ),
+        typer.Option("--pattern", metavar="REGEX", help="Only transactional ids that match entirely (RE2)."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -44,7 +42,7 @@ def list_command(
     from ottla.admin.cluster import Cluster
     from ottla.admin.transactions import STATES, list_transactions
 
-    states = each_of("--state", state, STATES)
+    states = check_choices("--state", state, STATES)
     longer_than_ms = _duration_ms(longer_than)
     lines = list_transactions(
         Cluster(bootstrap), states=states, longer_than_ms=longer_than_ms, pattern=pattern
@@ -59,9 +57,9 @@ def list_command(
 
 
 def _duration_ms(longer_than: str | None) -> int | None:
-    from ottla.admin.moments import parse_duration_ms
+    from ottla.admin.timestamps import parse_duration_ms
 
-    return None if longer_than is None else parsed("--longer-than", parse_duration_ms, longer_than)
+    return None if longer_than is None else parse_option("--longer-than", parse_duration_ms, longer_than)
 
 
 @app.command()
@@ -92,13 +90,13 @@ def _as_json(transaction: "TransactionDescription") -> dict[str, Any]:
 
 
 def _print_transaction(transaction: "TransactionDescription") -> None:
-    from ottla.admin.moments import show_time
+    from ottla.admin.timestamps import format_time
 
     print(f"{transaction.transactional_id}  ({transaction.state})")
     producer = f"producer id {transaction.producer_id}, epoch {transaction.producer_epoch}"
     print(f"coordinator {transaction.coordinator}, {producer}, timeout {transaction.timeout_ms} ms")
     if transaction.start_ms is not None:
-        print(f"newest transaction began {show_time(transaction.start_ms)}")
+        print(f"newest transaction began {format_time(transaction.start_ms)}")
     if transaction.partitions:
         print()
         print_table(["TOPIC", ">PARTITION"], transaction.partitions)
@@ -108,22 +106,24 @@ def _print_transaction(transaction: "TransactionDescription") -> None:
 def hanging(
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="NAME[:PARTITIONS]", help="Look only here; may be repeated."),
+        typer.Option(
+            "--topic", "-t", metavar="NAME[:PARTITIONS]", help="Search only this topic; may be repeated."
+        ),
     ] = None,
-    longer_than: LongerThan = None,
+    longer_than: _LongerThan = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Find transactions that are open in a partition, but that no coordinator will end."""
     from ottla.admin.cluster import Cluster
-    from ottla.admin.hanging_transactions import hanging_transactions, max_timeout_ms
+    from ottla.admin.hanging_transactions import find_hanging_transactions, max_timeout_ms
 
-    wanted, longer_than_ms = scopes(topic), _duration_ms(longer_than)
+    scopes, longer_than_ms = parse_scopes(topic), _duration_ms(longer_than)
     cluster = Cluster(bootstrap)
     if longer_than_ms is None:
         longer_than_ms = max_timeout_ms(cluster)
     now_ms = time.time_ns() // 1_000_000
-    found = hanging_transactions(cluster, wanted, longer_than_ms, now_ms)
+    found = find_hanging_transactions(cluster, scopes, longer_than_ms, now_ms)
     if as_json:
         print_json(*(line._asdict() for line in found))
     elif found:
@@ -137,7 +137,7 @@ def hanging(
 
 
 def _print_hanging(found: list["OpenTransaction"]) -> None:
-    from ottla.admin.moments import show_time
+    from ottla.admin.timestamps import format_time
 
     columns = [
         "TOPIC",
@@ -148,7 +148,7 @@ def _print_hanging(found: list["OpenTransaction"]) -> None:
         ">COORDINATOR EPOCH",
         "LAST RECORD",
     ]
-    print_table(columns, [(*line[:-1], show_time(line.last_timestamp_ms)) for line in found])
+    print_table(columns, [(*line[:-1], format_time(line.last_timestamp_ms)) for line in found])
 
 
 @app.command()
@@ -157,13 +157,15 @@ def abort(
     partition: Annotated[int, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition.")],
     start_offset: Annotated[
         int,
-        typer.Option("--start-offset", metavar="N", min=0, help="Where the transaction begins in it."),
+        typer.Option(
+            "--start-offset", metavar="N", min=0, help="The first offset of the transaction in the partition."
+        ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Abort a hanging transaction in one partition. One that a coordinator still has is left to it."""
+    """Abort a hanging transaction in one partition. Fails if a coordinator will end the transaction itself."""
     from ottla.admin.cluster import Cluster
     from ottla.admin.hanging_transactions import abort_transaction
     from ottla.model.ids import TopicPartition

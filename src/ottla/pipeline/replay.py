@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from ottla.admin.cluster import Cluster as Connection
 from ottla.admin.cluster import ClusterError
-from ottla.admin.moments import parse_datetime_ms
 from ottla.admin.position import EARLIEST, LATEST, Position
+from ottla.admin.timestamps import parse_datetime_ms
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.comparing import Comparison, Ranges, compare
 from ottla.pipeline.errors import PassingError, PipelineError

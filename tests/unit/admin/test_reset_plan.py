@@ -1,4 +1,4 @@
-"""Where a reset moves offsets: what each way of saying it means, and that no offset leaves its partition."""
+"""The new offset of each kind of reset; no offset is ever outside of its log."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from ottla.admin.reset_plan import (
     Target,
     ToCurrent,
     ToEarliest,
-    ToGiven,
     ToLatest,
+    ToListedOffsets,
     ToOffset,
     ToTime,
     plan_reset,
@@ -43,43 +43,43 @@ def planned(target: Target, known: PartitionOffsets = KNOWN) -> tuple[int, str |
         (ShiftBy(5), 35),
         (ShiftBy(-20), 10),
         (ToTime(1_000), 20),
-        (ToGiven({PARTITION: 42}), 42),
+        (ToListedOffsets({PARTITION: 42}), 42),
     ],
 )
-def test_each_target_names_its_offset_and_has_nothing_to_add(target: Target, offset: int) -> None:
+def test_each_target_has_its_offset_and_no_note(target: Target, offset: int) -> None:
     assert planned(target) == (offset, None)
 
 
-@pytest.mark.parametrize("target", [ToOffset(51), ShiftBy(21), ToGiven({PARTITION: 51})])
-def test_an_offset_after_the_end_becomes_the_end_and_that_is_said(target: Target) -> None:
-    assert planned(target) == (50, "offset 51 is after the log end offset, 50 is taken")
+@pytest.mark.parametrize("target", [ToOffset(51), ShiftBy(21), ToListedOffsets({PARTITION: 51})])
+def test_an_offset_after_the_end_becomes_the_end_with_a_note(target: Target) -> None:
+    assert planned(target) == (50, "offset 51 is after the log end offset: 50 is used")
 
 
-@pytest.mark.parametrize("target", [ToOffset(9), ShiftBy(-21), ToGiven({PARTITION: 9})])
-def test_an_offset_before_the_first_becomes_the_first_and_that_is_said(target: Target) -> None:
-    assert planned(target) == (10, "offset 9 is before the earliest offset, 10 is taken")
+@pytest.mark.parametrize("target", [ToOffset(9), ShiftBy(-21), ToListedOffsets({PARTITION: 9})])
+def test_an_offset_before_the_first_becomes_the_first_with_a_note(target: Target) -> None:
+    assert planned(target) == (10, "offset 9 is before the earliest offset: 10 is used")
 
 
-def test_a_time_later_than_every_record_is_the_end() -> None:
+def test_a_time_after_every_record_is_the_end() -> None:
     assert planned(ToTime(1), KNOWN._replace(at_time=None)) == (
         50,
-        "no record is so late, the log end offset is taken",
+        "no record is so late: the log end offset is used",
     )
 
 
-def test_the_current_offset_is_the_end_where_nothing_is_committed() -> None:
+def test_the_current_offset_is_the_end_if_nothing_is_committed() -> None:
     offset, note = planned(ToCurrent(), KNOWN._replace(committed=None))
     assert offset == 50
     assert note is not None
     assert "no offset is committed" in note
 
 
-def test_a_shift_from_nowhere_is_refused_with_the_partition() -> None:
+def test_a_shift_without_a_committed_offset_is_rejected() -> None:
     with pytest.raises(ResetError, match="orders-0 cannot be shifted: the group has no committed offset"):
         planned(ShiftBy(1), KNOWN._replace(committed=None))
 
 
-def test_a_plan_is_sorted_and_shows_what_was_committed() -> None:
+def test_a_plan_is_sorted_and_has_the_committed_offsets() -> None:
     known = {
         TopicPartition("b", 0): KNOWN,
         TopicPartition("a", 10): KNOWN._replace(committed=None),
@@ -94,7 +94,7 @@ def test_a_plan_is_sorted_and_shows_what_was_committed() -> None:
 
 @st.composite
 def partition_offsets(draw: st.DrawFn) -> PartitionOffsets:
-    """As a broker reports them; what is committed may be from before records were deleted, or a topic re-created."""
+    """As a broker reports them. The committed offset may be older than a deletion of records or of the topic."""
     earliest, latest = sorted((draw(OFFSETS), draw(OFFSETS)))
     at_time = draw(st.none() | st.integers(earliest, latest))
     return PartitionOffsets(earliest, latest, draw(OFFSETS), at_time)
@@ -109,16 +109,16 @@ TARGETS: st.SearchStrategy[Target] = st.one_of(
     st.builds(ToOffset, OFFSETS),
     st.builds(ShiftBy, st.integers(-(2**63), 2**63)),
     st.builds(ToTime, st.integers()),
-    st.builds(ToGiven, st.just({})),
+    st.builds(ToListedOffsets, st.just({})),
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(TARGETS, KNOWN_OFFSETS, st.data())
-def test_no_plan_leaves_the_range_of_its_partition(
+def test_new_offsets_are_always_inside_of_the_log(
     target: Target, known: dict[TopicPartition, PartitionOffsets], data: st.DataObject
 ) -> None:
-    if isinstance(target, ToGiven):
+    if isinstance(target, ToListedOffsets):
         target = replace(target, offsets={partition: data.draw(OFFSETS) for partition in known})
     plan = plan_reset(target, known)
     assert [line.topic_partition for line in plan] == sorted(known)
@@ -130,19 +130,19 @@ def test_no_plan_leaves_the_range_of_its_partition(
 
 @settings(max_examples=200, deadline=None)
 @given(TARGETS, KNOWN_OFFSETS, st.data())
-def test_a_plan_that_was_exported_is_planned_again_as_it_is(
+def test_an_exported_plan_gives_the_same_plan_again(
     target: Target, known: dict[TopicPartition, PartitionOffsets], data: st.DataObject
 ) -> None:
-    if isinstance(target, ToGiven):
+    if isinstance(target, ToListedOffsets):
         target = replace(target, offsets={partition: data.draw(OFFSETS) for partition in known})
     plan = plan_reset(target, known)
-    again = plan_reset(ToGiven({line.topic_partition: line.new_offset for line in plan}), known)
+    again = plan_reset(ToListedOffsets({line.topic_partition: line.new_offset for line in plan}), known)
     assert again == [line._replace(note=None) for line in plan]
 
 
 @settings(max_examples=200, deadline=None)
 @given(partition_offsets(), st.integers(0, 2**62), st.integers(0, 2**62))
-def test_a_longer_shift_never_lands_before_a_shorter_one(
+def test_a_longer_shift_never_goes_less_far_than_a_shorter_one(
     known: PartitionOffsets, one: int, other: int
 ) -> None:
     shorter, longer = sorted((one, other))

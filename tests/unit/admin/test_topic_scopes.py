@@ -19,17 +19,17 @@ def test_a_scope_is_a_topic_or_some_partitions_of_it(text: str, scope: TopicScop
 
 
 @pytest.mark.parametrize("text", ["", ":0", "orders:", "orders:a", "orders:0,", "orders:-1", "orders:0:1"])
-def test_anything_else_is_refused_with_what_is_expected(text: str) -> None:
+def test_anything_else_is_not_a_scope(text: str) -> None:
     with pytest.raises(ValueError, match="expected NAME, or NAME:PARTITIONS with numbers"):
         parse_scope(text)
 
 
-def test_a_scope_covers_its_topic_alone() -> None:
+def test_a_scope_covers_no_other_topic_or_partition() -> None:
     assert parse_scope("orders").covers(TopicPartition("orders", 5))
     assert not parse_scope("orders").covers(TopicPartition("orders2", 5))
     assert parse_scope("orders:5").covers(TopicPartition("orders", 5))
     assert not parse_scope("orders:5").covers(TopicPartition("orders", 6))
 
 
-def test_a_scope_reads_as_it_was_typed() -> None:
+def test_a_scope_as_text_is_what_was_parsed() -> None:
     assert [str(parse_scope(text)) for text in ("orders", "orders:0,2")] == ["orders", "orders:0,2"]

@@ -1,4 +1,4 @@
-"""What commands say, and with which code they end, when there is nothing to do it to."""
+"""Messages and exit codes of commands without a cluster."""
 
 import socket
 import subprocess
@@ -37,30 +37,30 @@ def ottla(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def refused_address() -> str:
-    """An address where nothing listens: the port was free a moment ago."""
+def closed_address() -> str:
+    """An address where nothing listens: the port was free just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_a_refused_connection_names_the_address_and_how_to_start_a_broker(
-    ottla: Run, refused_address: str
+    ottla: Run, closed_address: str
 ) -> None:
-    done = ottla("topics", "list", "--bootstrap", refused_address)
+    done = ottla("topics", "list", "--bootstrap", closed_address)
     assert done.code == 3
-    assert f"No broker listens at {refused_address} (connection refused)" in done.err
-    assert f"ottla serve --listen {refused_address}" in done.err
+    assert f"No broker listens at {closed_address} (connection refused)" in done.err
+    assert f"ottla serve --listen {closed_address}" in done.err
     assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "error"),
     [
         (["topics", "list", "--bootstrap", "nonsense"], "expected HOST:PORT"),
         (["topics", "alter", "t"], "nothing to change"),
         (["topics", "create", "t", "--config", "novalue"], "expected NAME=VALUE"),
-        (["configs", "describe"], "give exactly one of"),
+        (["configs", "describe"], "set exactly one of"),
         (["produce", "t", "--acks", "2"], "is not one of 0, 1, all"),
         (["produce", "t", "--json", "--key-separator", ":"], "exclude each other"),
         (["consume", "t", "--from", "never"], "expected earliest"),
@@ -69,12 +69,12 @@ def test_a_refused_connection_names_the_address_and_how_to_start_a_broker(
     ],
 )
 def test_wrong_usage_ends_with_code_2_and_says_what_is_expected(
-    ottla: Run, arguments: list[str], problem: str
+    ottla: Run, arguments: list[str], error: str
 ) -> None:
     done = ottla(*arguments)
     assert done.code == 2
-    # Long sentences are broken into lines inside a frame.
-    assert problem in " ".join(done.err.replace("│", " ").split())
+    # Typer breaks long messages into lines inside a frame.
+    assert error in " ".join(done.err.replace("│", " ").split())
 
 
 def test_version_shows_versions(ottla: Run) -> None:
@@ -96,13 +96,13 @@ def test_the_configs_reference_needs_no_cluster(ottla: Run) -> None:
     assert "| `retention.ms` |" in done.out
 
 
-def test_dump_log_of_a_file_that_is_not_one_of_a_log_is_refused(ottla: Run) -> None:
+def test_dump_log_rejects_a_file_that_is_not_of_a_log(ottla: Run) -> None:
     done = ottla("dump-log", "pyproject.toml")
     assert done.code == 1
     assert "pyproject.toml" in done.err
 
 
-def test_a_closed_pipe_ends_the_output_without_a_word() -> None:
+def test_a_closed_pipe_ends_the_output_without_an_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "ottla.cli.main", "configs", "reference"],
         stdout=subprocess.PIPE,
@@ -115,14 +115,14 @@ def test_a_closed_pipe_ends_the_output_without_a_word() -> None:
         process.wait(60)
 
 
-def test_numbers_stand_right_and_nothing_is_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_aligned_right_and_nothing_is_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NAME", ">COUNT"], [("a" * 300, 5), ("[red]b", None)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "a" * 300 + "      5"
     assert lines[2] == "[red]b"
 
 
-def test_percentiles_are_of_the_sorted_samples() -> None:
+def test_percentiles_are_taken_from_sorted_samples() -> None:
     assert percentiles_ms([0.003, 0.001, 0.002]) == {
         "p50": 2.0,
         "p95": 3.0,

@@ -50,14 +50,14 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def test_it_says_what_is_clean_and_dirty_and_what_would_be_freed(data_dir: Path) -> None:
+def test_json_has_clean_and_dirty_bytes_and_what_would_be_freed(data_dir: Path) -> None:
     report = json.loads(run("users", "--log-dirs", str(data_dir), "--json"))
     assert report["clean_bytes"] == report["dirty_bytes"] == report["frees_bytes"] > 0
     assert (report["partition"], report["keys"], report["dirty_ratio"]) == (0, 2, 0.5)
     assert report["last_run_ms"] is not None
 
 
-def test_the_table_names_the_same(data_dir: Path) -> None:
+def test_the_table_shows_the_same(data_dir: Path) -> None:
     before = {path: path.read_bytes() for path in (data_dir / "users-0").iterdir()}
     shown = run("users", "--log-dirs", str(data_dir))
     assert "WOULD FREE" in shown
@@ -65,13 +65,13 @@ def test_the_table_names_the_same(data_dir: Path) -> None:
     assert {path: path.read_bytes() for path in (data_dir / "users-0").iterdir()} == before
 
 
-def test_a_topic_that_is_not_there_is_an_error_with_a_remedy(data_dir: Path) -> None:
+def test_a_topic_that_does_not_exist_is_an_error(data_dir: Path) -> None:
     result = CliRunner().invoke(app, ["topics", "compaction", "others", "--log-dirs", str(data_dir)])
     assert result.exit_code != 0
     assert "--log-dirs" in str(result.exception)
 
 
-def test_what_the_map_has_no_room_for_is_reported_as_staying(
+def test_records_that_do_not_fit_into_the_offset_map_are_reported_as_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.storage.cleaner.report._DEDUPE_BYTES", 1)

@@ -1,4 +1,4 @@
-"""`ottla groups`: what it prints and how it ends, with a cluster that answers from memory."""
+"""`ottla groups`: its output and exit codes, with a fake cluster."""
 
 import json
 import sys
@@ -10,24 +10,24 @@ import pytest
 
 from ottla.admin import cluster, group_offsets, groups, offset_delete, reset_offsets
 from ottla.admin.cluster import ClusterError
-from ottla.admin.groups import GroupDescription, GroupLine, MemberLine, OffsetLine
+from ottla.admin.groups import GroupDescription, GroupListing, MemberDescription, PartitionLag
+from ottla.admin.nodes import Node
 from ottla.admin.offset_delete import DeletedOffset
 from ottla.admin.reset_plan import PartitionOffsets, PlannedReset, Target, plan_reset
-from ottla.admin.wire import Node
 from ottla.cli.main import main
 from ottla.model.ids import TopicPartition
 
-MEMBER = MemberLine(
+MEMBER = MemberDescription(
     "a-1", None, "a", "10.0.0.1", [TopicPartition("orders", 0), TopicPartition("orders", 1)], None
 )
-TARGETED = MemberLine("b-2", "i2", "b", "10.0.0.2", [], [TopicPartition("orders", 2)])
+TARGETED = MemberDescription("b-2", "i2", "b", "10.0.0.2", [], [TopicPartition("orders", 2)])
 COORDINATOR = Node(1, "10.0.0.9", 9092)
 DESCRIBED = GroupDescription("billing", "classic", "Stable", COORDINATOR, "range", [MEMBER, TARGETED])
 EMPTY = GroupDescription("idle", "consumer", "Empty", COORDINATOR, "", [])
 LAG = [
-    OffsetLine("orders", 0, 5, 9, 4, "a-1", "a", "10.0.0.1"),
-    OffsetLine("orders", 1, None, 3, None, "a-1", "a", "10.0.0.1"),
-    OffsetLine("gone", 0, 7, None, None, None, None, None),
+    PartitionLag("orders", 0, 5, 9, 4, "a-1", "a", "10.0.0.1"),
+    PartitionLag("orders", 1, None, 3, None, "a-1", "a", "10.0.0.1"),
+    PartitionLag("gone", 0, 7, None, None, None, None, None),
 ]
 KNOWN = {
     TopicPartition("orders", 0): PartitionOffsets(0, 9, 5, 3),
@@ -80,7 +80,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[PlannedReset]:
-    """What a reset carried out; its plan comes from two partitions."""
+    """The plan that a reset executed; it has two partitions."""
     done: list[PlannedReset] = []
 
     def plan(_: object, group: str, target: Target, scopes: object) -> list[PlannedReset]:
@@ -92,29 +92,29 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[PlannedReset]:
 
 
 def in_one_line(text: str) -> str:
-    """Long sentences of wrong usage are broken into lines inside a frame."""
+    """Typer breaks long messages into lines inside a frame."""
     return " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "error"),
     [
         (["list", "--state", "odd"], "'odd' is not one of Empty, Stable"),
         (["list", "--type", "share"], "'share' is not one of classic, consumer"),
         (["describe"], "Missing argument"),
-        (["reset-offsets", "g", "--topic", "t"], "give exactly one of --to-earliest, --to-latest"),
-        (["reset-offsets", "g", "-t", "t", "--to-latest", "--shift-by", "1"], "give exactly one of"),
-        (["reset-offsets", "g", "--to-latest"], "say which topics: --topic NAME"),
-        (["reset-offsets", "g", "-t", "t", "--all-topics", "--to-latest"], "say which topics"),
-        (["reset-offsets", "g", "-t", "t", "--from-file", "f"], "say which topics"),
+        (["reset-offsets", "g", "--topic", "t"], "set exactly one of --to-earliest, --to-latest"),
+        (["reset-offsets", "g", "-t", "t", "--to-latest", "--shift-by", "1"], "set exactly one of"),
+        (["reset-offsets", "g", "--to-latest"], "set the topics: --topic NAME"),
+        (["reset-offsets", "g", "-t", "t", "--all-topics", "--to-latest"], "set the topics"),
+        (["reset-offsets", "g", "-t", "t", "--from-file", "f"], "set the topics"),
         (["reset-offsets", "g", "-t", "t:x", "--to-latest"], "expected NAME, or NAME:PARTITIONS"),
         (
             ["reset-offsets", "g", "-t", "t", "--by-duration", "1h"],
-            "'1h' is no duration: expected PnDTnHnMnS",
+            "'1h' is not a duration: expected PnDTnHnMnS",
         ),
         (
             ["reset-offsets", "g", "-t", "t", "--to-datetime", "noon"],
-            "'noon' is no time: expected YYYY-MM-DD",
+            "'noon' is not a time: expected YYYY-MM-DD",
         ),
         (["reset-offsets", "g", "-t", "t", "--to-offset", "-1"], "--to-offset"),
         (["reset-offsets", "g", "-t", "t", "--to-latest", "--export", "--json"], "exclude each other"),
@@ -122,37 +122,37 @@ def in_one_line(text: str) -> str:
     ],
 )
 def test_wrong_usage_ends_with_code_2_and_says_what_is_expected(
-    ottla: Run, arguments: list[str], problem: str
+    ottla: Run, arguments: list[str], error: str
 ) -> None:
     done = ottla(*arguments)
     assert done.code == 2
-    assert problem in in_one_line(done.err)
+    assert error in in_one_line(done.err)
 
 
 def test_groups_are_listed_by_state_and_type_in_any_case(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {}
+    used = {}
 
-    def listed(_: object, **filters: object) -> list[GroupLine]:
-        asked.update(filters)
-        return [GroupLine("billing", "classic", "Stable", 2)]
+    def listed(_: object, **filters: object) -> list[GroupListing]:
+        used.update(filters)
+        return [GroupListing("billing", "classic", "Stable", 2)]
 
     monkeypatch.setattr(groups, "list_groups", listed)
     done = ottla("list", "--state", "STABLE", "--state", "empty", "--type", "Classic")
-    assert asked == {"states": ["Stable", "Empty"], "types": ["classic"]}
+    assert used == {"states": ["Stable", "Empty"], "types": ["classic"]}
     assert done.out == "GROUP    TYPE     STATE   MEMBERS\nbilling  classic  Stable        2\n"
     assert ottla("list", "--json").lines == [
         {"group": "billing", "type": "classic", "state": "Stable", "members": 2}
     ]
 
 
-def test_no_groups_is_said_on_stderr(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_list_is_reported_on_stderr(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "list_groups", lambda _, **filters: [])
     assert ottla("list") == (0, "", "No groups.\n")
     assert ottla("list", "--json") == (0, "", "")
 
 
 @pytest.mark.usefixtures("described")
-def test_describe_shows_the_group_its_lag_and_who_owns_what(ottla: Run) -> None:
+def test_describe_shows_the_group_with_lag_and_owner_of_each_partition(ottla: Run) -> None:
     done = ottla("describe", "billing", "idle")
     assert done.code == 0
     assert done.out == (
@@ -171,7 +171,7 @@ def test_describe_shows_the_group_its_lag_and_who_owns_what(ottla: Run) -> None:
 
 
 @pytest.mark.usefixtures("described")
-def test_describe_as_json_has_members_and_partitions_inside(ottla: Run) -> None:
+def test_describe_as_json_includes_members_and_partitions(ottla: Run) -> None:
     (group,) = ottla("describe", "billing", "--json").lines
     assert group["coordinator"] == {"id": 1, "host": "10.0.0.9", "port": 9092}
     assert group["partitions"] == [line._asdict() for line in LAG]
@@ -196,7 +196,7 @@ def test_describe_as_json_has_members_and_partitions_inside(ottla: Run) -> None:
 
 
 @pytest.mark.usefixtures("described")
-def test_members_are_shown_and_their_partitions_when_asked_for(ottla: Run) -> None:
+def test_members_are_shown_with_their_partitions_if_verbose(ottla: Run) -> None:
     short = ottla("members", "billing", "idle")
     assert "ASSIGNMENT" not in short.out
     assert short.err == "Group idle has no members\n"
@@ -207,7 +207,7 @@ def test_members_are_shown_and_their_partitions_when_asked_for(ottla: Run) -> No
 
 
 @pytest.mark.usefixtures("described")
-def test_offsets_name_the_group_in_each_line(ottla: Run) -> None:
+def test_each_line_of_offsets_has_the_group(ottla: Run) -> None:
     lines = ottla("offsets", "billing", "idle", "--json").lines
     assert lines == [{"group": "billing"} | line._asdict() for line in LAG]
     assert ottla("offsets", "idle") == (0, "", "No committed offsets.\n")
@@ -221,25 +221,27 @@ def test_a_reset_changes_nothing_unless_it_is_executed(ottla: Run, executed: lis
         "orders          0          5           0\n"
         "orders          1          -           2\n"
     )
-    assert done.err == "Nothing was changed for group g; --execute does it.\n"
+    assert done.err == "Nothing was changed for group g; --execute commits the new offsets.\n"
     assert executed == []
 
 
-def test_a_reset_that_is_executed_does_what_it_shows(ottla: Run, executed: list[PlannedReset]) -> None:
+def test_an_executed_reset_commits_the_offsets_that_it_shows(
+    ottla: Run, executed: list[PlannedReset]
+) -> None:
     done = ottla("reset-offsets", "g", "--all-topics", "--to-offset", "8", "--execute", "--json")
-    assert done.err == "orders-1: offset 8 is after the log end offset, 3 is taken\n"
+    assert done.err == "orders-1: offset 8 is after the log end offset: 3 is used\n"
     assert [(line.partition, line.new_offset) for line in executed] == [(0, 8), (1, 3)]
     assert done.lines == [{"group": "g"} | line._asdict() | {"executed": True} for line in executed]
 
 
-def test_a_reset_to_a_time_says_which(ottla: Run, executed: list[PlannedReset]) -> None:
+def test_a_reset_to_a_time_shows_the_time(ottla: Run, executed: list[PlannedReset]) -> None:
     done = ottla("reset-offsets", "g", "-t", "orders", "--to-datetime", "2026-01-31T13:00:00+01:00")
     assert "These are the offsets at 2026-01-31T12:00:00.000Z." in done.err
     assert "orders-1: no record is so late" in done.err
 
 
 @pytest.mark.usefixtures("executed")
-def test_an_export_is_a_file_that_a_reset_reads(ottla: Run, tmp_path: Path) -> None:
+def test_a_reset_reads_the_file_that_an_export_wrote(ottla: Run, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text(ottla("reset-offsets", "g", "-t", "orders", "--to-earliest", "--export").out)
     assert file.read_text() == "orders,0,0\norders,1,2\n"
@@ -248,10 +250,10 @@ def test_an_export_is_a_file_that_a_reset_reads(ottla: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(None, "cannot be read: No such file"), ("orders,0", "line 1: expected topic")]
+    ("content", "error"), [(None, "cannot be read: No such file"), ("orders,0", "line 1: expected topic")]
 )
-def test_a_file_that_is_none_ends_with_code_1_and_its_name(
-    ottla: Run, tmp_path: Path, content: str | None, problem: str
+def test_a_malformed_file_ends_with_code_1_and_the_name_of_the_file(
+    ottla: Run, tmp_path: Path, content: str | None, error: str
 ) -> None:
     file = tmp_path / "offsets.csv"
     if content is not None:
@@ -259,10 +261,10 @@ def test_a_file_that_is_none_ends_with_code_1_and_its_name(
     done = ottla("reset-offsets", "g", "--from-file", str(file))
     assert done.code == 1
     assert f"{file}" in done.err
-    assert problem in done.err
+    assert error in done.err
 
 
-def test_a_group_that_is_refused_does_not_keep_others_from_being_deleted(
+def test_an_error_for_one_group_does_not_stop_the_deletion_of_others(
     ottla: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def delete(_: object, name: str) -> None:
@@ -279,7 +281,7 @@ def test_a_group_that_is_refused_does_not_keep_others_from_being_deleted(
     assert ottla("delete", "idle").code == 0
 
 
-def test_offsets_of_a_topic_are_deleted_and_each_is_told(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_offset_that_is_deleted_or_not_is_reported(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def delete(_: object, group: str, scopes: object) -> list[DeletedOffset]:
         assert scopes == [group_offsets.TopicScope("orders", (0, 1))]
         return [DeletedOffset("orders", 0, None), DeletedOffset("orders", 1, "subscribed")]

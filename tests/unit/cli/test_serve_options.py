@@ -1,4 +1,4 @@
-"""How `ottla serve` turns its options into a configuration."""
+"""The configuration that `ottla serve` builds from its options."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ def config_of(*arguments: str) -> BrokerConfig:
     return broker_config(parser().parse_args(arguments))
 
 
-def test_without_options_it_listens_on_loopback_and_keeps_its_data_in_data() -> None:
+def test_the_defaults_are_the_loopback_address_and_the_folder_data() -> None:
     config = config_of()
     assert config.broker_listeners == [Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT")]
     assert config.log_dirs == ("data",)
     assert config.node_id == 1
 
 
-def test_options_are_stronger_than_set_and_set_than_the_file(tmp_path: Path) -> None:
+def test_options_override_set_and_set_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("node.id=3\nnum.partitions=3\nlog.dirs=/file\nlog.retention.hours=5\n")
     config = config_of(
@@ -31,7 +31,7 @@ def test_options_are_stronger_than_set_and_set_than_the_file(tmp_path: Path) -> 
     assert config.node_id == 3
 
 
-def test_what_the_file_says_of_listeners_and_folders_is_kept(tmp_path: Path) -> None:
+def test_listeners_and_folders_of_the_file_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("listeners=PLAINTEXT://:1234,CONTROLLER://:1235\nlog.dir=/one\n")
     config = config_of("--config", str(file))
@@ -56,7 +56,7 @@ def test_logging_options_are_configs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "message"),
     [
         (["--set", "novalue"], "--set novalue: expected NAME=VALUE"),
         (["--listen", "9092"], "--listen 9092: expected HOST:PORT"),
@@ -66,20 +66,20 @@ def test_logging_options_are_configs() -> None:
         (["--log-format", "xml"], "text, json"),
     ],
 )
-def test_a_wrong_option_is_refused_with_what_is_expected(arguments: list[str], problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_wrong_option_is_rejected_with_what_is_expected(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
         config_of(*arguments)
-    assert problem in str(refused.value)
+    assert message in str(raised.value)
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not a text file"):
         config_of("--config", str(file))
 
 
-def test_a_refused_configuration_ends_with_code_2_and_every_problem(
+def test_a_wrong_configuration_ends_with_code_2_and_all_its_errors(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert serve(["--set", "num.partitions=0", "--set", "num.partition=3"]) == 2

@@ -1,4 +1,4 @@
-"""`ottla transactions`: what it prints and how it ends, with a cluster that answers from memory."""
+"""`ottla transactions`: its output and exit codes, with a fake cluster."""
 
 import json
 import sys
@@ -10,8 +10,8 @@ import pytest
 from ottla.admin import cluster, hanging_transactions, transactions
 from ottla.admin.cluster import ClusterError
 from ottla.admin.hanging_transactions import OpenTransaction
-from ottla.admin.transactions import TransactionDescription, TransactionLine
-from ottla.admin.wire import Node
+from ottla.admin.nodes import Node
+from ottla.admin.transactions import TransactionDescription, TransactionListing
 from ottla.cli.main import main
 from ottla.model.ids import TopicPartition
 
@@ -19,7 +19,7 @@ NODE = Node(1, "10.0.0.9", 9092)
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 2)]
 ONGOING = TransactionDescription("billing", "Ongoing", NODE, 4000, 3, 60_000, 1_800_000_000_123, PARTITIONS)
 EMPTY = TransactionDescription("idle", "Empty", NODE, 4001, 0, 60_000, None, [])
-LINES = [TransactionLine("billing", "Ongoing", 4000, 1), TransactionLine("idle", "Empty", 4001, 1)]
+LINES = [TransactionListing("billing", "Ongoing", 4000, 1), TransactionListing("idle", "Empty", 4001, 1)]
 HANGING = OpenTransaction("orders", 3, 1047, 77, 0, -1, 1_800_000_000_123)
 
 
@@ -52,26 +52,26 @@ def ottla(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the cluster was asked; it answers with the transactions above."""
-    asked: list[Any] = []
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arguments of each call to the fake cluster, which returns the transactions above."""
+    calls: list[Any] = []
 
-    def answer(module: Any, name: str, result: Any) -> None:
+    def fake(module: Any, name: str, result: Any) -> None:
         def call(_: NoCluster, *arguments: Any, **filters: Any) -> Any:
-            asked.append((*arguments, filters))
+            calls.append((*arguments, filters))
             return result
 
         monkeypatch.setattr(module, name, call)
 
-    answer(transactions, "list_transactions", LINES)
-    answer(transactions, "describe_transactions", [ONGOING, EMPTY])
-    answer(hanging_transactions, "hanging_transactions", [HANGING])
-    answer(hanging_transactions, "max_timeout_ms", 900_000)
-    answer(hanging_transactions, "abort_transaction", HANGING)
-    return asked
+    fake(transactions, "list_transactions", LINES)
+    fake(transactions, "describe_transactions", [ONGOING, EMPTY])
+    fake(hanging_transactions, "find_hanging_transactions", [HANGING])
+    fake(hanging_transactions, "max_timeout_ms", 900_000)
+    fake(hanging_transactions, "abort_transaction", HANGING)
+    return calls
 
 
-def test_list_shows_a_table_or_json_lines(ottla: Run, asked: list[Any]) -> None:
+def test_list_shows_a_table_or_json_lines(ottla: Run, calls: list[Any]) -> None:
     done = ottla("list")
     assert done.out.splitlines()[0].split() == [
         "TRANSACTIONAL",
@@ -86,22 +86,22 @@ def test_list_shows_a_table_or_json_lines(ottla: Run, asked: list[Any]) -> None:
     assert lines == [line._asdict() for line in LINES]
 
 
-def test_the_filters_of_list_reach_the_cluster(ottla: Run, asked: list[Any]) -> None:
+def test_the_filters_of_list_reach_the_cluster(ottla: Run, calls: list[Any]) -> None:
     ottla("list", "--state", "ongoing", "--state", "EMPTY", "--longer-than", "PT1M", "--pattern", "b.*")
-    assert asked == [
+    assert calls == [
         ({"states": ["Ongoing", "Empty"], "longer_than_ms": 60_000, "pattern": "b.*"},),
     ]
 
 
-def test_nothing_to_list_is_said_on_stderr(
-    ottla: Run, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_an_empty_list_is_reported_on_stderr(
+    ottla: Run, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "list_transactions", lambda *_, **__: [])
     assert ottla("list")[1:] == ("", "No transactions.\n")
     assert ottla("list", "--state", "Ongoing")[1:] == ("", "No such transactions.\n")
 
 
-def test_describe_shows_the_newest_transaction_and_its_partitions(ottla: Run, asked: list[Any]) -> None:
+def test_describe_shows_the_newest_transaction_and_its_partitions(ottla: Run, calls: list[Any]) -> None:
     assert ottla("describe", "billing", "idle").out.splitlines() == [
         "billing  (Ongoing)",
         "coordinator 1 (10.0.0.9:9092), producer id 4000, epoch 3, timeout 60000 ms",
@@ -119,49 +119,47 @@ def test_describe_shows_the_newest_transaction_and_its_partitions(ottla: Run, as
     assert json.loads(first)["partitions"][1] == {"topic": "orders", "partition": 2}
 
 
-def test_hanging_takes_the_clusters_longest_timeout_unless_told_otherwise(
-    ottla: Run, asked: list[Any]
-) -> None:
+def test_hanging_takes_the_longest_timeout_of_the_cluster_by_default(ottla: Run, calls: list[Any]) -> None:
     done = ottla("hanging", "--topic", "orders:3")
     assert done.out.splitlines()[1].split() == [
         *("orders", "3", "1047", "77", "0", "-1", "2027-01-15T08:00:00.123Z")
     ]
-    (_, (scopes, longer_than_ms, _, _)) = asked
+    (_, (scopes, longer_than_ms, _, _)) = calls
     assert ([str(scope) for scope in scopes], longer_than_ms) == (["orders:3"], 900_000)
-    asked.clear()
+    calls.clear()
     assert json.loads(ottla("hanging", "--longer-than", "PT0S", "--json").out) == HANGING._asdict()
-    ((scopes, longer_than_ms, _, _),) = asked
+    ((scopes, longer_than_ms, _, _),) = calls
     assert (scopes, longer_than_ms) == ([], 0)
 
 
-def test_abort_names_what_it_aborted_and_why_it_did_not(
-    ottla: Run, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_abort_shows_the_transaction_or_the_error(
+    ottla: Run, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = ("abort", "--topic", "orders", "--partition", "3", "--start-offset", "1047")
     assert ottla(*where).out == "Aborted the transaction of producer 77 at offset 1047 of orders-3\n"
-    assert asked == [(TopicPartition("orders", 3), 1047, {})]
+    assert calls == [(TopicPartition("orders", 3), 1047, {})]
     assert json.loads(ottla(*where, "--json").out)["producer_id"] == 77
 
-    def refuse(*_: Any) -> None:
+    def reject(*_: Any) -> None:
         raise ClusterError("It is not hanging")
 
-    monkeypatch.setattr(hanging_transactions, "abort_transaction", refuse)
+    monkeypatch.setattr(hanging_transactions, "abort_transaction", reject)
     done = ottla(*where)
     assert (done.code, done.out) == (1, "")
     assert "It is not hanging" in done.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "error"),
     [
         (["list", "--state", "asleep"], "is not one of Empty, Ongoing"),
-        (["list", "--longer-than", "15"], "is no duration"),
+        (["list", "--longer-than", "15"], "is not a duration"),
         (["hanging", "--topic", "orders:x"], "expected NAME"),
         (["abort", "--topic", "orders", "--partition", "0"], "Missing option '--start-offset'"),
         (["describe"], "Missing argument"),
     ],
 )
-def test_wrong_usage_ends_with_code_2(ottla: Run, arguments: list[str], problem: str) -> None:
+def test_wrong_usage_ends_with_code_2(ottla: Run, arguments: list[str], error: str) -> None:
     done = ottla(*arguments)
     assert done.code == 2
-    assert problem in " ".join(done.err.replace("│", " ").split())
+    assert error in " ".join(done.err.replace("│", " ").split())

@@ -20,10 +20,10 @@ class FakeConnection:
         self.end = end
         self.offset = 0
 
-    def ask(self, request: wire.FetchRequest) -> None:
-        self.offset = request.offset
+    def send_fetch(self, fetch: wire.PartitionFetch) -> None:
+        self.offset = fetch.offset
 
-    def fetched(self) -> wire.Fetched:
+    def receive_fetch(self) -> wire.Fetched:
         data = build_batch([Record(self.offset, 0, None, b"v")]) if self.offset < self.end else b""
         return wire.Fetched(wire.NO_ERROR, bytearray(data + PADDING), 0, len(data), [])
 
@@ -57,12 +57,12 @@ def test_a_broker_that_answers_with_nothing_is_given_up_in_the_end(
     monkeypatch.setattr(fetching.PartitionFetcher, "connect", lambda _: connection)
     batches = fetching.fetch_range(OPTIONS, WANTED)
     next(batches)
-    answer = connection.fetched
+    answer = connection.receive_fetch
 
     def slow() -> wire.Fetched:
         clock[0] += 50
         return answer()
 
-    monkeypatch.setattr(connection, "fetched", slow)
+    monkeypatch.setattr(connection, "receive_fetch", slow)
     with pytest.raises(PassingError, match="t-0 gave nothing for 120 s"):
         next(batches)

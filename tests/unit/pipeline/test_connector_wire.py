@@ -1,60 +1,72 @@
-"""Our own Metadata and Fetch requests: addresses, leaders and answers that are not whole."""
+"""The leader of a partition and the response to a fetch, as the Spark reader decodes them."""
 
 import struct
 
 import pytest
 
 from ottla.pipeline.spark.offsets import TopicPartition
-from ottla.pipeline.spark.wire import Address, addresses, leader_of, read_fetched, text
+from ottla.pipeline.spark.wire import Fetched, PartitionFetch, decode_fetch, encode_fetch, leader_of
+from ottla.rpc import Address
+from ottla.rpc.metadata import Metadata, PartitionMetadata, TopicMetadata
 
 AT = TopicPartition("t", 1)
+TOPIC_NAME = b"\0\1t"
 
 
-@pytest.mark.parametrize(
-    ("servers", "found"),
-    [
-        ("a:1", [Address("a", 1)]),
-        ("a:1, b:2,", [Address("a", 1), Address("b", 2)]),
-        ("PLAINTEXT://a:1", [Address("a", 1)]),
-        ("[::1]:1", [Address("::1", 1)]),
-        ("a", [Address("a", 9092)]),
-    ],
-)
-def test_bootstrap_servers_are_read_as_librdkafka_reads_them(servers: str, found: list[Address]) -> None:
-    assert addresses(servers) == found
-
-
-def metadata(topic_error: int, leaders: list[int]) -> bytes:
-    """An answer of one broker, number 7, and one topic with partitions from 0 on."""
-    broker = struct.pack(">i", 7) + text("host") + struct.pack(">i", 9) + struct.pack(">h", -1)
-    partitions = b"".join(
-        struct.pack(">hiiiiiii", 0, number, leader, 2, 7, 8, 1, 7) for number, leader in enumerate(leaders)
-    )
-    topic = struct.pack(">h", topic_error) + text("t") + b"\0" + struct.pack(">i", len(leaders)) + partitions
-    return struct.pack(">ii", 0, 1) + broker + text("cluster") + struct.pack(">ii", 7, 1) + topic
+def metadata(topic_error: int, leaders: list[int]) -> Metadata:
+    """One broker, number 7, and one topic with partitions from 0 on."""
+    partitions = [PartitionMetadata(0, number, leader) for number, leader in enumerate(leaders)]
+    return Metadata({7: Address("host", 9)}, [TopicMetadata(topic_error, "t", partitions)])
 
 
 def test_the_leader_of_a_partition_is_found_among_the_brokers() -> None:
     assert leader_of(metadata(0, [5, 7]), AT) == Address("host", 9)
 
 
-def test_a_partition_may_be_without_a_leader_for_a_while() -> None:
+def test_a_partition_may_have_no_leader() -> None:
     assert leader_of(metadata(0, [7, -1]), AT) is None
 
 
-@pytest.mark.parametrize("answer", [metadata(3, []), metadata(0, [7])])
-def test_a_partition_that_does_not_exist_is_told_from_that(answer: bytes) -> None:
+@pytest.mark.parametrize("found", [metadata(3, []), metadata(0, [7])])
+def test_a_partition_that_does_not_exist_is_an_error(found: Metadata) -> None:
     with pytest.raises(LookupError):
-        leader_of(answer, AT)
+        leader_of(found, AT)
 
 
-def test_an_answer_that_is_cut_off_is_a_fault_of_the_connection() -> None:
-    answer = (
-        struct.pack(">ii", 0, 1) + text("t") + struct.pack(">iihqqiqqi", 1, 1, 0, 9, 9, 1, 5, 3, 4) + b"data"
+def test_a_fetch_asks_for_one_partition() -> None:
+    fetch = PartitionFetch(AT, offset=5, bytes_max=100, wait_ms=500, read_committed=True)
+    limits = struct.pack(">iiiib", -1, 500, 1, 100, 1)
+    assert encode_fetch(fetch) == limits + struct.pack(">i", 1) + TOPIC_NAME + struct.pack(
+        ">iiqi", 1, 1, 5, 100
     )
-    fetched = read_fetched(bytearray(answer), len(answer))
+
+
+def response(aborted: bytes, records: bytes) -> bytes:
+    """Fetch v4: throttle time, one topic, one partition with high watermark and last stable offset 9."""
+    partition = struct.pack(">iihqq", 1, 1, 0, 9, 9) + aborted + struct.pack(">i", len(records)) + records
+    return struct.pack(">ii", 0, 1) + TOPIC_NAME + partition
+
+
+def test_records_are_found_in_the_bytes_of_the_response() -> None:
+    data = response(struct.pack(">iqq", 1, 5, 3), b"data")
+    # The buffer of a connection may be longer than the response.
+    fetched = decode_fetch(bytearray(data + b"later"), len(data))
     assert fetched.aborted == [(5, 3)]
     assert fetched.data[fetched.start : fetched.end] == b"data"
-    for length in range(len(answer)):
+
+
+def test_a_response_may_have_no_records_and_no_list_of_aborted_transactions() -> None:
+    data = bytearray(response(struct.pack(">i", -1), b""))
+    assert decode_fetch(data, len(data)) == Fetched(0, data, len(data), len(data), [])
+
+
+def test_a_response_that_is_cut_off_is_a_connection_error() -> None:
+    data = response(struct.pack(">iqq", 1, 5, 3), b"data")
+    for length in range(len(data)):
         with pytest.raises(ConnectionError):
-            read_fetched(bytearray(answer[:length]), length)
+            decode_fetch(bytearray(data[:length]), length)
+
+
+def test_a_response_without_the_partition_is_a_connection_error() -> None:
+    with pytest.raises(ConnectionError, match="0 partitions"):
+        decode_fetch(bytearray(8), 8)

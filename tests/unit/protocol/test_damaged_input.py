@@ -24,7 +24,6 @@ from ottla.core.groups.offsets.repeated_commits import CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.fetch_client_codec import decode_fetch_response
 from ottla.protocol.fetch_codec import decode_fetch_request
 from ottla.protocol.framing import read_request_header
 from ottla.protocol.group_records import codec as group_codec
@@ -33,7 +32,6 @@ from ottla.protocol.messages import decode_request
 from ottla.protocol.metadata_records import codec as metadata_codec
 from ottla.protocol.metadata_records.records import RECORD_TYPES
 from ottla.protocol.offset_commit_codec import decode_offset_commit_request
-from ottla.protocol.produce_client_codec import decode_produce_response
 from ottla.protocol.produce_codec import decode_produce_request
 from ottla.protocol.record_schema import schema_of
 from ottla.protocol.schema import entity_in, is_array, kafka_type
@@ -43,6 +41,8 @@ from ottla.protocol.transaction_records.records import TransactionLogKey, Transa
 from ottla.records import control
 from ottla.records.header import HEADER_SIZE, LOG_OVERHEAD, read_header, scan_batches, sealed_parts
 from ottla.records.records import Record, build_batch, read_batches
+from ottla.rpc import ResponseError
+from ottla.rpc.fetch import decode_fetch_response
 
 FIRST_FLEXIBLE = {key.value: spec.first_flexible for key, spec in APIS.items()}
 # Lengths and counts that lie: null, nothing, one, and the edges of a byte, of an int16, an int32 and a varint.
@@ -122,7 +122,6 @@ REQUEST_CODECS: dict[ApiKey, Callable[[memoryview, int], object]] = {
     ApiKey.END_TXN: decode_end_txn_request,
 }
 RESPONSE_CODECS: dict[ApiKey, Callable[[memoryview, int], object]] = {
-    ApiKey.PRODUCE: decode_produce_response,
     ApiKey.FETCH: decode_fetch_response,
 }
 
@@ -161,7 +160,7 @@ def vars_of(message: Any) -> dict[str, Any]:
 def test_a_damaged_response_of_a_codec_of_our_own(key: ApiKey, version: int) -> None:
     decode = RESPONSE_CODECS[key]
     body = kio_bytes(filled(load_response_schema(key, version)))
-    check(lambda data: decode(memoryview(data), version), body, MalformedRequest)
+    check(lambda data: decode(memoryview(data), version), body, ResponseError)
 
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)

@@ -13,7 +13,6 @@ from ottla.model.ids import ZERO_UUID
 from ottla.model.region import FileRegion
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import MalformedRequest
-from ottla.protocol.fetch_client_codec import decode_fetch_response, encode_fetch_request
 from ottla.protocol.fetch_codec import (
     COPY_BYTES_MAX,
     UNKNOWN_HIGH_WATERMARK,
@@ -31,6 +30,8 @@ from ottla.protocol.fetch_codec import (
     encoded_size,
 )
 from ottla.protocol.primitives import LeaderIdAndEpoch, NodeEndpoint
+from ottla.rpc import ResponseError
+from ottla.rpc.fetch import decode_fetch_response, encode_fetch_request
 
 VERSIONS = range(4, 19)
 TOPIC_ID = UUID("6f3b1b7e-8f7c-4b25-9d0c-0a8f5a1d2c3e")
@@ -245,7 +246,7 @@ def test_changed_bytes_of_a_response_are_read_or_malformed_never_anything_else(
     )
     try:
         decode_fetch_response(data.draw(mutations(joined(encode_fetch_response(response, version)))), version)
-    except MalformedRequest:
+    except ResponseError:
         pass
 
 

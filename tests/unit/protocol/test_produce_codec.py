@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from tests.unit.protocol.kio_oracle import MESSAGES, MUTATIONS, kio_bytes, milliseconds, mutations
+from tests.unit.protocol.produce_client import decode_produce_response, encode_produce_request
 
 from ottla.model.ids import ZERO_UUID
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.primitives import LeaderIdAndEpoch, NodeEndpoint
-from ottla.protocol.produce_client_codec import decode_produce_response, encode_produce_request
 from ottla.protocol.produce_codec import (
     ProducePartition,
     ProducePartitionResponse,
@@ -145,16 +145,6 @@ def test_changed_bytes_of_a_request_are_read_or_malformed_never_anything_else(
     body = data.draw(mutations(encode_produce_request(one_record_request(version), version)))
     try:
         decode_produce_request(body, version)
-    except MalformedRequest:
-        pass
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@MUTATIONS
-@given(raw=st.binary(max_size=80))
-def test_any_bytes_are_read_as_a_response_or_malformed(version: int, raw: bytes) -> None:
-    try:
-        decode_produce_response(memoryview(raw), version)
     except MalformedRequest:
         pass
 

@@ -10,10 +10,10 @@ import aiokafka.record.default_records as aiokafka_records
 import confluent_kafka
 import pytest
 
-from ottla.protocol.fetch_client_codec import decode_fetch_response, encode_fetch_request
 from ottla.protocol.fetch_codec import FetchPartition, FetchRequest, FetchTopic
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.records import Batch, Record, build_batch, read_batches
+from ottla.rpc.fetch import decode_fetch_response, encode_fetch_request
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own files in an old way

@@ -13,6 +13,7 @@ from ottla.pipeline.spark.loss import after_loss
 from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
+from ottla.rpc import parse_bootstrap_servers
 
 # Large, so that numpy has many records to work on side by side.
 FETCH_BYTES = 4 << 20
@@ -104,15 +105,15 @@ class PartitionFetcher:
         if self.asked != position:
             self.ask(position)
         assert self.connection is not None
-        fetched = self.connection.fetched()
+        fetched = self.connection.receive_fetch()
         self.asked = None
         return fetched
 
     def ask(self, position: int) -> None:
         if self.connection is None:
             self.connection = self.connect()
-        self.connection.ask(
-            wire.FetchRequest(self.at, position, FETCH_BYTES, FETCH_WAIT_MS, self.options.read_committed)
+        self.connection.send_fetch(
+            wire.PartitionFetch(self.at, position, FETCH_BYTES, FETCH_WAIT_MS, self.options.read_committed)
         )
         self.asked = position
 
@@ -127,10 +128,10 @@ class PartitionFetcher:
         """To the leader. LookupError where the partition does not exist, OSError where nobody answers."""
         client_id = self.options.client.get("client.id", "ottla-spark")
         failed = OSError("no bootstrap server is given")
-        for address in wire.addresses(self.options.client["bootstrap.servers"]):
+        for address in parse_bootstrap_servers(self.options.client["bootstrap.servers"]):
             try:
                 with closing(wire.Connection(address, client_id, SOCKET_TIMEOUT_S)) as bootstrap:
-                    leader = bootstrap.leader(self.at)
+                    leader = bootstrap.find_leader(self.at)
             except OSError as error:
                 failed = OSError(f"{address}: {error}")
                 continue
