@@ -15,10 +15,10 @@ from tests.pipeline.mariadb import PASSWORD, USER, MariaDb, why_no_mariadb
 from tests.pipeline.mysql import MySql, why_no_mysql
 
 from ottla.pipeline.ingest.cdc.envelope import Record
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_source import PostgresStreamReader
-from ottla.pipeline.ingest.cdc.settings import Capture, MySqlSettings, capture_of
-from ottla.pipeline.ingest.cdc.source import MySqlStreamReader
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture, MySqlSettings, capture_of
+from ottla.pipeline.ingest.cdc.mysql.source import MySqlStreamReader
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.source import PostgresStreamReader
 
 Server = TypeVar("Server", bound=MariaDb)
 

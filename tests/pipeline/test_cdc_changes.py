@@ -24,10 +24,11 @@ from tests.pipeline.capturing import (
 )
 from tests.pipeline.mariadb import MariaDb
 
-from ottla.pipeline.ingest.cdc import snapshot, staging
-from ottla.pipeline.ingest.cdc.binlog import read_changes
-from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.server import current_position
+from ottla.pipeline.ingest.cdc import snapshot_files
+from ottla.pipeline.ingest.cdc.mysql import snapshot
+from ottla.pipeline.ingest.cdc.mysql.binlog.reader import read_changes
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.mysql.server import current_position
 
 LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
 WIDE_ROWS = 625
@@ -227,8 +228,8 @@ def test_files_of_the_snapshot_go_once_they_are_committed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 10)
-    monkeypatch.setattr(staging, "CHUNKS_PER_BATCH", 2)
+    monkeypatch.setattr(snapshot_files, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(snapshot_files, "CHUNKS_PER_BATCH", 2)
     server.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
     batches = Batches(captured(server, database, tmp_path))
     folder = batches.capture.snapshot_folder

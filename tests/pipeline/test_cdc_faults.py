@@ -14,9 +14,9 @@ from tests.pipeline.capturing import MARIADB, Batches, captured, database, maria
 from tests.pipeline.mariadb import CAPTURED, MariaDb
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.checks import problems_of
-from ottla.pipeline.ingest.cdc.settings import Capture, capture_of
-from ottla.pipeline.ingest.cdc.stage import MySqlSource
+from ottla.pipeline.ingest.cdc.mysql.checks import problems_of
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture, capture_of
+from ottla.pipeline.ingest.cdc.mysql.stage import MySqlSource
 from ottla.pipeline.stage import Context, Problem
 
 TABLE = "CREATE TABLE {}.orders (id INT PRIMARY KEY, name VARCHAR(40))"

@@ -21,7 +21,7 @@ from tests.pipeline.capturing import (
 from tests.pipeline.mariadb import MariaDb
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc import snapshot
+from ottla.pipeline.ingest.cdc.mysql import snapshot
 
 pytestmark = MYSQL
 

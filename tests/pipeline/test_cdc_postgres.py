@@ -16,15 +16,15 @@ from tests.pipeline.postgres import ADMIN, PASSWORD, Postgres, why_no_postgres
 from tests.pipeline.test_cdc_stage import ONCE, committed_records, make_topic
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.postgres_changes import read_changes
-from ottla.pipeline.ingest.cdc.postgres_checks import postgres_problems_of
-from ottla.pipeline.ingest.cdc.postgres_server import end_of_log
-from ottla.pipeline.ingest.cdc.postgres_settings import (
+from ottla.pipeline.ingest.cdc.postgres.changes import read_changes
+from ottla.pipeline.ingest.cdc.postgres.checks import postgres_problems_of
+from ottla.pipeline.ingest.cdc.postgres.server import end_of_log
+from ottla.pipeline.ingest.cdc.postgres.settings import (
     PostgresCapture,
     PostgresSettings,
     postgres_capture_of,
 )
-from ottla.pipeline.ingest.cdc.stage import PostgresSource
+from ottla.pipeline.ingest.cdc.postgres.stage import PostgresSource
 from ottla.pipeline.stage import Context
 
 LIMITED = ReadMaxBytes(1)  # the limit's number is the setting's: max_wal_mb_per_batch

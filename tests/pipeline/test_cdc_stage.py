@@ -29,7 +29,7 @@ from tests.pipeline.mariadb import MariaDb
 from tests.pipeline.test_cdc_changes import TABLE, changes, in_order
 
 from ottla.pipeline.ingest.cdc.envelope import Record
-from ottla.pipeline.ingest.cdc.stage import MySqlSource
+from ottla.pipeline.ingest.cdc.mysql.stage import MySqlSource
 from ottla.pipeline.stage import Context
 
 ONCE = {"availableNow": True}

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
-from ottla.pipeline.ingest.cdc.checks import (
+from ottla.pipeline.ingest.cdc.checks import wanted_topics
+from ottla.pipeline.ingest.cdc.mysql.checks import (
     server_id_problems,
     server_kind_problem,
     variable_problems,
-    wanted_topics,
 )
-from ottla.pipeline.ingest.cdc.server import binlog_refused
-from ottla.pipeline.ingest.cdc.settings import Capture, MySqlSettings, capture_of
+from ottla.pipeline.ingest.cdc.mysql.server import binlog_refused
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture, MySqlSettings, capture_of
 
 GOOD = {
     "log_bin": "ON",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.ingest.cdc.envelope import Change, Order
-from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
+from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogOrigin
 
 SOURCE = BinlogOrigin(
     "mariadb",

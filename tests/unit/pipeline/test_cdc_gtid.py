@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline.ingest.cdc.gtid import Gtid, Position
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Gtid, Position
 
 GTIDS = st.builds(Gtid, st.integers(0, 5), st.integers(1, 3), st.integers(1, 50))
 POSITIONS = st.lists(GTIDS).map(lambda gtids: Position({gtid.domain: gtid for gtid in gtids}))

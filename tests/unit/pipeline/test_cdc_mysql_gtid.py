@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet, MySqlGtid, Source
-from ottla.pipeline.ingest.cdc.places import place, place_like
-from ottla.pipeline.ingest.cdc.transactions import tagged_gtid
+from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import tagged_gtid
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet, MySqlGtid, Source
+from ottla.pipeline.ingest.cdc.mysql.positions import place, place_like
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "be221db4-e121-11f1-950b-02fc00000001"
 SOURCES = st.sampled_from([Source(A), Source(A, "blue"), Source(B), Source(B, "_x9")])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.pipeline.ingest.cdc.mysql_json import double_text, json_text
+from ottla.pipeline.ingest.cdc.mysql.binlog.json_values import double_text, json_text
 
 
 @pytest.mark.parametrize(

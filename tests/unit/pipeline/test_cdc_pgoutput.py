@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline.ingest.cdc import pgoutput, postgres_values
-from ottla.pipeline.ingest.cdc.lsn import lsn_text, parse_lsn
-from ottla.pipeline.ingest.cdc.postgres_changes import PostgresTranscript
-from ottla.pipeline.ingest.cdc.postgres_settings import (
+from ottla.pipeline.ingest.cdc.postgres import pgoutput, values
+from ottla.pipeline.ingest.cdc.postgres.changes import PostgresTranscript
+from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.settings import (
     PostgresCapture,
     PostgresSettings,
     postgres_capture_of,
@@ -137,12 +137,12 @@ def test_places_in_the_log_are_read_as_written(lsn: int) -> None:
 def test_timestamps_are_microseconds(moment: datetime.datetime) -> None:
     text = f"{moment.isoformat(sep=' ')}"
     expected = (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
-    assert postgres_values.read_timestamp(text) == expected
+    assert values.read_timestamp(text) == expected
 
 
 @pytest.mark.parametrize("text", ["infinity", "-infinity", "0044-03-15 BC", "10000-01-01"])
 def test_dates_beyond_the_calendar_stay_text(text: str) -> None:
-    assert postgres_values.read_date(text) == text
+    assert values.read_date(text) == text
 
 
 def test_slots_have_names_that_postgresql_takes_and_that_differ() -> None:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc import rows, values
-from ottla.pipeline.ingest.cdc.charsets import decoder_of
-from ottla.pipeline.ingest.cdc.rows import Column, RowDecoder
-from ottla.pipeline.ingest.cdc.selecting import read_date, read_date_time
-from ottla.pipeline.ingest.cdc.settings import MySqlSettings, capture_of
+from ottla.pipeline.ingest.cdc import values
+from ottla.pipeline.ingest.cdc.mysql.binlog import rows
+from ottla.pipeline.ingest.cdc.mysql.binlog.rows import Column, RowDecoder
+from ottla.pipeline.ingest.cdc.mysql.charsets import decoder_of
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlSettings, capture_of
+from ottla.pipeline.ingest.cdc.mysql.snapshot_query import read_date, read_date_time
 
 BYTES_OF_DIGITS = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
 

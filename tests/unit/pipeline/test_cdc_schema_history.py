@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.durable import written
-from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.schema_history import Described, SchemaHistory, Version
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.mysql.schema_history import Described, SchemaHistory, Version
+from ottla.pipeline.ingest.cdc.state_files import written
 
 
 def version(since: str, *names: str, ddl: str | None = None) -> Version:

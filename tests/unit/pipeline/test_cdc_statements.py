@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.pipeline.ingest.cdc.statements import Meaning, meaning
+from ottla.pipeline.ingest.cdc.mysql.binlog.statements import Meaning, meaning
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.pipeline import durable_files
 from ottla.pipeline.archive.files import LocalFiles
-from ottla.pipeline.ingest.cdc.durable import write_text
+from ottla.pipeline.ingest.cdc.state_files import write_text
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 from ottla.pipeline.ingest.reload.filesystem import S3A
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.spark import options as reading

@@ -57,3 +57,8 @@ def checked_topic(topic: str, source: str) -> None:
             f"`topic` of [sources.{source}] is {topic!r}, and {error} stands for nothing in it.",
             "It may hold {server}, {db} and {table}.",
         ) from None
+
+
+def state_folder(checkpoint: str) -> str:
+    """Inside the checkpoint: removing the checkpoint removes the state too, and the capture begins anew."""
+    return f"{checkpoint}/cdc".removeprefix("file://")

@@ -7,9 +7,9 @@ from typing import Any
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.checks import remote_state_problem, topic_problems, wanted_topics
-from ottla.pipeline.ingest.cdc.postgres_server import check_slot, query, session
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_tables import (
+from ottla.pipeline.ingest.cdc.postgres.server import check_slot, query, session
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.tables import (
     PostgresTable,
     captured_tables,
     has_publication,

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from ottla.pipeline.ingest.cdc import mysql_vectors, values
-from ottla.pipeline.ingest.cdc.tables import CapturedTable, TableColumn
+from ottla.pipeline.ingest.cdc import values
+from ottla.pipeline.ingest.cdc.mysql.binlog import vectors
+from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, TableColumn
 
 Reader = Callable[[Any], Any]
 
@@ -67,7 +68,7 @@ def reader(column: TableColumn) -> Reader:
         "time": values.clock_us,
         "datetime": lambda text: read_date_time(text, column.precision),
         "timestamp": read_timestamp,
-        "vector": mysql_vectors.numbers,
+        "vector": vectors.numbers,
     }
     return readers.get(kind, as_it_is)
 

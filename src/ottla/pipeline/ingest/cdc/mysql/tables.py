@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipeline.ingest.cdc.charsets import BINARY
-from ottla.pipeline.ingest.cdc.schema_history import Described, Version
-from ottla.pipeline.ingest.cdc.server import query
-from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY
+from ottla.pipeline.ingest.cdc.mysql.schema_history import Described, Version
+from ottla.pipeline.ingest.cdc.mysql.server import query
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
 
 OWN_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
 TABLES = (

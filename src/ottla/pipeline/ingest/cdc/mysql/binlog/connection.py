@@ -12,7 +12,14 @@ from typing import Any
 import pymysql
 from pymysql.protocol import MysqlPacket
 
-from ottla.pipeline.ingest.cdc.table_map import BODY_AT, CHECKSUM_BYTES, HEADER, KIND_AT, MARK, names
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import (
+    BODY_AT,
+    CHECKSUM_BYTES,
+    HEADER,
+    KIND_AT,
+    MARK,
+    names,
+)
 
 COM_BINLOG_DUMP = 0x12
 FORMAT_DESCRIPTION, TABLE_MAP = 15, 19

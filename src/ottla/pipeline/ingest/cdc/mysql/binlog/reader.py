@@ -14,17 +14,17 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import HeartbeatLogEvent
 
 from ottla.pipeline.errors import PassingError
-from ottla.pipeline.ingest.cdc.binlog_connection import BinlogConnection
 from ottla.pipeline.ingest.cdc.envelope import Record
-from ottla.pipeline.ingest.cdc.mysql_connection import MySqlConnection
-from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.places import Place
-from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
-from ottla.pipeline.ingest.cdc.server import connection_settings, explained, is_away
-from ottla.pipeline.ingest.cdc.settings import Capture
-from ottla.pipeline.ingest.cdc.transactions import BEGINNINGS, begun
-from ottla.pipeline.ingest.cdc.transcript import EVENTS, Transcript
-from ottla.pipeline.ingest.cdc.waiting import RETRY_PAUSE_S
+from ottla.pipeline.ingest.cdc.mysql.binlog.connection import BinlogConnection
+from ottla.pipeline.ingest.cdc.mysql.binlog.decoder import EVENTS, Transcript
+from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import BEGINNINGS, begun
+from ottla.pipeline.ingest.cdc.mysql.binlog.mysql_connection import MySqlConnection
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.mysql.positions import Place
+from ottla.pipeline.ingest.cdc.mysql.schema_history import SchemaHistory
+from ottla.pipeline.ingest.cdc.mysql.server import connection_settings, explained, is_away
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.retry import RETRY_PAUSE_S
 
 HEARTBEAT_S = 5
 READ_TIMEOUT_S = 3 * HEARTBEAT_S

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from pymysqlreplication.event import GtidEvent, MariadbGtidEvent, NotImplementedEvent
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.gtid import Gtid
-from ottla.pipeline.ingest.cdc.mysql_gtid import MySqlGtid, Source
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Gtid
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import MySqlGtid, Source
 
 BEGINNINGS = (MariadbGtidEvent, GtidEvent, NotImplementedEvent)
 STANDALONE = 1

@@ -17,14 +17,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.ingest.cdc import staging
-from ottla.pipeline.ingest.cdc.lsn import lsn_text, parse_lsn
-from ottla.pipeline.ingest.cdc.postgres_changes import read_changes
-from ottla.pipeline.ingest.cdc.postgres_server import advance, end_of_log
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_snapshot import PostgresManifest, take
-from ottla.pipeline.ingest.cdc.staging import SCHEMA, Chunk
-from ottla.pipeline.ingest.cdc.waiting import waiting
+from ottla.pipeline.ingest.cdc import snapshot_files
+from ottla.pipeline.ingest.cdc.postgres.changes import read_changes
+from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.server import advance, end_of_log
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.snapshot import PostgresManifest, take
+from ottla.pipeline.ingest.cdc.retry import waiting
+from ottla.pipeline.ingest.cdc.snapshot_files import SCHEMA, Chunk
 
 BEGIN = {"chunk": 0, "lsn": ""}
 MEGABYTE = 1 << 20
@@ -75,9 +75,9 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not start["lsn"]:
             manifest = PostgresManifest.load(self.capture.snapshot_folder)
             if manifest is None:
-                staging.check_begin(start["chunk"], self.capture.snapshot_folder)
+                snapshot_files.check_begin(start["chunk"], self.capture.snapshot_folder)
                 manifest = waiting(self.capture, take)
-            chunk = staging.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
+            chunk = snapshot_files.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
             return {"chunk": chunk, "lsn": lsn_text(manifest.lsn) if chunk == manifest.chunks else ""}
         return {**start, "lsn": lsn_text(self.end_of_batch(parse_lsn(start["lsn"]), bounded))}
 
@@ -102,11 +102,13 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
-            yield from staging.read_chunk(staging.chunk_path(self.capture.snapshot_folder, partition.index))
+            yield from snapshot_files.read_chunk(
+                snapshot_files.chunk_path(self.capture.snapshot_folder, partition.index)
+            )
         elif isinstance(partition, LogRange):
-            yield from staging.batched(read_changes(self.capture, partition.start, partition.end))
+            yield from snapshot_files.batched(read_changes(self.capture, partition.start, partition.end))
 
     def commit(self, end: Offset) -> None:
-        staging.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
+        snapshot_files.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
         if end["lsn"]:
             advance(self.capture, parse_lsn(end["lsn"]))

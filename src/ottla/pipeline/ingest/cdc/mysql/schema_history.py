@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ottla.pipeline.ingest.cdc.charsets import BINARY
-from ottla.pipeline.ingest.cdc.durable import write_text
-from ottla.pipeline.ingest.cdc.places import Place
+from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY
+from ottla.pipeline.ingest.cdc.mysql.positions import Place
+from ottla.pipeline.ingest.cdc.state_files import write_text
 
 NAME_MAX = 150
 

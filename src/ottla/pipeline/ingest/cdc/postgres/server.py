@@ -9,9 +9,9 @@ import psycopg2
 from psycopg2 import errorcodes
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.lsn import lsn_text, parse_lsn
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_values import SESSION
+from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.values import SESSION
 
 CONNECT_TIMEOUT_S = 10
 FLUSH_TIMEOUT_S = 10

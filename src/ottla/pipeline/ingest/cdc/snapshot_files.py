@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.durable import written
 from ottla.pipeline.ingest.cdc.envelope import Record
+from ottla.pipeline.ingest.cdc.state_files import written
 
 Item = TypeVar("Item")
 

@@ -19,15 +19,15 @@ from psycopg2.extensions import (
 )
 from psycopg2.extras import LogicalReplicationConnection
 
-from ottla.pipeline.ingest.cdc.durable import SnapshotManifest
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
-from ottla.pipeline.ingest.cdc.lsn import parse_lsn
-from ottla.pipeline.ingest.cdc.origin import PostgresOrigin
-from ottla.pipeline.ingest.cdc.postgres_server import connected, query, session
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_tables import PostgresTable, captured_tables, make_publication
-from ottla.pipeline.ingest.cdc.postgres_values import SESSION, reader
-from ottla.pipeline.ingest.cdc.staging import marking_last, write_chunks
+from ottla.pipeline.ingest.cdc.postgres.lsn import parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.server import connected, query, session
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.source_info import PostgresOrigin
+from ottla.pipeline.ingest.cdc.postgres.tables import PostgresTable, captured_tables, make_publication
+from ottla.pipeline.ingest.cdc.postgres.values import SESSION, reader
+from ottla.pipeline.ingest.cdc.snapshot_files import marking_last, write_chunks
+from ottla.pipeline.ingest.cdc.state_files import SnapshotManifest
 
 FETCH_ROWS = 5_000
 # Every type as the server writes it, as logical decoding does; a cast to text would cut the blanks off char(n).

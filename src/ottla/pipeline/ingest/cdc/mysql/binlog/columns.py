@@ -6,10 +6,10 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from ottla.pipeline.ingest.cdc.charsets import BINARY, column_decoder
-from ottla.pipeline.ingest.cdc.rows import Column
-from ottla.pipeline.ingest.cdc.schema_history import Described, Version
-from ottla.pipeline.ingest.cdc.table_map import ENUM_LABELS, SET_LABELS, labels
+from ottla.pipeline.ingest.cdc.mysql.binlog.rows import Column
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import ENUM_LABELS, SET_LABELS, labels
+from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY, column_decoder
+from ottla.pipeline.ingest.cdc.mysql.schema_history import Described, Version
 
 
 def shown_version(event: Any, since: str) -> Version:

@@ -9,7 +9,7 @@ import struct
 from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla.pipeline.ingest.cdc import values
-from ottla.pipeline.ingest.cdc.table_map import fields, fields_at, length_coded
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import fields, fields_at, length_coded
 
 VECTOR = 242
 MARK = 0x80

@@ -13,15 +13,15 @@ from pymysqlreplication import event as events
 from pymysqlreplication import row_event
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.announcing import physical, shown_version
 from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record
-from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
-from ottla.pipeline.ingest.cdc.places import Place
-from ottla.pipeline.ingest.cdc.rows import RowDecoder
-from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory, Version
-from ottla.pipeline.ingest.cdc.settings import Capture
-from ottla.pipeline.ingest.cdc.statements import meaning, opens_transaction
-from ottla.pipeline.ingest.cdc.transactions import BEGINNINGS, Begun, begun
+from ottla.pipeline.ingest.cdc.mysql.binlog.columns import physical, shown_version
+from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import BEGINNINGS, Begun, begun
+from ottla.pipeline.ingest.cdc.mysql.binlog.rows import RowDecoder
+from ottla.pipeline.ingest.cdc.mysql.binlog.statements import meaning, opens_transaction
+from ottla.pipeline.ingest.cdc.mysql.positions import Place
+from ottla.pipeline.ingest.cdc.mysql.schema_history import SchemaHistory, Version
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogOrigin
 
 COMMITS = ("COMMIT", "ROLLBACK")
 EVENTS = (

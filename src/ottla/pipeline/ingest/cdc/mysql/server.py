@@ -9,10 +9,10 @@ from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.places import Place
-from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.mysql.positions import Place
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
 
 CONNECT_TIMEOUT_S = 10
 SHUTDOWN, TOO_MANY_CONNECTIONS = 1053, 1040

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.errors import PassingError
-from ottla.pipeline.ingest.cdc import pgoutput
 from ottla.pipeline.ingest.cdc.envelope import UPDATE, Change, Order, Record
-from ottla.pipeline.ingest.cdc.lsn import lsn_text
-from ottla.pipeline.ingest.cdc.origin import PostgresOrigin
-from ottla.pipeline.ingest.cdc.pgoutput import Field, Relation
-from ottla.pipeline.ingest.cdc.postgres_server import check_slot, connected, query
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres_tables import key_columns
-from ottla.pipeline.ingest.cdc.postgres_values import SESSION, Reader, reader
-from ottla.pipeline.ingest.cdc.waiting import RETRY_PAUSE_S
+from ottla.pipeline.ingest.cdc.postgres import pgoutput
+from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text
+from ottla.pipeline.ingest.cdc.postgres.pgoutput import Field, Relation
+from ottla.pipeline.ingest.cdc.postgres.server import check_slot, connected, query
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.source_info import PostgresOrigin
+from ottla.pipeline.ingest.cdc.postgres.tables import key_columns
+from ottla.pipeline.ingest.cdc.postgres.values import SESSION, Reader, reader
+from ottla.pipeline.ingest.cdc.retry import RETRY_PAUSE_S
 
 PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes("

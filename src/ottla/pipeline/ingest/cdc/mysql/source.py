@@ -19,13 +19,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc import snapshot, staging
-from ottla.pipeline.ingest.cdc.binlog import position_after, read_changes
-from ottla.pipeline.ingest.cdc.places import Place, place, place_like
-from ottla.pipeline.ingest.cdc.server import current_position
-from ottla.pipeline.ingest.cdc.settings import Capture
-from ottla.pipeline.ingest.cdc.staging import SCHEMA, Chunk
-from ottla.pipeline.ingest.cdc.waiting import waiting
+from ottla.pipeline.ingest.cdc import snapshot_files
+from ottla.pipeline.ingest.cdc.mysql import snapshot
+from ottla.pipeline.ingest.cdc.mysql.binlog.reader import position_after, read_changes
+from ottla.pipeline.ingest.cdc.mysql.positions import Place, place, place_like
+from ottla.pipeline.ingest.cdc.mysql.server import current_position
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.retry import waiting
+from ottla.pipeline.ingest.cdc.snapshot_files import SCHEMA, Chunk
 
 BEGIN = {"chunk": 0, "gtid": ""}
 
@@ -74,9 +75,9 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not start["gtid"]:
             manifest = snapshot.Manifest.load(self.capture.snapshot_folder)
             if manifest is None:
-                staging.check_begin(start["chunk"], self.capture.snapshot_folder)
+                snapshot_files.check_begin(start["chunk"], self.capture.snapshot_folder)
                 manifest = waiting(self.capture, snapshot.take)
-            chunk = staging.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
+            chunk = snapshot_files.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
             if start["chunk"] < manifest.chunks or manifest.position:
                 done = chunk == manifest.chunks
                 return {"chunk": chunk, "gtid": manifest.position if done else ""}
@@ -123,11 +124,13 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
-            yield from staging.read_chunk(staging.chunk_path(self.capture.snapshot_folder, partition.index))
+            yield from snapshot_files.read_chunk(
+                snapshot_files.chunk_path(self.capture.snapshot_folder, partition.index)
+            )
         elif isinstance(partition, Changes):
             end = place(partition.end)
             start = type(end).parse(partition.start)
-            yield from staging.batched(read_changes(self.capture, start, end))
+            yield from snapshot_files.batched(read_changes(self.capture, start, end))
 
     def commit(self, end: Offset) -> None:
-        staging.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
+        snapshot_files.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])

@@ -10,10 +10,16 @@ from collections.abc import Iterator
 
 from pyarrow import Codec
 
-from ottla.pipeline.ingest.cdc.binlog_connection import BinlogConnection, IsCaptured, begin_of, event_at
-from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.mysql_vectors import with_vectors_marked
-from ottla.pipeline.ingest.cdc.table_map import CHECKSUM_BYTES, HEADER, KIND_AT, MARK, length_coded
+from ottla.pipeline.ingest.cdc.mysql.binlog.connection import BinlogConnection, IsCaptured, begin_of, event_at
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import (
+    CHECKSUM_BYTES,
+    HEADER,
+    KIND_AT,
+    MARK,
+    length_coded,
+)
+from ottla.pipeline.ingest.cdc.mysql.binlog.vectors import with_vectors_marked
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
 
 COM_BINLOG_DUMP_GTID = 0x1E
 THROUGH_GTID = 0x04

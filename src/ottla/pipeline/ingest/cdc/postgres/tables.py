@@ -5,8 +5,8 @@ from typing import Any
 
 from psycopg2.extensions import quote_ident
 
-from ottla.pipeline.ingest.cdc.postgres_server import query
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
+from ottla.pipeline.ingest.cdc.postgres.server import query
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 
 TABLES = (
     "SELECT n.nspname, c.relname, c.relreplident, c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

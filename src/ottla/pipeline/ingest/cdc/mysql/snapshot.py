@@ -16,15 +16,15 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
-from ottla.pipeline.ingest.cdc import selecting
-from ottla.pipeline.ingest.cdc.durable import SnapshotManifest
 from ottla.pipeline.ingest.cdc.envelope import Change, Record
-from ottla.pipeline.ingest.cdc.origin import BinlogOrigin
-from ottla.pipeline.ingest.cdc.schema_history import SchemaHistory
-from ottla.pipeline.ingest.cdc.server import connected, is_mariadb, position_of, query
-from ottla.pipeline.ingest.cdc.settings import Capture
-from ottla.pipeline.ingest.cdc.staging import marking_last, write_chunks
-from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_names, captured_tables
+from ottla.pipeline.ingest.cdc.mysql import snapshot_query
+from ottla.pipeline.ingest.cdc.mysql.schema_history import SchemaHistory
+from ottla.pipeline.ingest.cdc.mysql.server import connected, is_mariadb, position_of, query
+from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogOrigin
+from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, captured_names, captured_tables
+from ottla.pipeline.ingest.cdc.snapshot_files import marking_last, write_chunks
+from ottla.pipeline.ingest.cdc.state_files import SnapshotManifest
 
 ATTEMPTS = 5
 # Who waits for the lock holds up those who want to write after it.
@@ -113,7 +113,7 @@ def opened_mysql(connection: Any, capture: Capture) -> Manifest:
 
 def lock(connection: Any, tables: Iterable[tuple[str, str]]) -> None:
     """Until the connection is closed."""
-    locks = [f"{selecting.quoted(db)}.{selecting.quoted(table)} READ" for db, table in tables]
+    locks = [f"{snapshot_query.quoted(db)}.{snapshot_query.quoted(table)} READ" for db, table in tables]
     if locks:
         query(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         query(connection, f"LOCK TABLES {', '.join(locks)}")
@@ -154,9 +154,9 @@ def source_of(table: CapturedTable, capture: Capture, at: Manifest) -> BinlogOri
 
 def table_rows(connection: Any, table: CapturedTable) -> Iterator[dict[str, Any]]:
     names = [column.name for column in table.columns]
-    readers = [selecting.reader(column) for column in table.columns]
+    readers = [snapshot_query.reader(column) for column in table.columns]
     with connection.cursor() as cursor:
-        cursor.execute(selecting.statement(table))
+        cursor.execute(snapshot_query.statement(table))
         for row in cursor:
             yield {
                 name: None if value is None else read(value)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from ottla.pipeline.ingest.cdc.decimals import decimal
+from ottla.pipeline.ingest.cdc.mysql.binlog.decimals import decimal
 
 SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY, LITERAL = range(5)
 DOUBLE, STRING, OPAQUE = 0x0B, 0x0C, 0x0F

@@ -13,10 +13,10 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import values
-from ottla.pipeline.ingest.cdc.charsets import BINARY, column_decoder
-from ottla.pipeline.ingest.cdc.decimals import decimal
-from ottla.pipeline.ingest.cdc.mysql_json import json_text
-from ottla.pipeline.ingest.cdc.mysql_vectors import MARK, is_vector, numbers
+from ottla.pipeline.ingest.cdc.mysql.binlog.decimals import decimal
+from ottla.pipeline.ingest.cdc.mysql.binlog.json_values import json_text
+from ottla.pipeline.ingest.cdc.mysql.binlog.vectors import MARK, is_vector, numbers
+from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY, column_decoder
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 

@@ -3,8 +3,8 @@
 from typing import Any, Protocol, Self
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.gtid import Position
-from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
 
 
 class Place(Protocol):
