@@ -1,27 +1,38 @@
 """Checks before the start that every captured database needs: the state folder and the topics."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect
 
 
-def remote_state_problem(state: str, where: str) -> Problem:
-    return Problem(
-        where,
-        f"The snapshot and the schema history cannot be kept in {state}.",
-        "Set `checkpoints` to a folder of a file system that driver and executors see.",
-    )
+class Finding(NamedTuple):
+    """A `Problem` without its place in the configuration."""
+
+    what: str
+    remedy: str
+    is_warning: bool = False
 
 
-def topic_problems(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
-    present = connect(context.cluster).metadata().topics
-    for topic in sorted(set(wanted) - context.topics - set(present)):
-        yield Problem(
-            where, f"There is no topic {topic}.", f"Make it, or add [topics.{topic}] to the pipeline."
+def check_state_folder(capture: DatabaseCapture) -> None:
+    if "://" in capture.state:
+        raise PipelineError(
+            f"The snapshot and the schema history cannot be kept in {capture.state}.",
+            "Set `checkpoints` to a folder of a file system that driver and executors see.",
         )
 
 
-def wanted_topics(topic: str, of_tables: Iterable[str]) -> set[str]:
-    """Where tables share one topic, it is wanted also while there are no tables."""
-    return {*of_tables} if "{" in topic else {topic}
+def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
+    existing = connect(context.cluster).metadata().topics
+    for topic in sorted(set(wanted) - context.topics - set(existing)):
+        yield Problem(
+            where, f"There is no topic {topic}.", f"Create it, or add [topics.{topic}] to the pipeline."
+        )
+
+
+def topics_of(template: str, topics_of_tables: Iterable[str]) -> set[str]:
+    """The topics of a capture. If all tables share one topic, it is needed even while there are no tables."""
+    return {*topics_of_tables} if "{" in template else {template}

@@ -1,30 +1,25 @@
-"""Asking a database that may be away for a while."""
+"""Retries while a database cannot be reached."""
 
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ottla.pipeline.errors import PassingError
+from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 
 RETRY_PAUSE_S = 0.5
 
-
-class Patient(Protocol):
-    @property
-    def retry_s(self) -> float: ...
+Capture = TypeVar("Capture", bound=DatabaseCapture)
+Result = TypeVar("Result")
 
 
-Asked = TypeVar("Asked", bound=Patient)
-Answer = TypeVar("Answer")
-
-
-def waiting(capture: Asked, ask: Callable[[Asked], Answer]) -> Answer:
-    """Asks again while the database is away, for as long as the settings allow."""
-    until = time.monotonic() + capture.retry_s
+def with_retries(capture: Capture, ask: Callable[[Capture], Result]) -> Result:
+    """Calls `ask` again after a PassingError, for `retry_s` of the settings."""
+    give_up = time.monotonic() + capture.retry_s
     while True:
         try:
             return ask(capture)
         except PassingError:
-            if time.monotonic() > until:
+            if time.monotonic() > give_up:
                 raise
             time.sleep(RETRY_PAUSE_S)

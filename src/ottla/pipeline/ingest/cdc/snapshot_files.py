@@ -1,93 +1,63 @@
-"""The files of a snapshot: its records, in columns, beside the checkpoint, until they are committed.
+"""The files of a snapshot: its records as Arrow chunks, and the manifest that says that all of them are there.
 
-A snapshot cannot be taken twice, so batches read files, which can be read again.
+A snapshot cannot be taken twice. So its records are written to files first, and batches read the files, which can be
+read again. A chunk is deleted once its records are committed.
 """
 
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.envelope import Record
-from ottla.pipeline.ingest.cdc.state_files import written
+from ottla.pipeline.ingest.cdc.envelope import Change, Record, Row
+from ottla.pipeline.ingest.cdc.state_files import open_state_file, write_state_file
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
-# Spark's and Arrow's name for the same columns.
+# The same columns for Spark and for Arrow.
 SCHEMA = "key binary, value binary, topic string"
-ARROW = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
+_ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
+_MANIFEST = "manifest.json"
 CHUNK_ROWS = 20_000
 CHUNK_BYTES = 16 << 20
 CHUNKS_PER_BATCH = 8
 
 
+@dataclass(frozen=True)
+class SnapshotManifest:
+    """The last file of a snapshot to be written: a snapshot without it was interrupted."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        try:
+            return cls(**json.loads((folder / _MANIFEST).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def save(self, folder: Path) -> None:
+        write_state_file(folder / _MANIFEST, json.dumps(asdict(self)))
+
+
 @dataclass
 class Chunk(InputPartition):
-    """One file of the snapshot."""
+    """One file of the snapshot, which one task reads."""
 
     index: int
 
 
-def chunk_path(folder: Path, index: int) -> Path:
-    return folder / f"{index:06d}.arrow"
+def snapshot_records(rows: Iterable[tuple[Change, Row]]) -> Iterator[Record]:
+    """The last row is marked: who reads the topic knows that the snapshot is complete."""
+    for (change, row), is_last in _mark_last(rows):
+        marked = change._replace(source=change.source.marked_last()) if is_last else change
+        yield marked.read(row)
 
 
-def read_chunk(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with pa.OSFile(str(path), "rb") as file:
-            yield from pa.ipc.open_stream(file)
-    except FileNotFoundError:
-        raise PipelineError(
-            f"The file {path} of the snapshot is gone.",
-            "Remove the source's checkpoint folder to begin with a new snapshot. Where Spark runs on several "
-            "machines, the checkpoints must be in a folder that all of them see.",
-        ) from None
-
-
-def drop_chunks(folder: Path, before: int) -> None:
-    """What has been committed is not read again."""
-    for path in folder.glob("*.arrow"):
-        if int(path.stem) < before:
-            path.unlink(missing_ok=True)
-
-
-def write_chunks(folder: Path, records: Iterable[Record]) -> int:
-    """Returns how many files there are."""
-    chunks = 0
-    for batch in batched(records):
-        with written(chunk_path(folder, chunks)) as file, pa.ipc.new_stream(file, ARROW) as out:
-            out.write_batch(batch)
-        chunks += 1
-    return chunks
-
-
-def batched(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-    """Records in columns, as many at once as a task or a file should hold."""
-    held: list[Record] = []
-    size = 0
-    for record in records:
-        held.append(record)
-        size += len(record.value or b"")
-        if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield in_columns(held)
-            held, size = [], 0
-    if held:
-        yield in_columns(held)
-
-
-def in_columns(records: list[Record]) -> pa.RecordBatch:
-    topics, keys, values = zip(*records, strict=True)
-    return pa.record_batch(
-        [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(topics, pa.string())],
-        schema=ARROW,
-    )
-
-
-def marking_last(items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
+def _mark_last(items: Iterable[_Item]) -> Iterator[tuple[_Item, bool]]:
     iterator = iter(items)
     for held in iterator:
         for item in iterator:
@@ -96,15 +66,74 @@ def marking_last(items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         yield held, True
 
 
-def chunks_of_batch(done: int, chunks: int, bounded: bool) -> int:
-    """How many files are behind the next batch."""
-    return min(done + CHUNKS_PER_BATCH, chunks) if bounded else chunks
+def write_chunks(folder: Path, records: Iterable[Record]) -> int:
+    """Returns the number of files."""
+    chunks = 0
+    for batch in to_batches(records):
+        with (
+            open_state_file(_chunk_path(folder, chunks)) as file,
+            pa.ipc.new_stream(file, _ARROW_SCHEMA) as out,
+        ):
+            out.write_batch(batch)
+        chunks += 1
+    return chunks
 
 
-def check_begin(done: int, folder: Path) -> None:
-    """Raises where files of a snapshot were read, and its manifest is gone."""
-    if done:
+def read_chunk(folder: Path, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    path = _chunk_path(folder, chunk.index)
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            yield from pa.ipc.open_stream(file)
+    except FileNotFoundError:
         raise PipelineError(
-            f"The snapshot in {folder} is gone, and was not whole in the topic yet.",
-            "Remove the source's checkpoint folder to begin with a new one.",
+            f"The file {path} of the snapshot is missing.",
+            "Remove the source's checkpoint folder to start over with a new snapshot. If Spark runs on several "
+            "machines, put the checkpoints into a folder that all of them see.",
+        ) from None
+
+
+def delete_chunks(folder: Path, before: int) -> None:
+    """Deletes the chunks below `before`: what is committed is not read again."""
+    for path in folder.glob("*.arrow"):
+        if int(path.stem) < before:
+            path.unlink(missing_ok=True)
+
+
+def _chunk_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.arrow"
+
+
+def to_batches(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of the size that a chunk, or one batch of a task, should have."""
+    held: list[Record] = []
+    size = 0
+    for record in records:
+        held.append(record)
+        size += len(record.value or b"")
+        if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield _to_arrow(held)
+            held, size = [], 0
+    if held:
+        yield _to_arrow(held)
+
+
+def _to_arrow(records: list[Record]) -> pa.RecordBatch:
+    topics, keys, values = zip(*records, strict=True)
+    return pa.record_batch(
+        [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(topics, pa.string())],
+        schema=_ARROW_SCHEMA,
+    )
+
+
+def end_of_chunks(start: int, chunks: int, is_limited: bool) -> int:
+    """The end of a batch that begins with the chunk `start`."""
+    return min(start + CHUNKS_PER_BATCH, chunks) if is_limited else chunks
+
+
+def check_not_started(start: int, folder: Path) -> None:
+    """Raises PipelineError if chunks of a snapshot were read, but its manifest is missing."""
+    if start:
+        raise PipelineError(
+            f"The snapshot in {folder} is missing, and not all of its rows are in the topic yet.",
+            "Remove the source's checkpoint folder to start over with a new snapshot.",
         )

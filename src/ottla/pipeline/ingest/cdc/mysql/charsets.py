@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ottla.pipeline.errors import PipelineError
 
 BINARY = "binary"
-CODECS = {
+_CODECS = {
     "utf8": "utf-8",
     "utf8mb3": "utf-8",
     "utf8mb4": "utf-8",
@@ -28,26 +28,26 @@ CODECS = {
     "macce": "mac-latin2",
     "macroman": "mac-roman",
 }
-LATIN1 = ("latin1", "cp1252")
-# The five bytes that Windows-1252 leaves open stand for themselves in MySQL's latin1.
-LATIN1_TABLE = "".join(bytes([byte]).decode("cp1252", "replace") for byte in range(256))
-LATIN1_TABLE = "".join(chr(at) if char == "�" else char for at, char in enumerate(LATIN1_TABLE))
+_LATIN1 = ("latin1", "cp1252")
+# In MySQL's latin1, the five bytes that Windows-1252 leaves undefined are the characters of the same number.
+_LATIN1_TABLE = "".join(bytes([byte]).decode("cp1252", "replace") for byte in range(256))
+_LATIN1_TABLE = "".join(chr(at) if char == "�" else char for at, char in enumerate(_LATIN1_TABLE))
 
 
-def decoder_of(charset: str) -> Callable[[bytes], str]:
+def charset_decoder(charset: str) -> Callable[[bytes], str]:
     """Raises LookupError for a character set that Python has no codec for."""
-    if charset in LATIN1:
-        return lambda data: "".join(map(LATIN1_TABLE.__getitem__, data))
-    codec = CODECS.get(charset, charset)
+    if charset in _LATIN1:
+        return lambda data: "".join(map(_LATIN1_TABLE.__getitem__, data))
+    codec = _CODECS.get(charset, charset)
     "".encode(codec)
     return lambda data: data.decode(codec)
 
 
 def column_decoder(charset: str, column: str, table: str) -> Callable[[bytes], str]:
     try:
-        return decoder_of(charset)
+        return charset_decoder(charset)
     except LookupError:
         raise PipelineError(
-            f"Column `{column}` of {table} has the character set {charset}, which cannot be read.",
+            f"Column `{column}` of {table} has the character set {charset}, which is not supported.",
             "Convert the column to utf8mb4, or leave the table out of `tables`.",
         ) from None

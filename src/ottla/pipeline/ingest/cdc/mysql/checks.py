@@ -1,9 +1,10 @@
-"""What would stop the capture of a server, asked of the real one before anything starts."""
+"""Checks before the start: asks the real server for everything that would stop its capture."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.constants import ER
@@ -11,46 +12,63 @@ from pymysqlreplication.event import RotateEvent
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
-from ottla.pipeline.ingest.cdc.checks import remote_state_problem, topic_problems, wanted_topics
-from ottla.pipeline.ingest.cdc.mysql.binlog.reader import Lost, stream
-from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.checks import Finding, check_state_folder, check_topics, topics_of
+from ottla.pipeline.ingest.cdc.mysql.binlog.reader import ConnectionLost, open_stream
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
 from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.mysql.positions import Place, place_like
-from ottla.pipeline.ingest.cdc.mysql.server import connected, explained, is_mariadb, query
-from ottla.pipeline.ingest.cdc.mysql.settings import Capture
-from ottla.pipeline.ingest.cdc.mysql.snapshot_query import quoted
+from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition, parse_position_like
+from ottla.pipeline.ingest.cdc.mysql.server import connect, explain, is_mariadb, query, quote
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, captured_tables
 from ottla.pipeline.stage import Context, Problem
 
-MARIADB_MIN, MYSQL_MIN = (10, 5), (8, 0)
-TRANSACTIONAL = ("InnoDB", "ROCKSDB")
-# The number under which we only try whether the binlog can be read: a running capture keeps its own.
-TRIAL_OFFSET = 1_000_000_000
-NO_TABLE = "ottla_asks_for_the_right_to_lock"
-WANTED = (
-    ("log_bin", "ON", "keeps no binlog", "Start it with log_bin set, and a server_id."),
-    ("binlog_format", "ROW", "does not log changes as rows", "Set binlog_format = ROW."),
-    ("binlog_row_image", "FULL", "logs rows without all of their columns", "Set binlog_row_image = FULL."),
-    ("log_bin_compress", "OFF", "compresses its binlog, which cannot be read", "Set log_bin_compress = OFF."),
-    (
+_MARIADB_MIN, _MYSQL_MIN = (10, 5), (8, 0)
+_TRANSACTIONAL = ("InnoDB", "ROCKSDB")
+# The test connection gets a server id of its own: with the source's it would disconnect a running capture.
+_TEST_ID_OFFSET = 1_000_000_000
+_NO_TABLE = "ottla_asks_for_the_right_to_lock"
+
+
+class _Variable(NamedTuple):
+    """A variable of the server that must have the value `wanted`. A server that does not have it is fine too."""
+
+    name: str
+    wanted: str
+    what: str
+    remedy: str
+
+
+_REQUIRED = (
+    _Variable("log_bin", "ON", "has no binlog", "Start it with log_bin and server_id set."),
+    _Variable("binlog_format", "ROW", "does not log changes as rows", "Set binlog_format = ROW."),
+    _Variable(
+        "binlog_row_image", "FULL", "logs rows without all of their columns", "Set binlog_row_image = FULL."
+    ),
+    _Variable(
+        "log_bin_compress",
+        "OFF",
+        "compresses its binlog, which is not supported",
+        "Set log_bin_compress = OFF.",
+    ),
+    _Variable(
         "gtid_mode",
         "ON",
         "gives its transactions no GTIDs",
         "Set enforce_gtid_consistency = ON and gtid_mode = ON.",
     ),
-    (
+    _Variable(
         "binlog_row_value_options",
         "",
         "logs only parts of changed JSON values",
         "Set binlog_row_value_options = ''.",
     ),
-    (
+    _Variable(
         "log_replica_updates",
         "ON",
-        "does not log what it replicates",
+        "does not log the changes that it replicates",
         "Set log_replica_updates = ON, or capture the server that it replicates.",
     ),
-    (
+    _Variable(
         "binlog_order_commits",
         "ON",
         "may commit transactions in another order than it logs them",
@@ -59,152 +77,149 @@ WANTED = (
 )
 
 
-def problems_of(capture: Capture, where: str, context: Context) -> Iterator[Problem]:
-    if "://" in capture.state:
-        yield remote_state_problem(capture.state, where)
-        return
+def check_capture(capture: MySqlCapture, where: str, context: Context) -> Iterator[Problem]:
     try:
-        with connected(capture) as connection:
-            problem = server_kind_problem(query(connection, "SELECT VERSION()")[0][0], capture)
-            if problem is not None:
-                yield Problem(where, *problem)
-                return
+        check_state_folder(capture)
+        with connect(capture) as connection:
+            check_version(query(connection, "SELECT VERSION()")[0][0], capture)
             variables = dict(query(connection, "SHOW GLOBAL VARIABLES"))
             tables = captured_tables(connection, capture)
-            replicas = replica_ids(connection)
-            check_locks(connection, tables)
+            replicas = _replica_ids(connection)
+            _check_locks(connection, tables)
     except PipelineError as error:
         yield Problem(where, error.what, error.remedy)
         return
-    for what, remedy, is_warning in (
-        *variable_problems(variables, capture),
-        *server_id_problems(capture, int(variables["server_id"]), replicas),
-        *table_problems(tables, capture),
+    for finding in (
+        *check_variables(variables, capture),
+        *check_server_id(capture, int(variables["server_id"]), replicas),
+        *_check_tables(tables, capture),
     ):
-        yield Problem(where, what, remedy, is_warning)
+        yield Problem(where, *finding)
     if variables["log_bin"] == "ON" and variables.get("gtid_mode", "ON") == "ON":
-        yield from binlog_problems(capture, where, current_place(variables))
-    topics = wanted_topics(capture.topic, (capture.topic_of(table.db, table.name) for table in tables))
-    yield from topic_problems(topics, where, context)
+        yield from _check_binlog(capture, where, _current_position(variables))
+    topics = topics_of(capture.topic, (capture.topic_of(table.db, table.name) for table in tables))
+    yield from check_topics(topics, where, context)
 
 
-def server_kind_problem(version: str, capture: Capture) -> tuple[str, str] | None:
+def check_version(version: str, capture: MySqlCapture) -> None:
     is_mariadb = "mariadb" in version.lower()
-    name, least = ("MariaDB", MARIADB_MIN) if is_mariadb else ("MySQL", MYSQL_MIN)
+    name, minimum = ("MariaDB", _MARIADB_MIN) if is_mariadb else ("MySQL", _MYSQL_MIN)
     numbers = version.removeprefix("5.5.5-").split("-")[0].split(".")
-    if (int(numbers[0]), int(numbers[1])) < least:
-        return (
+    if (int(numbers[0]), int(numbers[1])) < minimum:
+        raise PipelineError(
             f"The database at {capture.address} is {name} {version}.",
-            f"Use {name} {least[0]}.{least[1]} or later.",
+            f"Use {name} {minimum[0]}.{minimum[1]} or later.",
         )
-    return None
 
 
-def current_place(variables: Mapping[str, str]) -> Place:
+def _current_position(variables: Mapping[str, str]) -> BinlogPosition:
     if "gtid_binlog_pos" in variables:
-        return Position.parse(variables["gtid_binlog_pos"])
+        return MariaDbPosition.parse(variables["gtid_binlog_pos"])
     return GtidSet.parse(variables["gtid_executed"])
 
 
-def variable_problems(variables: Mapping[str, str], capture: Capture) -> Iterator[tuple[str, str, bool]]:
-    for name, wanted, what, remedy in WANTED:
+def check_variables(variables: Mapping[str, str], capture: MySqlCapture) -> Iterator[Finding]:
+    for name, wanted, what, remedy in _REQUIRED:
         found = variables.get(name, wanted)
         if found.upper() != wanted:
-            yield f"The database at {capture.address} {what} ({name} = {found}).", remedy, False
+            yield Finding(f"The database at {capture.address} {what} ({name} = {found}).", remedy)
     if variables.get("binlog_row_metadata", "").upper() != "FULL":
-        yield (
+        yield Finding(
             f"The database at {capture.address} does not log the names of columns (binlog_row_metadata = "
             f"{variables.get('binlog_row_metadata')}): a change of a table's columns will stop this source.",
             "Set binlog_row_metadata = FULL.",
-            True,
+            is_warning=True,
         )
     if variables.get("sync_binlog") != "1":
-        yield (
+        yield Finding(
             f"The database at {capture.address} may lose the end of its binlog when its machine fails (sync_binlog = "
-            f"{variables.get('sync_binlog')}): what was captured of it would not be in the database.",
+            f"{variables.get('sync_binlog')}): captured changes could then be missing in the database.",
             "Set sync_binlog = 1.",
-            True,
+            is_warning=True,
         )
 
 
-def server_id_problems(
-    capture: Capture, own: int, replicas: frozenset[int]
-) -> Iterator[tuple[str, str, bool]]:
+def check_server_id(capture: MySqlCapture, own: int, replicas: frozenset[int]) -> Iterator[Finding]:
     if capture.server_id == own or capture.server_id in replicas:
         whose = "is the database's own" if capture.server_id == own else "is that of another replica"
-        yield (
+        yield Finding(
             f"The server id {capture.server_id} {whose}.",
-            "Give this source a `server_id` of its own.",
-            False,
+            "Give this source a `server_id` that no other replica uses.",
         )
 
 
-def table_problems(tables: list[CapturedTable], capture: Capture) -> Iterator[tuple[str, str, bool]]:
+def _check_tables(tables: list[CapturedTable], capture: MySqlCapture) -> Iterator[Finding]:
     if not tables:
         patterns = ", ".join(capture.tables)
-        yield (
-            f"No table at {capture.address} that the user `{capture.user}` may see matches {patterns}.",
-            "Mend `tables`, or grant the user SELECT on them.",
-            True,
+        yield Finding(
+            f"No table at {capture.address} matches {patterns}, or the user `{capture.user}` may not see it.",
+            "Fix `tables`, or grant the user SELECT on them.",
+            is_warning=True,
         )
     for table in tables:
         name = f"{table.db}.{table.name}"
         if not table.key:
-            yield f"{name} has no primary key: its records have no key.", "Give it one.", True
-        if table.engine not in TRANSACTIONAL:
-            yield (
-                f"{name} is kept in {table.engine}, which has no transactions: changes during the snapshot may be in "
-                "it and come again.",
+            yield Finding(
+                f"{name} has no primary key: its records have no key.",
+                "Give it a primary key.",
+                is_warning=True,
+            )
+        if table.engine not in _TRANSACTIONAL:
+            yield Finding(
+                f"{name} uses the engine {table.engine}, which has no transactions: a change during the snapshot may "
+                "be captured twice.",
                 f"ALTER TABLE {name} ENGINE = InnoDB.",
-                True,
+                is_warning=True,
             )
         for column in table.columns:
-            if "COMPRESSED" in column.declared:
-                yield (
+            if "COMPRESSED" in column.column_type:
+                yield Finding(
                     f"Column `{column.name}` of {name} is COMPRESSED, which cannot be captured.",
                     "Change its type, or leave the table out of `tables`.",
-                    False,
                 )
 
 
-def replica_ids(connection: Any) -> frozenset[int]:
-    """Of the replicas that tell their numbers, where the user may ask for them."""
+def _replica_ids(connection: Any) -> frozenset[int]:
+    """Server ids of the replicas that report one; empty if the user may not ask for them."""
     try:
-        ask = "SHOW SLAVE HOSTS" if is_mariadb(connection) else "SHOW REPLICAS"
-        return frozenset(int(row[0]) for row in query(connection, ask))
+        statement = "SHOW SLAVE HOSTS" if is_mariadb(connection) else "SHOW REPLICAS"
+        return frozenset(int(row[0]) for row in query(connection, statement))
     except pymysql.MySQLError:
         return frozenset()
 
 
-def check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
-    """Raises where MySQL does not let the user lock tables, which its snapshot needs.
+def _check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
+    """Raises if MySQL does not allow the user to lock tables, which its snapshot needs.
 
-    Rights are looked at before tables are: one that is not there tells them, and locks nothing.
+    The server checks privileges before it looks for the table. So locking a table that does not exist shows whether
+    the user has them, and locks nothing.
     """
     for db in {table.db for table in tables} if not is_mariadb(connection) else ():
         try:
-            query(connection, f"LOCK TABLES {quoted(db)}.{quoted(NO_TABLE)} READ")
+            query(connection, f"LOCK TABLES {quote(db)}.{quote(_NO_TABLE)} READ")
         except pymysql.MySQLError as error:
             if error.args[0] != ER.NO_SUCH_TABLE:
                 raise
 
 
-def binlog_problems(capture: Capture, where: str, current: Place) -> Iterator[Problem]:
-    """Reads the first event from where the source would go on: rights, and binlogs that are gone, show themselves."""
+def _check_binlog(capture: MySqlCapture, where: str, current: BinlogPosition) -> Iterator[Problem]:
+    """Reads the first event from where the source would go on: finds missing privileges and purged binlogs."""
     offset = last_offset(Path(capture.state).parent)
-    trial = Capture(**{**vars(capture), "server_id": capture.server_id + TRIAL_OFFSET})
+    as_tester = replace(capture, server_id=capture.server_id + _TEST_ID_OFFSET)
     try:
         position = (
-            place_like(current, offset["gtid"], capture.address) if offset and offset["gtid"] else current
+            parse_position_like(current, offset["gtid"], capture.address)
+            if offset and offset["gtid"]
+            else current
         )
-        with closing(stream(trial, position, (RotateEvent,))) as reader:
-            reader.fetchone()
+        with closing(open_stream(as_tester, position, (RotateEvent,))) as stream:
+            stream.fetchone()
     except PipelineError as error:
         yield Problem(where, error.what, error.remedy)
     except pymysql.MySQLError as error:
-        problem = explained(error, capture)
-        yield Problem(where, problem.what, problem.remedy)
-    except Lost as lost:
+        explained = explain(error, capture)
+        yield Problem(where, explained.what, explained.remedy)
+    except ConnectionLost as lost:
         yield Problem(
             where, f"The database at {capture.address} does not send its binlog: {lost}.", "See its log."
         )

@@ -1,8 +1,8 @@
-"""The schema history: which columns a captured table had from which transaction on, kept beside the checkpoint.
+"""The schema history: which columns a captured table had from which transaction on, kept inside the checkpoint.
 
-Every version is a file of its own, named by its table and position, so that a batch that is read again, on another
-machine too, writes the same file again. Rows in the binlog take their columns' names from it where the server does not
-write them there itself (`binlog_row_metadata`).
+Every version is a file of its own, named after its table and position: a batch that is read again, perhaps on another
+machine, writes the same file again. Rows in the binlog take the names of their columns from the history if the server
+does not write them into the binlog itself (`binlog_row_metadata`).
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY
-from ottla.pipeline.ingest.cdc.mysql.positions import Place
-from ottla.pipeline.ingest.cdc.state_files import write_text
+from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition
+from ottla.pipeline.ingest.cdc.state_files import write_state_file
 
-NAME_MAX = 150
+_NAME_MAX = 150
 
 
 @dataclass(frozen=True)
-class Described:
-    """What the binlog may leave out of a column."""
+class ColumnSchema:
+    """The properties of a column that the binlog may leave out."""
 
     name: str
     unsigned: bool = False
@@ -30,31 +30,33 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Version:
-    """`since` is the position after which it holds. `columns` are None where a statement changed them, and the
-    binlog has not shown yet to what."""
+class TableVersion:
+    """Holds for transactions after the position `since`.
+
+    `columns` is None between a statement that changed them (`ddl`) and the first event that describes the new ones.
+    """
 
     db: str
     table: str
     since: str
-    columns: tuple[Described, ...] | None
+    columns: tuple[ColumnSchema, ...] | None
     key: tuple[str, ...] = ()
     ddl: str | None = None
 
-    def same_table(self, other: "Version") -> bool:
-        return self.shape() == other.shape()
+    def has_same_columns(self, other: "TableVersion") -> bool:
+        return self._shape() == other._shape()
 
-    def shape(self) -> tuple[object, ...]:
+    def _shape(self) -> tuple[object, ...]:
         columns = self.columns or ()
         return tuple((column.name, column.unsigned, column.labels) for column in columns), self.key
 
     @classmethod
-    def from_json(cls, text: str) -> "Version":
+    def from_json(cls, text: str) -> "TableVersion":
         fields = json.loads(text)
         columns = fields["columns"]
         if columns is not None:
             fields["columns"] = tuple(
-                Described(**{**column, "labels": tuple(column["labels"])}) for column in columns
+                ColumnSchema(**{**column, "labels": tuple(column["labels"])}) for column in columns
             )
         return cls(**{**fields, "key": tuple(fields["key"])})
 
@@ -63,34 +65,33 @@ class SchemaHistory:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def record(self, version: Version) -> None:
+    def record(self, version: TableVersion) -> None:
         kind = "statement" if version.columns is None else "columns"
-        folder = self.of_table(version.db, version.table)
-        write_text(
-            folder / f"{file_name(version.since)}.{kind}.json",
+        folder = self._table_folder(version.db, version.table)
+        write_state_file(
+            folder / f"{_file_name(version.since)}.{kind}.json",
             json.dumps(asdict(version), ensure_ascii=False),
         )
 
-    def at(self, db: str, table: str, position: Place) -> Version | None:
-        """The version that holds for the transaction after `position`: of two at one place, the shown columns."""
-        known = [version for version in self.versions(db, table) if holds(version, position)]
+    def at(self, db: str, table: str, position: BinlogPosition) -> TableVersion | None:
+        """The version of the table for the transaction after `position`.
+
+        Of two versions with the same position, the one with columns is newer than the one without.
+        """
         parse = type(position).parse
-        return max(known, key=lambda v: (parse(v.since).age, v.columns is not None), default=None)
+        known = [version for version in self.versions(db, table) if position.reaches(parse(version.since))]
+        return max(known, key=lambda v: (parse(v.since).progress, v.columns is not None), default=None)
 
-    def versions(self, db: str, table: str) -> Iterator[Version]:
-        for path in sorted(self.of_table(db, table).glob("*.json")):
-            yield Version.from_json(path.read_text())
+    def versions(self, db: str, table: str) -> Iterator[TableVersion]:
+        for path in sorted(self._table_folder(db, table).glob("*.json")):
+            yield TableVersion.from_json(path.read_text())
 
-    def of_table(self, db: str, table: str) -> Path:
+    def _table_folder(self, db: str, table: str) -> Path:
         return self.folder / f"{quote(db, safe='')}.{quote(table, safe='')}"
 
 
-def file_name(since: str) -> str:
-    """A set of GTIDs may be longer than a file's name."""
-    if len(since) > NAME_MAX:
+def _file_name(since: str) -> str:
+    """A set of GTIDs may be longer than a file's name can be."""
+    if len(since) > _NAME_MAX:
         return hashlib.sha256(since.encode()).hexdigest()
     return since or "begin"
-
-
-def holds(version: Version, position: Place) -> bool:
-    return position.reaches(type(position).parse(version.since))

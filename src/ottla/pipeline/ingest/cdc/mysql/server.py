@@ -1,4 +1,4 @@
-"""The connection to the captured server, what it is asked for its place in the binlog, and its faults as sentences."""
+"""The connection to a captured MariaDB or MySQL server, its position in the binlog, and its errors."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,18 +9,18 @@ from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
 from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.mysql.positions import Place
-from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 
-CONNECT_TIMEOUT_S = 10
-SHUTDOWN, TOO_MANY_CONNECTIONS = 1053, 1040
-AWAY = frozenset(
-    {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, SHUTDOWN, TOO_MANY_CONNECTIONS}
+_CONNECT_TIMEOUT_S = 10
+_SHUTDOWN, _TOO_MANY_CONNECTIONS = 1053, 1040
+_UNREACHABLE = frozenset(
+    {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, _SHUTDOWN, _TOO_MANY_CONNECTIONS}
 )
-MASTER_FATAL = 1236
-NO_PRIVILEGE = frozenset(
+_MASTER_FATAL = 1236
+_NO_PRIVILEGE = frozenset(
     {
         ER.SPECIFIC_ACCESS_DENIED_ERROR,
         ER.TABLEACCESS_DENIED_ERROR,
@@ -28,30 +28,30 @@ NO_PRIVILEGE = frozenset(
         ER.COLUMNACCESS_DENIED_ERROR,
     }
 )
-# Values come as the server writes them; only what we send is converted.
-AS_WRITTEN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
+# Values stay as the server writes them: only the arguments of our statements are converted.
+_ARGUMENTS_ONLY = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
 
 
-def connection_settings(capture: Capture) -> dict[str, Any]:
+def connection_settings(capture: MySqlCapture) -> dict[str, Any]:
     return {
         "host": capture.host,
         "port": capture.port,
         "user": capture.user,
         "password": capture.password,
         "charset": "utf8mb4",
-        "connect_timeout": CONNECT_TIMEOUT_S,
+        "connect_timeout": _CONNECT_TIMEOUT_S,
     }
 
 
 @contextmanager
-def connected(capture: Capture, **more: Any) -> Iterator[Any]:
-    """A connection; faults of it, and of what is done with it, are raised as sentences."""
+def connect(capture: MySqlCapture, **more: Any) -> Iterator[Any]:
+    """A connection. Raises PipelineError for errors of the server, in the body of the `with` too."""
     try:
-        settings = {**connection_settings(capture), "autocommit": True, "conv": AS_WRITTEN, **more}
+        settings = {**connection_settings(capture), "autocommit": True, "conv": _ARGUMENTS_ONLY, **more}
         with closing(pymysql.connect(**settings)) as connection:
             yield connection
     except pymysql.MySQLError as error:
-        raise explained(error, capture) from error
+        raise explain(error, capture) from error
 
 
 def query(connection: Any, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
@@ -60,26 +60,30 @@ def query(connection: Any, statement: str, *arguments: Any) -> list[tuple[Any, .
         return list(cursor.fetchall())
 
 
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 def is_mariadb(connection: Any) -> bool:
     return "mariadb" in connection.get_server_info().lower()
 
 
-def current_position(capture: Capture) -> Place:
-    """Behind the last transaction of the server's binlog."""
-    with connected(capture) as connection:
+def fetch_position(capture: MySqlCapture) -> BinlogPosition:
+    """The end of the server's binlog."""
+    with connect(capture) as connection:
         return position_of(connection, capture)
 
 
-def position_of(connection: Any, capture: Capture) -> Place:
+def position_of(connection: Any, capture: MySqlCapture) -> BinlogPosition:
     if is_mariadb(connection):
-        return Position.parse(query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")[0][0])
+        return MariaDbPosition.parse(query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")[0][0])
     executed, mode, has_binlog = query(
         connection, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_mode, @@GLOBAL.log_bin"
     )[0]
     if has_binlog != "1":
-        raise no_binlog(capture)
+        raise _no_binlog(capture)
     if mode != "ON":
-        # Transactions would come without a number, and the set would stand still.
+        # Transactions would have no GTID, and the set would not change.
         raise PipelineError(
             f"The database at {capture.address} gives its transactions no GTIDs (gtid_mode = {mode}).",
             "Set enforce_gtid_consistency = ON and gtid_mode = ON.",
@@ -87,54 +91,58 @@ def position_of(connection: Any, capture: Capture) -> Place:
     return GtidSet.parse(executed)
 
 
-def is_away(error: pymysql.MySQLError) -> bool:
-    return bool(error.args) and error.args[0] in AWAY
+def is_unreachable(error: pymysql.MySQLError) -> bool:
+    return bool(error.args) and error.args[0] in _UNREACHABLE
 
 
-def explained(error: pymysql.MySQLError, capture: Capture) -> PipelineError:
-    code, said = (error.args[0], str(error.args[-1])) if error.args else (0, str(error))
-    where = f"The database at {capture.address}"
-    if code in AWAY:
-        return PassingError(f"{where} is away: {said}.", "Start it, or mend `host` and `port`.")
+def explain(error: pymysql.MySQLError, capture: MySqlCapture) -> PipelineError:
+    """What happened and what to do, from the server's error code."""
+    code, message = (error.args[0], str(error.args[-1])) if error.args else (0, str(error))
+    database = f"The database at {capture.address}"
+    if code in _UNREACHABLE:
+        return PassingError(
+            f"{database} cannot be reached: {message}.", "Start it, or fix `host` and `port`."
+        )
     if code == ER.ACCESS_DENIED_ERROR:
         return PipelineError(
-            f"{where} does not accept the user `{capture.user}` with this password.",
-            "Mend `user` and `password`.",
+            f"{database} does not accept the user `{capture.user}` with this password.",
+            "Fix `user` and `password`.",
         )
-    if code in NO_PRIVILEGE:
+    if code in _NO_PRIVILEGE:
         return PipelineError(
-            f"{where} refuses the user `{capture.user}`: {said}.",
+            f"{database} denies access to the user `{capture.user}`: {message}.",
             f"Grant what is missing: GRANT SELECT, REPLICATION SLAVE ON *.* TO '{capture.user}'@'%', and LOCK TABLES "
             "with MySQL.",
         )
     if code == ER.NO_BINARY_LOGGING:
-        return no_binlog(capture)
+        return _no_binlog(capture)
     if code == ER.LOCK_WAIT_TIMEOUT:
         return PassingError(
-            f"{where} has transactions that write to captured tables for long: the snapshot could not begin.",
-            "End them, or start at a quieter time.",
+            f"{database} has long transactions that write to captured tables: the snapshot could not begin.",
+            "End them, or start when there are fewer writes.",
         )
-    if code == MASTER_FATAL:
-        return binlog_refused(said, where)
-    return PipelineError(f"{where} says: {said} (error {code}).", "Mend the cause and start again.")
+    if code == _MASTER_FATAL:
+        return binlog_error(message, database)
+    return PipelineError(f"{database} reports: {message} (error {code}).", "Fix the cause and start again.")
 
 
-def no_binlog(capture: Capture) -> PipelineError:
+def _no_binlog(capture: MySqlCapture) -> PipelineError:
     return PipelineError(
-        f"The database at {capture.address} keeps no binlog.", "Start it with log_bin set, and a server_id."
+        f"The database at {capture.address} has no binlog.", "Start it with log_bin and server_id set."
     )
 
 
-def binlog_refused(said: str, where: str) -> PipelineError:
-    if "same server_" in said or "same server-id" in said:
+def binlog_error(message: str, database: str) -> PipelineError:
+    """The server's error 1236: only its message tells the causes apart."""
+    if "same server_" in message or "same server-id" in message:
         return PipelineError(
-            f"{where} was asked for its binlog by another replica with the same server id.",
+            f"{database} sends its binlog to another replica with the same server id.",
             "Give this source a `server_id` that no replica and no other pipeline uses.",
         )
-    if "GTID" in said or "purged" in said or "Could not find" in said:
+    if "GTID" in message or "purged" in message or "Could not find" in message:
         return PipelineError(
-            f"{where} no longer has the changes from where this source stopped: {said}.",
-            "Its binlogs were purged or reset. Remove the source's checkpoint folder to begin with a new snapshot, "
-            "and let the server keep its binlogs for longer (binlog_expire_logs_seconds).",
+            f"{database} no longer has the changes from where this source stopped: {message}.",
+            "Its binlogs were purged or reset. Remove the source's checkpoint folder to start over with a new "
+            "snapshot, and let the server keep its binlogs for longer (binlog_expire_logs_seconds).",
         )
-    return PipelineError(f"{where} does not send its binlog: {said}.", "Mend the cause and start again.")
+    return PipelineError(f"{database} does not send its binlog: {message}.", "Fix the cause and start again.")

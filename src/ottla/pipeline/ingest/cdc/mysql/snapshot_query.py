@@ -1,19 +1,20 @@
-"""How a snapshot selects a column so that its value is the one which the binlog would give."""
+"""How a snapshot selects a table, and converts its values to those that the binlog would give."""
 
 from collections.abc import Callable
 from typing import Any
 
 from ottla.pipeline.ingest.cdc import values
-from ottla.pipeline.ingest.cdc.mysql.binlog import vectors
+from ottla.pipeline.ingest.cdc.mysql import values as mysql_values
+from ottla.pipeline.ingest.cdc.mysql.server import quote
 from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, TableColumn
 
-Reader = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
-INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
-BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-# Types that the binlog shows as the bytes they are kept in.
-KEPT_AS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
-GEOMETRIES = (
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+# Types whose stored bytes are in the binlog, and how many bytes.
+_STORED_AS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
+_GEOMETRIES = (
     "geometry",
     "point",
     "linestring",
@@ -24,66 +25,62 @@ GEOMETRIES = (
     "geometrycollection",
     "geomcollection",
 )
-ZERO_DATE = "0000-00-00"
+_ZERO_DATE = "0000-00-00"
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def select_statement(table: CapturedTable) -> str:
+    columns = ", ".join(_expression(column) for column in table.columns)
+    return f"SELECT {columns} FROM {quote(table.db)}.{quote(table.name)}"
 
 
-def statement(table: CapturedTable) -> str:
-    columns = ", ".join(expression(column) for column in table.columns)
-    return f"SELECT {columns} FROM {quoted(table.db)}.{quoted(table.name)}"
-
-
-def expression(column: TableColumn) -> str:
-    name = quoted(column.name)
-    if column.kind == "float":
-        # As it is, a FLOAT is written with six digits; as a DOUBLE with all of them.
+def _expression(column: TableColumn) -> str:
+    name = quote(column.name)
+    if column.data_type == "float":
+        # The server writes a FLOAT with six digits, a DOUBLE with all of them.
         return f"{name} + 0e0"
-    if column.kind in KEPT_AS_BYTES:
-        return f"CAST({name} AS BINARY({KEPT_AS_BYTES[column.kind]}))"
-    if column.kind == "vector":
-        # The client takes the bytes of a type that it does not know for text.
+    if column.data_type in _STORED_AS_BYTES:
+        return f"CAST({name} AS BINARY({_STORED_AS_BYTES[column.data_type]}))"
+    if column.data_type == "vector":
+        # The client does not know the type, and would decode its bytes as text.
         return f"CAST({name} AS BINARY)"
     return name
 
 
-def reader(column: TableColumn) -> Reader:
-    """From what the server writes to what a record holds."""
-    kind = column.kind
-    if kind in INTEGERS:
+def converter(column: TableColumn) -> Converter:
+    """From the server's value to the value in a record."""
+    data_type = column.data_type
+    if data_type in _INTEGERS:
         return int
-    if kind in BYTES or kind in KEPT_AS_BYTES:
+    if data_type in _BYTES or data_type in _STORED_AS_BYTES:
         return values.base64_text
-    if kind in GEOMETRIES:
-        return values.geometry
-    if kind == "bit":
-        width = int(column.declared.partition("(")[2].rstrip(")") or 1)
-        return lambda data: values.bits(int.from_bytes(data, "big"), width)
-    readers: dict[str, Reader] = {
-        "float": lambda text: values.single(float(text)),
+    if data_type in _GEOMETRIES:
+        return mysql_values.geometry
+    if data_type == "bit":
+        width = int(column.column_type.partition("(")[2].rstrip(")") or 1)
+        return lambda data: mysql_values.bits(int.from_bytes(data, "big"), width)
+    converters: dict[str, Converter] = {
+        "float": lambda text: mysql_values.shortest_float(float(text)),
         "double": float,
-        "date": read_date,
-        "time": values.clock_us,
-        "datetime": lambda text: read_date_time(text, column.precision),
-        "timestamp": read_timestamp,
-        "vector": vectors.numbers,
+        "date": convert_date,
+        "time": values.time_us,
+        "datetime": lambda text: convert_date_time(text, column.precision),
+        "timestamp": _convert_timestamp,
+        "vector": mysql_values.vector,
     }
-    return readers.get(kind, as_it_is)
+    return converters.get(data_type, _keep)
 
 
-def as_it_is(value: Any) -> Any:
+def _keep(value: Any) -> Any:
     return value
 
 
-def read_date(text: str) -> int | None:
+def convert_date(text: str) -> int | None:
     return values.days(int(text[:4]), int(text[5:7]), int(text[8:10]))
 
 
-def read_date_time(text: str, precision: int) -> int | None:
-    return values.date_time(read_date(text), values.clock_us(text[11:]), precision)
+def convert_date_time(text: str, precision: int) -> int | None:
+    return values.date_time(convert_date(text), values.time_us(text[11:]), precision)
 
 
-def read_timestamp(text: str) -> str | None:
-    return None if text.startswith(ZERO_DATE) else f"{text[:10]}T{text[11:]}Z"
+def _convert_timestamp(text: str) -> str | None:
+    return None if text.startswith(_ZERO_DATE) else f"{text[:10]}T{text[11:]}Z"

@@ -1,15 +1,15 @@
-"""Where a change comes from: the `source` of Debezium's envelope, for each database."""
+"""The `source` of Debezium's envelope for a change of MariaDB or MySQL."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ottla import __version__
-from ottla.pipeline.ingest.cdc.envelope import ENCODE
+from ottla.pipeline.ingest.cdc.envelope import encode_json
 
 
 @dataclass(frozen=True)
-class BinlogOrigin:
-    """`connector` is "mariadb" or "mysql", `snapshot` "true", "last" for a snapshot's last row, or "false"."""
+class BinlogSourceInfo:
+    """`connector` is "mariadb" or "mysql"; `snapshot` is "true", "last" for a snapshot's last row, or "false"."""
 
     connector: str
     name: str
@@ -26,12 +26,15 @@ class BinlogOrigin:
     def table_id(self) -> str:
         return f"{self.db}.{self.table}"
 
-    def text(self, row: int) -> str:
-        return f'{self.until_row},"row":{row},"thread":null,"query":null}}'
+    def to_json(self, row: int) -> str:
+        return f'{self._until_row},"row":{row},"thread":null,"query":null}}'
+
+    def marked_last(self) -> "BinlogSourceInfo":
+        return replace(self, snapshot="last")
 
     @cached_property
-    def until_row(self) -> str:
-        """The same for all rows of an event, so it is written once."""
+    def _until_row(self) -> str:
+        """The same for all rows of an event, so it is encoded once."""
         fields = {
             "version": __version__,
             "connector": self.connector,
@@ -45,4 +48,4 @@ class BinlogOrigin:
             "file": self.file,
             "pos": self.pos,
         }
-        return ENCODE(fields).removesuffix("}")
+        return encode_json(fields).removesuffix("}")

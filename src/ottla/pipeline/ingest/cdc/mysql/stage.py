@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.ingest.cdc.capture import state_folder
-from ottla.pipeline.ingest.cdc.mysql.checks import problems_of
-from ottla.pipeline.ingest.cdc.mysql.settings import MySqlSettings, capture_of
+from ottla.pipeline.ingest.cdc.mysql.checks import check_capture
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlSettings, mysql_capture
 from ottla.pipeline.stage import Context, Problem
 
 if TYPE_CHECKING:
@@ -20,12 +20,11 @@ class MySqlSource:
         self.name = name
         self.settings = settings
         self.context = context
-        self.capture = capture_of(
-            settings, name, context.sink_id(name), state_folder(context.checkpoint(name))
-        )
+        state = state_folder(context.checkpoint(name))
+        self.capture = mysql_capture(settings, name, context.sink_id(name), state)
 
     def problems(self) -> Iterator[Problem]:
-        yield from problems_of(self.capture, f"[sources.{self.name}]", self.context)
+        yield from check_capture(self.capture, f"[sources.{self.name}]", self.context)
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
         from ottla.pipeline.ingest.cdc.mysql.source import MySqlDataSource

@@ -1,4 +1,4 @@
-"""What would stop the capture of a PostgreSQL database, asked of the real one before anything starts."""
+"""Checks before the start: asks the real database for everything that would stop its capture."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,102 +6,101 @@ from typing import Any
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
-from ottla.pipeline.ingest.cdc.checks import remote_state_problem, topic_problems, wanted_topics
-from ottla.pipeline.ingest.cdc.postgres.server import check_slot, query, session
+from ottla.pipeline.ingest.cdc.checks import Finding, check_state_folder, check_topics, topics_of
+from ottla.pipeline.ingest.cdc.postgres.server import autocommit_session, check_slot, query
 from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 from ottla.pipeline.ingest.cdc.postgres.tables import (
     PostgresTable,
     captured_tables,
     has_publication,
-    unpublished,
+    unpublished_tables,
 )
 from ottla.pipeline.stage import Context, Problem
 
-VERSION_MIN = 120000
+_VERSION_MIN = 120000
 
 
-def postgres_problems_of(capture: PostgresCapture, where: str, context: Context) -> Iterator[Problem]:
-    if "://" in capture.state:
-        yield remote_state_problem(capture.state, where)
-        return
+def check_capture(capture: PostgresCapture, where: str, context: Context) -> Iterator[Problem]:
     try:
-        with session(capture) as connection:
+        check_state_folder(capture)
+        with autocommit_session(capture) as connection:
             tables = captured_tables(connection, capture)
-            found = [
-                *server_problems(connection, capture),
-                *slot_problems(connection, capture),
-                *publication_problems(connection, capture),
-                *table_problems(tables, capture),
+            findings = [
+                *_check_server(connection, capture),
+                *_check_slot(connection, capture),
+                *_check_publication(connection, capture),
+                *_check_tables(tables, capture),
             ]
     except PipelineError as error:
         yield Problem(where, error.what, error.remedy)
         return
-    for what, remedy, is_warning in found:
-        yield Problem(where, what, remedy, is_warning)
-    topics = wanted_topics(capture.topic, (capture.topic_of(table.schema, table.name) for table in tables))
-    yield from topic_problems(topics, where, context)
+    for finding in findings:
+        yield Problem(where, *finding)
+    topics = topics_of(capture.topic, (capture.topic_of(table.schema, table.name) for table in tables))
+    yield from check_topics(topics, where, context)
 
 
-def server_problems(connection: Any, capture: PostgresCapture) -> Iterator[tuple[str, str, bool]]:
-    if connection.server_version < VERSION_MIN:
-        yield f"The database at {capture.address} is older than PostgreSQL 12.", "Use a later one.", False
+def _check_server(connection: Any, capture: PostgresCapture) -> Iterator[Finding]:
+    if connection.server_version < _VERSION_MIN:
+        yield Finding(
+            f"The database at {capture.address} is older than PostgreSQL 12.", "Use PostgreSQL 12 or later."
+        )
     level = query(connection, "SHOW wal_level")[0][0]
     if level != "logical":
-        yield (
-            f"The log of the database at {capture.address} does not hold changes of rows (wal_level = {level}).",
+        yield Finding(
+            f"The log of the database at {capture.address} does not have the changes of rows (wal_level = {level}).",
             "Set wal_level = logical and restart it.",
-            False,
         )
     may_replicate = query(
         connection, "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
     )
     if not may_replicate[0][0]:
-        yield (
-            f"The user `{capture.user}` may not replicate.",
-            f'ALTER USER "{capture.user}" REPLICATION.',
-            False,
+        yield Finding(
+            f"The user `{capture.user}` may not replicate.", f'ALTER USER "{capture.user}" REPLICATION.'
         )
 
 
-def slot_problems(connection: Any, capture: PostgresCapture) -> Iterator[tuple[str, str, bool]]:
-    """A source that has begun needs its slot; one that begins needs room for it."""
+def _check_slot(connection: Any, capture: PostgresCapture) -> Iterator[Finding]:
+    """A source that has started needs its slot; a new one needs a free slot."""
     if last_offset(Path(capture.state).parent):
         try:
             check_slot(connection, capture)
         except PipelineError as error:
-            yield error.what, error.remedy, False
+            yield Finding(error.what, error.remedy)
         return
-    used, most = query(
+    used, slots_max = query(
         connection,
         "SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replication_slots')",
     )[0]
-    if used >= int(most):
-        yield (
-            f"The database at {capture.address} has no replication slot left (max_replication_slots = {most}).",
-            "Drop one that nobody reads, or set max_replication_slots higher and restart it.",
-            False,
+    if used >= int(slots_max):
+        yield Finding(
+            f"The database at {capture.address} has no free replication slot (max_replication_slots = {slots_max}).",
+            "Drop a slot that is not used, or set max_replication_slots higher and restart it.",
         )
 
 
-def publication_problems(connection: Any, capture: PostgresCapture) -> Iterator[tuple[str, str, bool]]:
+def _check_publication(connection: Any, capture: PostgresCapture) -> Iterator[Finding]:
     if not has_publication(connection, capture):
         return
-    for table in unpublished(connection, capture):
-        yield (
-            f"The publication {capture.publication} does not hold {table}: its changes will be missing.",
+    for table in unpublished_tables(connection, capture):
+        yield Finding(
+            f"The publication {capture.publication} does not have {table}: its changes will be missing.",
             f"ALTER PUBLICATION {capture.publication} ADD TABLE {table}.",
-            False,
         )
 
 
-def table_problems(tables: list[PostgresTable], capture: PostgresCapture) -> Iterator[tuple[str, str, bool]]:
+def _check_tables(tables: list[PostgresTable], capture: PostgresCapture) -> Iterator[Finding]:
     if not tables:
-        yield f"No table of {capture.database} matches {', '.join(capture.tables)}.", "Mend `tables`.", True
+        yield Finding(
+            f"No table of {capture.database} matches {', '.join(capture.tables)}.",
+            "Fix `tables`.",
+            is_warning=True,
+        )
     for table in tables:
         if not table.key:
-            yield (
-                f"{table.schema}.{table.name} has no primary key: its records have no key, and PostgreSQL refuses "
-                "updates and deletes of it once it is published, unless its replica identity is FULL.",
+            yield Finding(
+                f"{table.schema}.{table.name} has no primary key: its records have no key, and once it is published, "
+                "PostgreSQL rejects updates and deletes of its rows unless its replica identity is FULL.",
                 "Give it a primary key.",
-                True,
+                is_warning=True,
             )

@@ -1,4 +1,4 @@
-"""PostgreSQL's positions in its log: `16/B374D848` and the number that it stands for."""
+"""PostgreSQL's positions in its log (LSN): the text `16/B374D848` and the number that it stands for."""
 
 
 def parse_lsn(text: str) -> int:
@@ -6,5 +6,5 @@ def parse_lsn(text: str) -> int:
     return (int(high, 16) << 32) + int(low, 16)
 
 
-def lsn_text(lsn: int) -> str:
+def format_lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

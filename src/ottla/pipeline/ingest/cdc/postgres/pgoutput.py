@@ -1,33 +1,29 @@
-"""PostgreSQL's `pgoutput`, version 1: the messages of logical decoding, from their bytes."""
+"""Parses the messages of PostgreSQL's logical decoding plugin `pgoutput`, version 1."""
 
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# Microseconds from 1970 to 2000, where PostgreSQL begins to count.
-EPOCH_2000_US = 946_684_800_000_000
-NULL, UNCHANGED, TEXT = b"n", b"u", b"t"
+# Microseconds from 1970 to 2000, PostgreSQL's epoch.
+_EPOCH_2000_US = 946_684_800_000_000
+_NULL, _UNCHANGED = b"n", b"u"
 
 
 class Unchanged:
-    """A large value that was not touched and is not sent."""
+    """Stands for a large value that an update left alone, which the server does not send."""
 
 
-UNTOUCHED = Unchanged()
+UNCHANGED = Unchanged()
 Field = str | None | Unchanged
 
 
 class Begin(NamedTuple):
-    """`lsn` is the place of the commit."""
+    """`lsn` is that of the commit."""
 
     lsn: int
     ts_ms: int
     transaction: int
-
-
-class Commit(NamedTuple):
-    lsn: int
 
 
 class RelationColumn(NamedTuple):
@@ -38,7 +34,7 @@ class RelationColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Relation:
-    """`identity` is d (the primary key), i (an index), f (all columns) or n (none)."""
+    """`identity`, the replica identity, is d (the primary key), i (an index), f (all columns) or n (none)."""
 
     oid: int
     schema: str
@@ -53,7 +49,7 @@ class Insert(NamedTuple):
 
 
 class Update(NamedTuple):
-    """`old` is there when the key changed, or when all columns are the identity."""
+    """`old` is set if the key changed, or if all columns are the replica identity."""
 
     relation: int
     old: list[Field] | None
@@ -69,11 +65,11 @@ class Truncate(NamedTuple):
     relations: tuple[int, ...]
 
 
-Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate
+Message = Begin | Relation | Insert | Update | Delete | Truncate
 
 
-class Cursor:
-    """Reads forward through a message."""
+class _Cursor:
+    """Reads a message from front to back, after the byte of its type."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -98,32 +94,27 @@ class Cursor:
 
     def field(self) -> Field:
         kind = self.letter()
-        if kind == NULL:
+        if kind == _NULL:
             return None
-        if kind == UNCHANGED:
-            return UNTOUCHED
+        if kind == _UNCHANGED:
+            return UNCHANGED
         length = self.number(">i")
         self.at += length
         return self.data[self.at - length : self.at].decode()
 
 
 def parse(data: bytes) -> Message | None:
-    """None for messages that say nothing of rows: types, origins, and those of applications."""
-    read = PARSERS.get(data[:1])
-    return read(Cursor(data)) if read is not None else None
+    """None for messages that records do not need: commits, types, origins, and those that applications write."""
+    read = _PARSERS.get(data[:1])
+    return read(_Cursor(data)) if read is not None else None
 
 
-def begin(cursor: Cursor) -> Begin:
+def _parse_begin(cursor: _Cursor) -> Begin:
     lsn, since_2000, transaction = cursor.number(">Q"), cursor.number(">q"), cursor.number(">I")
-    return Begin(lsn, (since_2000 + EPOCH_2000_US) // 1000, transaction)
+    return Begin(lsn, (since_2000 + _EPOCH_2000_US) // 1000, transaction)
 
 
-def commit(cursor: Cursor) -> Commit:
-    cursor.number(">b")
-    return Commit(cursor.number(">Q"))
-
-
-def relation(cursor: Cursor) -> Relation:
+def _parse_relation(cursor: _Cursor) -> Relation:
     oid, schema, name = cursor.number(">I"), cursor.text(), cursor.text()
     identity = cursor.letter().decode()
     columns = []
@@ -135,13 +126,13 @@ def relation(cursor: Cursor) -> Relation:
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
-def insert(cursor: Cursor) -> Insert:
+def _parse_insert(cursor: _Cursor) -> Insert:
     oid = cursor.number(">I")
     cursor.letter()
     return Insert(oid, cursor.fields())
 
 
-def update(cursor: Cursor) -> Update:
+def _parse_update(cursor: _Cursor) -> Update:
     oid, old = cursor.number(">I"), None
     if cursor.letter() in (b"K", b"O"):
         old = cursor.fields()
@@ -149,24 +140,23 @@ def update(cursor: Cursor) -> Update:
     return Update(oid, old, cursor.fields())
 
 
-def delete(cursor: Cursor) -> Delete:
+def _parse_delete(cursor: _Cursor) -> Delete:
     oid = cursor.number(">I")
     cursor.letter()
     return Delete(oid, cursor.fields())
 
 
-def truncate(cursor: Cursor) -> Truncate:
+def _parse_truncate(cursor: _Cursor) -> Truncate:
     count = cursor.number(">i")
     cursor.number(">b")
     return Truncate(tuple(cursor.number(">I") for _ in range(count)))
 
 
-PARSERS: dict[bytes, Callable[[Cursor], Message]] = {
-    b"B": begin,
-    b"C": commit,
-    b"R": relation,
-    b"I": insert,
-    b"U": update,
-    b"D": delete,
-    b"T": truncate,
+_PARSERS: dict[bytes, Callable[[_Cursor], Message]] = {
+    b"B": _parse_begin,
+    b"R": _parse_relation,
+    b"I": _parse_insert,
+    b"U": _parse_update,
+    b"D": _parse_delete,
+    b"T": _parse_truncate,
 }

@@ -1,10 +1,10 @@
-"""What a person sets for the capture of a PostgreSQL database, and what the data source needs of it."""
+"""The settings of a captured PostgreSQL database, and what the data source needs of them."""
 
 import re
 import zlib
 from dataclasses import asdict, dataclass
 
-from ottla.pipeline.ingest.cdc.capture import DatabaseCapture, checked_topic
+from ottla.pipeline.ingest.cdc.capture import DatabaseCapture, check_topic_template
 from ottla.pipeline.settings import setting
 
 
@@ -16,10 +16,10 @@ class PostgresSettings:
     database: str = setting("The database whose tables are captured.")
     user: str = setting("The user: needs SELECT on the tables, and REPLICATION.")
     tables: tuple[str, ...] = setting(
-        'The captured tables as SCHEMA.TABLE; * and ? stand for any: ["public.*"].'
+        'The captured tables as SCHEMA.TABLE; * and ? are wildcards: ["public.*"].'
     )
     topic: str = setting(
-        "The topic of the changes; {server}, {db} (the schema) and {table} in it make several."
+        "The topic of the changes; with {server}, {db} (the schema) and {table} in it, one topic for each."
     )
     password: str = setting("The user's password; better as ${NAME} from the environment.", "")
     port: int = setting("The database server's port.", 5432)
@@ -27,18 +27,19 @@ class PostgresSettings:
         "The name of the server in records (`source.name`) and topics; the source's own if empty.", ""
     )
     snapshot: str = setting(
-        "initial: the rows that are there, then the changes; never: changes from the first start on.",
+        "initial: the existing rows, then the changes; never: only the changes from the first start on.",
         "initial",
         choices=("initial", "never"),
     )
     slot: str = setting(
-        "The replication slot, made at the first start; named after the pipeline and the source if empty.", ""
+        "The replication slot, created at the first start; named after the pipeline and the source if empty.",
+        "",
     )
     publication: str = setting(
-        "The publication, made for the captured tables where it is missing; named as the slot if empty.", ""
+        "The publication, created for the captured tables if it is missing; named like the slot if empty.", ""
     )
-    max_wal_mb_per_batch: int = setting("Megabytes of the server's log that one batch goes over at most.", 64)
-    retry_s: float = setting("How long a database that is away is waited for, in seconds.", 60.0)
+    max_wal_mb_per_batch: int = setting("The most megabytes of the server's log that one batch covers.", 64)
+    retry_s: float = setting("How long to retry while the database cannot be reached, in seconds.", 60.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,9 @@ class PostgresCapture(DatabaseCapture):
     max_wal_mb_per_batch: int
 
 
-def postgres_capture_of(settings: PostgresSettings, name: str, identity: str, state: str) -> PostgresCapture:
-    """`identity` is unique among pipelines: two on one slot would take changes from each other."""
-    checked_topic(settings.topic, name)
+def postgres_capture(settings: PostgresSettings, name: str, identity: str, state: str) -> PostgresCapture:
+    """`identity` is unique among pipelines: two captures with one slot would each miss changes."""
+    check_topic_template(settings.topic, name)
     slot = settings.slot or slot_name(identity)
     names = {
         "server": settings.server or name,
@@ -63,6 +64,6 @@ def postgres_capture_of(settings: PostgresSettings, name: str, identity: str, st
 
 
 def slot_name(identity: str) -> str:
-    """PostgreSQL takes small letters, digits and _, 63 of them at most."""
+    """PostgreSQL accepts small letters, digits and _, at most 63 of them."""
     readable = re.sub(r"[^a-z0-9_]", "_", identity.lower())[:40]
     return f"ottla_{readable}_{zlib.crc32(identity.encode()):08x}"

@@ -1,6 +1,7 @@
-"""`ottla-postgres`: the changes of a PostgreSQL database as a stream of records, whose offsets are places in its log.
+"""`format("ottla-postgres")`: the changes of a PostgreSQL database as a stream of records.
 
-An offset is the number of the snapshot's files that are behind it, and a place in the log once all of them are.
+An offset has two parts: the number of snapshot files that were read, and once all of them were, a position in the
+server's log (`lsn`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,17 +20,17 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.ingest.cdc import snapshot_files
 from ottla.pipeline.ingest.cdc.postgres.changes import read_changes
-from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text, parse_lsn
-from ottla.pipeline.ingest.cdc.postgres.server import advance, end_of_log
+from ottla.pipeline.ingest.cdc.postgres.lsn import format_lsn, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.server import advance_slot, end_of_log
 from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.postgres.snapshot import PostgresManifest, take
-from ottla.pipeline.ingest.cdc.retry import waiting
-from ottla.pipeline.ingest.cdc.snapshot_files import SCHEMA, Chunk
+from ottla.pipeline.ingest.cdc.postgres.snapshot import PostgresManifest, take_snapshot
+from ottla.pipeline.ingest.cdc.retry import with_retries
+from ottla.pipeline.ingest.cdc.snapshot_files import Chunk
 
-BEGIN = {"chunk": 0, "lsn": ""}
-MEGABYTE = 1 << 20
+_BEGIN = {"chunk": 0, "lsn": ""}
+_MEGABYTE = 1 << 20
 
-Offset = dict[str, Any]
+_Offset = dict[str, Any]
 
 
 @dataclass
@@ -41,14 +42,14 @@ class LogRange(InputPartition):
 
 
 class PostgresDataSource(DataSource):
-    """Its one option `capture` is a `PostgresCapture` as JSON: it is used through the stage."""
+    """Its one option `capture` is a `PostgresCapture` as JSON: the stage sets it."""
 
     @classmethod
     def name(cls) -> str:
         return "ottla-postgres"
 
     def schema(self) -> str:
-        return SCHEMA
+        return snapshot_files.SCHEMA
 
     def streamReader(self, schema: StructType) -> "PostgresStreamReader":
         return PostgresStreamReader(PostgresCapture.from_option(self.options["capture"]))
@@ -57,43 +58,46 @@ class PostgresDataSource(DataSource):
 class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, capture: PostgresCapture) -> None:
         self.capture = capture
-        self.is_bounded_run = False
+        self.is_available_now = False
         self.target: int | None = None
-        self.known: Offset | None = None
+        self.known: _Offset | None = None
 
-    def initialOffset(self) -> Offset:
-        return dict(BEGIN)
+    def initialOffset(self) -> _Offset:
+        return dict(_BEGIN)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxBytes(self.capture.max_wal_mb_per_batch * MEGABYTE)
+        return ReadMaxBytes(self.capture.max_wal_mb_per_batch * _MEGABYTE)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.is_bounded_run = True
+        self.is_available_now = True
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        bounded = not isinstance(limit, ReadAllAvailable)
+    def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
+        is_limited = not isinstance(limit, ReadAllAvailable)
         if not start["lsn"]:
             manifest = PostgresManifest.load(self.capture.snapshot_folder)
             if manifest is None:
-                snapshot_files.check_begin(start["chunk"], self.capture.snapshot_folder)
-                manifest = waiting(self.capture, take)
-            chunk = snapshot_files.chunks_of_batch(start["chunk"], manifest.chunks, bounded)
-            return {"chunk": chunk, "lsn": lsn_text(manifest.lsn) if chunk == manifest.chunks else ""}
-        return {**start, "lsn": lsn_text(self.end_of_batch(parse_lsn(start["lsn"]), bounded))}
+                snapshot_files.check_not_started(start["chunk"], self.capture.snapshot_folder)
+                manifest = with_retries(self.capture, take_snapshot)
+            chunk = snapshot_files.end_of_chunks(start["chunk"], manifest.chunks, is_limited)
+            return {"chunk": chunk, "lsn": format_lsn(manifest.lsn) if chunk == manifest.chunks else ""}
+        return {**start, "lsn": format_lsn(self._end_of_batch(parse_lsn(start["lsn"]), is_limited))}
 
-    def end_of_batch(self, start: int, bounded: bool) -> int:
-        """A run of what is there goes to where the log ended when it first came here: before, there is no slot."""
-        current = waiting(self.capture, end_of_log)
-        self.known = {"lsn": lsn_text(current)}
-        if self.is_bounded_run and self.target is None:
+    def _end_of_batch(self, start: int, is_limited: bool) -> int:
+        """With the trigger AvailableNow, the end is where the log ended at the first call.
+
+        `prepareForTriggerAvailableNow` is too early to ask for it: the slot does not exist before the snapshot.
+        """
+        current = with_retries(self.capture, end_of_log)
+        self.known = {"lsn": format_lsn(current)}
+        if self.is_available_now and self.target is None:
             self.target = current
         end = max(start, current if self.target is None else self.target)
-        return min(end, start + self.capture.max_wal_mb_per_batch * MEGABYTE) if bounded else end
+        return min(end, start + self.capture.max_wal_mb_per_batch * _MEGABYTE) if is_limited else end
 
-    def reportLatestOffset(self) -> Offset | None:
+    def reportLatestOffset(self) -> _Offset | None:
         return self.known
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         if end["chunk"] > start["chunk"]:
             return [Chunk(index) for index in range(start["chunk"], end["chunk"])]
         if start["lsn"] == end["lsn"] or not start["lsn"]:
@@ -102,13 +106,11 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
-            yield from snapshot_files.read_chunk(
-                snapshot_files.chunk_path(self.capture.snapshot_folder, partition.index)
-            )
+            yield from snapshot_files.read_chunk(self.capture.snapshot_folder, partition)
         elif isinstance(partition, LogRange):
-            yield from snapshot_files.batched(read_changes(self.capture, partition.start, partition.end))
+            yield from snapshot_files.to_batches(read_changes(self.capture, partition.start, partition.end))
 
-    def commit(self, end: Offset) -> None:
-        snapshot_files.drop_chunks(self.capture.snapshot_folder, before=end["chunk"])
+    def commit(self, end: _Offset) -> None:
+        snapshot_files.delete_chunks(self.capture.snapshot_folder, before=end["chunk"])
         if end["lsn"]:
-            advance(self.capture, parse_lsn(end["lsn"]))
+            advance_slot(self.capture, parse_lsn(end["lsn"]))

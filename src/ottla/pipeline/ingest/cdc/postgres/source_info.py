@@ -1,15 +1,15 @@
-"""Where a change comes from: the `source` of Debezium's envelope, for each database."""
+"""The `source` of Debezium's envelope for a change of PostgreSQL."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ottla import __version__
-from ottla.pipeline.ingest.cdc.envelope import ENCODE
+from ottla.pipeline.ingest.cdc.envelope import encode_json
 
 
 @dataclass(frozen=True)
-class PostgresOrigin:
-    """`lsn` is that of the transaction's commit, so that it is the same however the transaction is read."""
+class PostgresSourceInfo:
+    """`lsn` is that of the transaction's commit: it does not depend on the batch in which the change is read."""
 
     name: str
     ts_ms: int
@@ -24,11 +24,14 @@ class PostgresOrigin:
     def table_id(self) -> str:
         return f"{self.schema}.{self.table}"
 
-    def text(self, row: int) -> str:
-        return self.whole
+    def to_json(self, row: int) -> str:
+        return self._json
+
+    def marked_last(self) -> "PostgresSourceInfo":
+        return replace(self, snapshot="last")
 
     @cached_property
-    def whole(self) -> str:
+    def _json(self) -> str:
         fields = {
             "version": __version__,
             "connector": "postgresql",
@@ -42,4 +45,4 @@ class PostgresOrigin:
             "lsn": self.lsn,
             "xmin": None,
         }
-        return ENCODE(fields)
+        return encode_json(fields)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.ingest.cdc.capture import state_folder
-from ottla.pipeline.ingest.cdc.postgres.checks import postgres_problems_of
-from ottla.pipeline.ingest.cdc.postgres.settings import PostgresSettings, postgres_capture_of
+from ottla.pipeline.ingest.cdc.postgres.checks import check_capture
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresSettings, postgres_capture
 from ottla.pipeline.stage import Context, Problem
 
 if TYPE_CHECKING:
@@ -20,12 +20,11 @@ class PostgresSource:
         self.name = name
         self.settings = settings
         self.context = context
-        self.capture = postgres_capture_of(
-            settings, name, context.sink_id(name), state_folder(context.checkpoint(name))
-        )
+        state = state_folder(context.checkpoint(name))
+        self.capture = postgres_capture(settings, name, context.sink_id(name), state)
 
     def problems(self) -> Iterator[Problem]:
-        yield from postgres_problems_of(self.capture, f"[sources.{self.name}]", self.context)
+        yield from check_capture(self.capture, f"[sources.{self.name}]", self.context)
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
         from ottla.pipeline.ingest.cdc.postgres.source import PostgresDataSource

@@ -1,54 +1,69 @@
-"""A table as the binlog announces it before its rows: the names, signs, character sets and sizes of its columns."""
+"""The columns of a table in the binlog: from its TABLE_MAP event, and from the schema history what that leaves out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from ottla.pipeline.ingest.cdc.mysql.binlog.rows import Column
-from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import ENUM_LABELS, SET_LABELS, labels
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import ENUM_LABELS, SET_LABELS, read_labels
 from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY, column_decoder
-from ottla.pipeline.ingest.cdc.mysql.schema_history import Described, Version
+from ottla.pipeline.ingest.cdc.mysql.schema_history import ColumnSchema, TableVersion
 
 
-def shown_version(event: Any, since: str) -> Version:
-    labels = labels_of(event)
+@dataclass(frozen=True)
+class BinlogColumn:
+    """`field_type`, `size`, `precision` and `decimals` are the event's; the others may be the schema history's."""
+
+    name: str
+    field_type: int
+    unsigned: bool = False
+    charset: str = BINARY
+    labels: tuple[str, ...] = ()
+    size: int = 0
+    precision: int = 0
+    decimals: int = 0
+
+
+def version_in(event: Any, since: str) -> TableVersion:
+    """The table as a TABLE_MAP event with full metadata describes it."""
+    labels = _labels_in(event)
     columns = tuple(
-        Described(column.name, bool(column.unsigned), charset_of(column), next(labels[column.type], ()))
+        ColumnSchema(column.name, bool(column.unsigned), _charset_of(column), next(labels[column.type], ()))
         for column in event.columns
     )
     metadata = event.optional_metadata
     in_key = {*metadata.simple_primary_key_list, *metadata.primary_keys_with_prefix}
     key = tuple(column.name for index, column in enumerate(columns) if index in in_key)
-    return Version(event.schema, event.table, since, columns, key)
+    return TableVersion(event.schema, event.table, since, columns, key)
 
 
-def charset_of(column: Any) -> str:
+def _charset_of(column: Any) -> str:
     return str(column.character_set_name or BINARY)
 
 
-def labels_of(event: Any) -> Mapping[int, Iterator[tuple[str, ...]]]:
-    """Of the ENUM columns and of the SET columns, in their order. The library reads them as if all were UTF-8."""
+def _labels_in(event: Any) -> Mapping[int, Iterator[tuple[str, ...]]]:
+    """The labels of the ENUM and of the SET columns, in their order. The library decodes all of them as UTF-8."""
     found: dict[int, Iterator[tuple[str, ...]]] = defaultdict(lambda: iter(()))
-    for kind, field in ((FIELD_TYPE.ENUM, ENUM_LABELS), (FIELD_TYPE.SET, SET_LABELS)):
-        columns = [column for column in event.columns if column.type == kind]
+    for field_type, field in ((FIELD_TYPE.ENUM, ENUM_LABELS), (FIELD_TYPE.SET, SET_LABELS)):
+        columns = [column for column in event.columns if column.type == field_type]
         if columns:
-            shown = labels(event.packet.packet.get_all_data(), field)
-            found[kind] = (
+            encoded = read_labels(event.packet.packet.get_all_data(), field)
+            found[field_type] = (
                 tuple(
                     map(
-                        column_decoder(charset_of(column), column.name, f"{event.schema}.{event.table}"),
-                        texts,
+                        column_decoder(_charset_of(column), column.name, f"{event.schema}.{event.table}"),
+                        labels,
                     )
                 )
-                for column, texts in zip(columns, shown, strict=True)
+                for column, labels in zip(columns, encoded, strict=True)
             )
     return found
 
 
-def physical(column: Any, described: Described) -> Column:
-    """The event's sizes under the names that the library gives them by type."""
+def column_of(column: Any, schema: ColumnSchema) -> BinlogColumn:
+    """Joins an event's column, whose sizes the library names by type, with its schema."""
     sizes: dict[int, Callable[[], int]] = {
         FIELD_TYPE.BLOB: lambda: column.length_size,
         FIELD_TYPE.GEOMETRY: lambda: column.length_size,
@@ -60,12 +75,12 @@ def physical(column: Any, described: Described) -> Column:
         FIELD_TYPE.SET: lambda: column.size,
     }
     precision = getattr(column, "fsp", getattr(column, "precision", getattr(column, "bits", 0)))
-    return Column(
-        name=described.name,
-        kind=column.type,
-        unsigned=described.unsigned,
-        charset=described.charset,
-        labels=described.labels,
+    return BinlogColumn(
+        name=schema.name,
+        field_type=column.type,
+        unsigned=schema.unsigned,
+        charset=schema.charset,
+        labels=schema.labels,
         size=sizes.get(column.type, lambda: 0)(),
         precision=precision,
         decimals=getattr(column, "decimals", 0),

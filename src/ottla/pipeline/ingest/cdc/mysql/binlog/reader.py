@@ -1,7 +1,7 @@
-"""Reading the binlog from one position to another, over lost connections and restarts of the server.
+"""Reads the binlog from one position to another, across lost connections and restarts of the server.
 
-The library connects again by itself and would begin from the start: its second connection is refused here, and we
-connect again behind the last complete transaction, leaving out what an unfinished one has given already.
+The library reconnects by itself and would then begin at the start again. So its second connection is rejected here, and
+we reconnect behind the last complete transaction and skip the records of the incomplete one that were given already.
 """
 
 import time
@@ -16,37 +16,39 @@ from pymysqlreplication.event import HeartbeatLogEvent
 from ottla.pipeline.errors import PassingError
 from ottla.pipeline.ingest.cdc.envelope import Record
 from ottla.pipeline.ingest.cdc.mysql.binlog.connection import BinlogConnection
-from ottla.pipeline.ingest.cdc.mysql.binlog.decoder import EVENTS, Transcript
-from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import BEGINNINGS, begun
+from ottla.pipeline.ingest.cdc.mysql.binlog.decoder import EVENTS, BinlogDecoder
+from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import GTID_EVENTS, transaction_start
 from ottla.pipeline.ingest.cdc.mysql.binlog.mysql_connection import MySqlConnection
 from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
-from ottla.pipeline.ingest.cdc.mysql.positions import Place
+from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition
 from ottla.pipeline.ingest.cdc.mysql.schema_history import SchemaHistory
-from ottla.pipeline.ingest.cdc.mysql.server import connection_settings, explained, is_away
-from ottla.pipeline.ingest.cdc.mysql.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.server import connection_settings, explain, is_unreachable
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.retry import RETRY_PAUSE_S
 
-HEARTBEAT_S = 5
-READ_TIMEOUT_S = 3 * HEARTBEAT_S
+_HEARTBEAT_S = 5
+_READ_TIMEOUT_S = 3 * _HEARTBEAT_S
 
 
-class Lost(Exception):
-    """The connection ended, and `why`."""
+class ConnectionLost(Exception):
+    """The connection ended; the argument says why."""
 
 
-def stream(capture: Capture, position: Place, events: tuple[type, ...]) -> BinLogStreamReader:
-    """Waits for more at the end of the binlog; the server's heartbeats tell that it is still there."""
-    connections = 0
+def open_stream(
+    capture: MySqlCapture, position: BinlogPosition, events: tuple[type, ...]
+) -> BinLogStreamReader:
+    """Waits for more events at the end of the binlog; the server's heartbeats show that it is still there."""
+    streams = 0
 
     def connect_once(**settings: Any) -> Any:
-        nonlocal connections
+        nonlocal streams
+        # The library's control connection names a database, its binlog connection does not.
         database = settings.pop("db", None)
-        is_stream = database is None
-        connections += is_stream
-        if is_stream and connections > 1:
-            raise Lost("the connection was cut off")
-        if not is_stream:
+        if database is not None:
             return pymysql.connect(**settings, database=database)
+        streams += 1
+        if streams > 1:
+            raise ConnectionLost("the connection was closed")
         if isinstance(position, GtidSet):
             following = MySqlConnection(**settings)
             following.follow_after(position, capture.server_id, capture.captures)
@@ -56,97 +58,101 @@ def stream(capture: Capture, position: Place, events: tuple[type, ...]) -> BinLo
         return connection
 
     return BinLogStreamReader(
-        **asked_from(position),
-        connection_settings={**connection_settings(capture), "read_timeout": READ_TIMEOUT_S},
+        **_start_arguments(position),
+        connection_settings={**connection_settings(capture), "read_timeout": _READ_TIMEOUT_S},
         server_id=capture.server_id,
         blocking=True,
         only_events=list(events),
         filter_non_implemented_events=False,
-        slave_heartbeat=HEARTBEAT_S,
+        slave_heartbeat=_HEARTBEAT_S,
         enable_logging=False,
         pymysql_wrapper=connect_once,
     )
 
 
-def asked_from(position: Place) -> dict[str, Any]:
-    """Of MySQL the library asks for a file's beginning, which the connection replaces by the set of transactions."""
+def _start_arguments(position: BinlogPosition) -> dict[str, Any]:
+    """For MySQL the library asks for the start of a file; `MySqlConnection` replaces that by the set of GTIDs."""
     if isinstance(position, GtidSet):
         return {"log_file": "", "log_pos": 0}
     return {"is_mariadb": True, "auto_position": str(position)}
 
 
-def events_from(capture: Capture, position: Place, kinds: tuple[type, ...]) -> Iterator[tuple[Any, str]]:
-    """Events with the name of their file, until the connection is lost or the caller has enough."""
-    with closing(stream(capture, position, kinds)) as reader:
+def _read_events(
+    capture: MySqlCapture, position: BinlogPosition, events: tuple[type, ...]
+) -> Iterator[tuple[Any, str]]:
+    """Events with the name of their binlog file. Raises ConnectionLost when the connection ends."""
+    with closing(open_stream(capture, position, events)) as stream:
         while True:
             try:
-                event = reader.fetchone()
+                event = stream.fetchone()
             except pymysql.MySQLError as error:
-                if is_away(error):
-                    raise Lost(str(error.args[-1])) from error
-                raise explained(error, capture) from error
+                if is_unreachable(error):
+                    raise ConnectionLost(str(error.args[-1])) from error
+                raise explain(error, capture) from error
             except OSError as error:
-                raise Lost(str(error)) from error
+                raise ConnectionLost(str(error)) from error
             if event is None:
-                raise Lost("the server ended the stream")
-            yield event, reader.log_file or ""
+                raise ConnectionLost("the server ended the stream")
+            yield event, stream.log_file or ""
 
 
-def read_changes(capture: Capture, start: Place, end: Place) -> Iterator[Record]:
+def read_changes(capture: MySqlCapture, start: BinlogPosition, end: BinlogPosition) -> Iterator[Record]:
     """The records of all transactions after `start` up to `end`, each once and in the order of the binlog."""
-    transcript = Transcript(capture, SchemaHistory(capture.schema_folder), start, end)
-    patience = Patience(capture)
-    while not transcript.is_complete:
+    decoder = BinlogDecoder(capture, SchemaHistory(capture.schema_folder), start, end)
+    timeout = _ProgressTimeout(capture)
+    while not decoder.is_complete:
         try:
-            for event, file in events_from(capture, transcript.position, EVENTS):
+            for event, file in _read_events(capture, decoder.position, EVENTS):
                 if not isinstance(event, HeartbeatLogEvent):
-                    patience.renew()
-                yield from transcript.take(event, file)
-                if transcript.is_complete:
+                    timeout.restart()
+                yield from decoder.decode(event, file)
+                if decoder.is_complete:
                     return
-                patience.check("sends nothing more of its binlog")
-        except Lost as lost:
-            patience.check(f"was lost while its binlog was read: {lost}")
-            transcript.reconnected()
+                timeout.check("sends nothing more of its binlog")
+        except ConnectionLost as lost:
+            timeout.check(f"stopped sending its binlog: {lost}")
+            decoder.reconnected()
             time.sleep(RETRY_PAUSE_S)
 
 
-def position_after(capture: Capture, start: Place, end: Place, transactions: int) -> Place:
-    """The position so many transactions behind `start`, or `end` if it comes before."""
+def position_after(
+    capture: MySqlCapture, start: BinlogPosition, end: BinlogPosition, transactions: int
+) -> BinlogPosition:
+    """The position `transactions` transactions after `start`, but not after `end`."""
     position, seen = start, 0
-    patience = Patience(capture)
+    timeout = _ProgressTimeout(capture)
     while True:
         try:
-            for event, _ in events_from(capture, position, (*BEGINNINGS, HeartbeatLogEvent)):
-                beginning = begun(event, capture.address)
-                if beginning is not None:
-                    patience.renew()
-                    gtid = beginning.gtid
+            for event, _ in _read_events(capture, position, (*GTID_EVENTS, HeartbeatLogEvent)):
+                begun = transaction_start(event, capture.address)
+                if begun is not None:
+                    timeout.restart()
+                    gtid = begun.gtid
                     if not end.includes(gtid) or position.includes(gtid):
                         continue
                     position, seen = position.after(gtid), seen + 1
                 if seen >= transactions or position.reaches(end):
                     return position
-                patience.check("sends nothing more of its binlog")
-        except Lost as lost:
-            patience.check(f"was lost while its binlog was read: {lost}")
+                timeout.check("sends nothing more of its binlog")
+        except ConnectionLost as lost:
+            timeout.check(f"stopped sending its binlog: {lost}")
             time.sleep(RETRY_PAUSE_S)
 
 
-class Patience:
-    """How long nothing may come before we give up."""
+class _ProgressTimeout:
+    """Gives up when no event has come for `retry_s`."""
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: MySqlCapture) -> None:
         self.capture = capture
-        self.renew()
+        self.restart()
 
-    def renew(self) -> None:
-        self.until = time.monotonic() + self.capture.retry_s
+    def restart(self) -> None:
+        self.give_up = time.monotonic() + self.capture.retry_s
 
     def check(self, what: str) -> None:
-        if time.monotonic() > self.until:
+        if time.monotonic() > self.give_up:
             raise PassingError(
                 f"The database at {self.capture.address} {what}.",
-                "Start it, or see whether another replica uses this source's `server_id` "
-                f"({self.capture.server_id}): then give it another one.",
+                "Start it, or check whether another replica uses this source's `server_id` "
+                f"({self.capture.server_id}): then set another one.",
             )

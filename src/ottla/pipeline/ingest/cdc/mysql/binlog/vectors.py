@@ -1,21 +1,18 @@
 """VECTOR columns, which MySQL has since 9.0 and the library does not know.
 
-In the announcement of a table they are made BLOBs, which have the same layout, the length of a value before its bytes,
-and a character set too. That they are vectors is marked in the size of the length.
+In TABLE_MAP events they are turned into BLOBs, which have the same layout (the length of a value before its bytes) and
+a character set too. A bit in the size of the length marks them as vectors.
 """
-
-import struct
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from ottla.pipeline.ingest.cdc import values
-from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import fields, fields_at, length_coded
+from ottla.pipeline.ingest.cdc.mysql.binlog.table_map import metadata_at, metadata_fields, read_length
 
-VECTOR = 242
-MARK = 0x80
-DIMENSIONS = 13
-# What a type has in the announcement of a table beside its number.
-ONE_BYTE = (
+_VECTOR = 242
+VECTOR_MARK = 0x80
+_DIMENSIONS = 13
+# How many bytes a TABLE_MAP event has for the details of a type.
+_ONE_BYTE = (
     FIELD_TYPE.FLOAT,
     FIELD_TYPE.DOUBLE,
     FIELD_TYPE.TIMESTAMP2,
@@ -24,9 +21,9 @@ ONE_BYTE = (
     FIELD_TYPE.JSON,
     FIELD_TYPE.BLOB,
     FIELD_TYPE.GEOMETRY,
-    VECTOR,
+    _VECTOR,
 )
-TWO_BYTES = (
+_TWO_BYTES = (
     FIELD_TYPE.VARCHAR,
     FIELD_TYPE.BIT,
     FIELD_TYPE.NEWDECIMAL,
@@ -35,35 +32,31 @@ TWO_BYTES = (
     FIELD_TYPE.VAR_STRING,
     FIELD_TYPE.STRING,
 )
-EXTRA_BYTES = {**dict.fromkeys(ONE_BYTE, 1), **dict.fromkeys(TWO_BYTES, 2)}
+_DETAIL_BYTES = {**dict.fromkeys(_ONE_BYTE, 1), **dict.fromkeys(_TWO_BYTES, 2)}
 
 
-def with_vectors_marked(packet: bytes, at: int) -> bytes:
-    """The announcement of a table whose columns begin at `at`."""
-    width, types_at = length_coded(packet, at)
-    types = packet[types_at : types_at + width]
-    if VECTOR not in types:
+def mark_vectors(packet: bytes, at: int) -> bytes:
+    """A TABLE_MAP event, whose columns begin at `at`, with VECTOR columns turned into marked BLOBs."""
+    count, types_at = read_length(packet, at)
+    types = packet[types_at : types_at + count]
+    if _VECTOR not in types:
         return packet
     changed = bytearray(packet)
-    _, place = length_coded(packet, types_at + width)
-    for index, kind in enumerate(types):
-        if kind == VECTOR:
+    _, detail_at = read_length(packet, types_at + count)
+    for index, column_type in enumerate(types):
+        if column_type == _VECTOR:
             changed[types_at + index] = FIELD_TYPE.BLOB
-            changed[place] |= MARK
-        place += EXTRA_BYTES.get(kind, 0)
-    return without_dimensions(bytes(changed), fields_at(packet, at))
+            changed[detail_at] |= VECTOR_MARK
+        detail_at += _DETAIL_BYTES.get(column_type, 0)
+    return _without_dimensions(bytes(changed), metadata_at(packet, at))
 
 
-def without_dimensions(packet: bytes, at: int) -> bytes:
-    for number, begin, _, end in fields(packet, at):
-        if number == DIMENSIONS:
+def _without_dimensions(packet: bytes, at: int) -> bytes:
+    for field, begin, _, end in metadata_fields(packet, at):
+        if field == _DIMENSIONS:
             return packet[:begin] + packet[end:]
     return packet
 
 
 def is_vector(length_size: int) -> bool:
-    return bool(length_size & MARK)
-
-
-def numbers(data: bytes) -> list[float]:
-    return [values.single(number) for (number,) in struct.iter_unpack("<f", data)]
+    return bool(length_size & VECTOR_MARK)

@@ -1,12 +1,12 @@
-# ruff: noqa: F401, F811
 """Every type of MariaDB and MySQL in a record: as documented, and the same from the snapshot as from the binlog."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.capturing import Batches, captured, database, mariadb, mysql, server, values
-from tests.pipeline.mariadb import MariaDb
+from tests.pipeline.cdc.batches import Batches, envelopes
+from tests.pipeline.cdc.mysql.captures import capture_of
+from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
 from ottla.pipeline.errors import PipelineError
 
@@ -14,7 +14,7 @@ JSON_TEXT = '{"a": "\\"ü\\u0001", "long": {"b": [1, null, true, false]}}'
 JSON_INTEGERS = "[-1, 70000, -9223372036854775808, 18446744073709551615]"
 JSON_NUMBERS = "[1.5, 1e300, 1e15, 0.0000001, 2.0, 12.50]"
 JSON_TIMES = '["2020-02-03", "2020-02-03 04:05:06.500000", "-101:02:03.000000"]'
-# Type, literal, and what a record holds.
+# Type, literal, and the value in a record.
 EXAMPLES: list[tuple[str, str, Any]] = [
     ("TINYINT", "-128", -128),
     ("TINYINT UNSIGNED", "255", 255),
@@ -105,37 +105,35 @@ def test_values_are_as_documented_from_the_snapshot_and_from_the_binlog(
     columns = ", ".join(f"c{index} {kind}" for index, (kind, _, _) in enumerate(examples))
     names = ", ".join(f"c{index}" for index in range(len(examples)))
     literals = ", ".join(literal for _, literal, _ in examples)
-    insert = f"INSERT INTO {database}.kinds (id, {names}) VALUES (1, {literals})"
+    insert = f"INSERT INTO {database}.types (id, {names}) VALUES (1, {literals})"
     lenient = "SET sql_mode = '', time_zone = '+00:00'"
     server.run(
-        lenient, f"CREATE TABLE {database}.kinds (id INT PRIMARY KEY, {columns}) ROW_FORMAT=DYNAMIC", insert
+        lenient, f"CREATE TABLE {database}.types (id INT PRIMARY KEY, {columns}) ROW_FORMAT=DYNAMIC", insert
     )
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     snapshot = batches.all()
-    server.run(lenient, f"DELETE FROM {database}.kinds", insert)
-    deleted, inserted = values(batches.all())
+    server.run(lenient, f"DELETE FROM {database}.types", insert)
+    deleted, inserted = envelopes(batches.all())
     expected = {"id": 1, **{f"c{index}": value for index, (_, _, value) in enumerate(examples)}}
-    assert values(snapshot)[0]["after"] == expected
+    assert envelopes(snapshot)[0]["after"] == expected
     assert deleted["before"] == expected
     assert inserted["after"] == expected
 
 
-def test_key_columns_stand_in_the_order_of_the_table(server: MariaDb, database: str, tmp_path: Path) -> None:
+def test_key_columns_are_in_the_order_of_the_table(server: MariaDb, database: str, tmp_path: Path) -> None:
     server.run(
         f"CREATE TABLE {database}.pairs (v INT, a VARCHAR(20), b INT, PRIMARY KEY (b, a(5)))",
         f"INSERT INTO {database}.pairs VALUES (1, 'ä', 2)",
     )
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     snapshot = batches.all()
     server.run(f"UPDATE {database}.pairs SET v = 2")
     assert {record.key for record in snapshot + batches.all()} == {'{"a":"ä","b":2}'.encode()}
 
 
-def test_a_binlog_whose_files_have_checksums_and_have_none_is_read(
-    server: MariaDb, database: str, tmp_path: Path
-) -> None:
+def test_a_binlog_with_and_without_checksums_is_read(server: MariaDb, database: str, tmp_path: Path) -> None:
     server.run(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     start = batches.offset
     wanted = []
@@ -145,11 +143,11 @@ def test_a_binlog_whose_files_have_checksums_and_have_none_is_read(
         records = Batches(batches.capture, start).all()
         assert wanted == [
             (record.key, change["after"], change["source"]["file"])
-            for record, change in zip(records, values(records), strict=True)
+            for record, change in zip(records, envelopes(records), strict=True)
         ]
 
 
-def test_the_history_names_columns_where_the_binlog_does_not(
+def test_the_schema_history_names_columns_if_the_binlog_does_not(
     server: MariaDb, database: str, tmp_path: Path
 ) -> None:
     silent = "NO_LOG" if type(server) is MariaDb else "MINIMAL"
@@ -160,10 +158,10 @@ def test_the_history_names_columns_where_the_binlog_does_not(
             " l VARCHAR(9) CHARACTER SET latin1)",
             insert := f"INSERT INTO {database}.t VALUES (4294967295, 'b', x'FF00', 'ü', 'ü')",
         )
-        batches = Batches(captured(server, database, tmp_path))
-        snapshot = values(batches.all())
+        batches = Batches(capture_of(server, database, tmp_path))
+        snapshot = envelopes(batches.all())
         server.run(f"DELETE FROM {database}.t", insert)
-        deleted, inserted = values(batches.all())
+        deleted, inserted = envelopes(batches.all())
         assert deleted["before"] == inserted["after"] == snapshot[0]["after"]
         server.run(f"ALTER TABLE {database}.t RENAME COLUMN e TO f", f"DELETE FROM {database}.t")
         with pytest.raises(PipelineError, match=r"columns of .* changed.*binlog_row_metadata = FULL"):

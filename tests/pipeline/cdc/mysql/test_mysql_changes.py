@@ -1,68 +1,34 @@
-# ruff: noqa: F401, F811
 """The captured changes of a real MariaDB and MySQL, batch by batch without Spark: each once, the same if read again."""
 
-import itertools
 import json
-import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from tests.pipeline.capturing import (
+from tests.pipeline.cdc.batches import Batches, apply_changes, envelopes
+from tests.pipeline.cdc.mysql.captures import (
     MARIADB,
-    Batches,
-    captured,
-    database,
-    mariadb,
-    mysql,
-    played_back,
-    selected,
-    server,
-    values,
+    TABLE,
+    capture_of,
+    random_changes,
+    select_rows,
+    sorted_rows,
 )
-from tests.pipeline.mariadb import MariaDb
+from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
 from ottla.pipeline.ingest.cdc import snapshot_files
 from ottla.pipeline.ingest.cdc.mysql import snapshot
 from ottla.pipeline.ingest.cdc.mysql.binlog.reader import read_changes
-from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
-from ottla.pipeline.ingest.cdc.mysql.server import current_position
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
+from ottla.pipeline.ingest.cdc.mysql.server import fetch_position
 
 LIMITED = ReadMaxRows(1)  # the limit's number is the setting's: max_transactions_per_batch
 WIDE_ROWS = 625
-TABLE = "CREATE TABLE {}.{} (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,3), n BIGINT UNSIGNED)"
-
-
-def changes(database: str, table: str, count: int, seed: int) -> list[str]:
-    """Inserts, updates (of keys too) and deletes, single and in transactions of several rows."""
-    pick = random.Random(seed)
-    free = itertools.count(1 + seed * 100_000)
-    live: list[int] = []
-    statements = []
-    for _ in range(count):
-        dice = pick.random()
-        if dice < 0.5 or len(live) < 3:
-            new = [next(free) for _ in range(pick.randint(1, 4))]
-            live += new
-            rows = ",".join(f"({i}, 'näme 😀 {i}', {i}.125, {2**63 + i})" for i in new)
-            statements.append(f"INSERT INTO {database}.{table} (id, name, price, n) VALUES {rows}")
-        elif dice < 0.8:
-            victim = pick.choice(live)
-            statements.append(f"UPDATE {database}.{table} SET price = price + 1 WHERE id = {victim}")
-        elif dice < 0.9:
-            victim = live.pop(pick.randrange(len(live)))
-            live.append(next(free))
-            statements.append(f"UPDATE {database}.{table} SET id = {live[-1]} WHERE id = {victim}")
-        else:
-            victim = live.pop(pick.randrange(len(live)))
-            statements.append(f"DELETE FROM {database}.{table} WHERE id = {victim}")
-    return statements
 
 
 def wide_rows(database: str) -> list[str]:
-    """Two transactions, larger than what lies in the buffers of a connection."""
+    """Two transactions that are larger than the buffers of a connection."""
     digits = "(SELECT 0 AS i UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4)"
     numbers = f"SELECT a.i + 5 * b.i + 25 * c.i + 125 * d.i AS i FROM {digits} a, {digits} b, {digits} c, {digits} d"
     return [
@@ -72,20 +38,16 @@ def wide_rows(database: str) -> list[str]:
     ]
 
 
-def in_order(table: dict[str, Any]) -> list[dict[str, Any]]:
-    return sorted(table.values(), key=lambda row: row["id"])
-
-
-def test_snapshot_changes_and_new_columns_played_back_give_the_table(
+def test_the_snapshot_and_the_changes_give_the_table_while_its_columns_change(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 60, 1))
-    batches = Batches(captured(server, database, tmp_path, max_transactions_per_batch=7))
+    server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 60, 1))
+    batches = Batches(capture_of(server, database, tmp_path, max_transactions_per_batch=7))
     records = batches.all(LIMITED)
     server.run(
-        *changes(database, "orders", 40, 2),
+        *random_changes(database, "orders", 40, 2),
         f"ALTER TABLE {database}.orders ADD COLUMN note VARCHAR(10) DEFAULT 'x' AFTER id, DROP COLUMN n",
         f"UPDATE {database}.orders SET note = 'ÿ'",
         f"ALTER TABLE {database}.orders RENAME COLUMN note TO remark",
@@ -93,7 +55,7 @@ def test_snapshot_changes_and_new_columns_played_back_give_the_table(
         f"INSERT INTO {database}.orders VALUES (9999999, 'new', 'last', 1.5)",
     )
     records += batches.all(LIMITED)
-    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
+    assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, database, "orders")
 
 
 def test_a_batch_read_again_gives_the_same_records(
@@ -101,13 +63,13 @@ def test_a_batch_read_again_gives_the_same_records(
     database: str,
     tmp_path: Path,
 ) -> None:
-    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
-    batches = Batches(captured(server, database, tmp_path))
+    server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 20, 1))
+    batches = Batches(capture_of(server, database, tmp_path))
     begin = batches.offset
     snapshot_of = batches.next()
     middle = batches.offset
     server.run(
-        *changes(database, "orders", 20, 2),
+        *random_changes(database, "orders", 20, 2),
         f"ALTER TABLE {database}.orders ADD COLUMN more INT",
         f"UPDATE {database}.orders SET more = id",
     )
@@ -121,13 +83,13 @@ def test_a_batch_read_again_gives_the_same_records(
     assert again.read(middle, batches.offset) == changed
 
 
-def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
+def test_batches_end_at_transactions_and_have_at_most_the_allowed_number(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
     server.run(TABLE.format(database, "orders"))
-    batches = Batches(captured(server, database, tmp_path, max_transactions_per_batch=3))
+    batches = Batches(capture_of(server, database, tmp_path, max_transactions_per_batch=3))
     batches.next(LIMITED)
     rows = [",".join(f"({base + i}, 'a', 1, 1)" for i in range(4)) for base in range(0, 80, 10)]
     server.run(*(f"INSERT INTO {database}.orders VALUES {four}" for four in rows))
@@ -136,40 +98,42 @@ def test_batches_end_at_transactions_and_are_not_larger_than_asked_for(
         records = batches.next(LIMITED)
         if not records:
             break
-        sizes.append([change["transaction"]["id"] for change in values(records)])
+        sizes.append([change["transaction"]["id"] for change in envelopes(records)])
     assert [len(batch) for batch in sizes] == [12, 12, 8]
     assert [len(set(batch)) for batch in sizes] == [3, 3, 2]
 
 
-def test_the_snapshot_fits_the_binlog_while_others_write(
+def test_the_snapshot_and_the_changes_give_the_table_while_others_write(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
     for table in ("a", "b"):
-        server.run(TABLE.format(database, table), *changes(database, table, 50, 1))
-    statements = [s for pair in zip(*(changes(database, t, 150, 3) for t in "ab"), strict=True) for s in pair]
+        server.run(TABLE.format(database, table), *random_changes(database, table, 50, 1))
+    statements = [
+        s for pair in zip(*(random_changes(database, t, 150, 3) for t in "ab"), strict=True) for s in pair
+    ]
     writer = threading.Thread(target=lambda: server.run(*statements))
     writer.start()
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     records = batches.all()
     writer.join()
     records += batches.all()
-    tables = played_back(records)
+    tables = apply_changes(records)
     for table in ("a", "b"):
-        assert in_order(tables[table]) == selected(server, database, table)
+        assert sorted_rows(tables[table]) == select_rows(server, database, table)
 
 
-def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
+def test_a_batch_is_completed_when_the_server_is_killed_and_restarted(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
     server.run(TABLE.format(database, "orders"))
-    capture = captured(server, database, tmp_path)
-    start = current_position(capture)
-    server.run(*changes(database, "orders", 30, 5), *wide_rows(database))
-    end = current_position(capture)
+    capture = capture_of(server, database, tmp_path)
+    start = fetch_position(capture)
+    server.run(*random_changes(database, "orders", 30, 5), *wide_rows(database))
+    end = fetch_position(capture)
     whole = list(read_changes(capture, start, end))
 
     reading = read_changes(capture, start, end)
@@ -182,15 +146,15 @@ def test_a_server_killed_in_the_middle_of_a_batch_is_waited_for(
     assert part == whole
 
 
-def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
+def test_a_lost_connection_loses_and_repeats_no_records(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
-    capture = captured(server, database, tmp_path)
-    start = current_position(capture)
+    capture = capture_of(server, database, tmp_path)
+    start = fetch_position(capture)
     server.run(*wide_rows(database))
-    end = current_position(capture)
+    end = fetch_position(capture)
     reading = read_changes(capture, start, end)
     part = [next(reading) for _ in range(100)]
     for (thread,) in server.run(
@@ -203,26 +167,26 @@ def test_a_connection_cut_off_by_another_replica_loses_and_repeats_nothing(
 
 
 @MARIADB
-def test_a_snapshot_cut_off_before_it_was_whole_is_taken_anew(
+def test_an_interrupted_snapshot_is_taken_again(
     server: MariaDb,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 20, 1))
-    capture = captured(server, database, tmp_path)
+    server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 20, 1))
+    capture = capture_of(server, database, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot.Manifest, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(snapshot.MySqlManifest, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             Batches(capture).next()
     server.run(f"DELETE FROM {database}.orders WHERE id % 2 = 0")
     records = Batches(capture).all()
-    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
-    assert all(change["op"] == "r" for change in values(records))
+    assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, database, "orders")
+    assert all(change["op"] == "r" for change in envelopes(records))
 
 
 @MARIADB
-def test_files_of_the_snapshot_go_once_they_are_committed(
+def test_files_of_the_snapshot_are_deleted_once_they_are_committed(
     server: MariaDb,
     database: str,
     tmp_path: Path,
@@ -230,8 +194,8 @@ def test_files_of_the_snapshot_go_once_they_are_committed(
 ) -> None:
     monkeypatch.setattr(snapshot_files, "CHUNK_ROWS", 10)
     monkeypatch.setattr(snapshot_files, "CHUNKS_PER_BATCH", 2)
-    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 30, 1))
-    batches = Batches(captured(server, database, tmp_path))
+    server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 30, 1))
+    batches = Batches(capture_of(server, database, tmp_path))
     folder = batches.capture.snapshot_folder
     records = batches.next(LIMITED)
     assert len(records) == 20
@@ -242,8 +206,8 @@ def test_files_of_the_snapshot_go_once_they_are_committed(
     records += batches.all(LIMITED)
     batches.reader.commit(batches.offset)
     assert not list(folder.glob("*.arrow"))
-    assert in_order(played_back(records)["orders"]) == selected(server, database, "orders")
-    marks = [change["source"]["snapshot"] for change in values(records)]
+    assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, database, "orders")
+    marks = [change["source"]["snapshot"] for change in envelopes(records)]
     assert marks == ["true"] * (len(marks) - 1) + ["last"]
 
 
@@ -252,12 +216,12 @@ def test_without_a_snapshot_changes_begin_with_the_first_start(
     database: str,
     tmp_path: Path,
 ) -> None:
-    server.run(TABLE.format(database, "orders"), *changes(database, "orders", 5, 1))
-    capture = captured(server, database, tmp_path, snapshot="never")
+    server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 5, 1))
+    capture = capture_of(server, database, tmp_path, snapshot="never")
     assert Batches(capture).next() == []
     server.run(f"DELETE FROM {database}.orders", f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
-    # a query that was killed before its first batch was planned begins at the same place
-    ops = [change["op"] for change in values(Batches(capture).all())]
+    # a query that was killed before its first batch was planned begins at the same position
+    ops = [change["op"] for change in envelopes(Batches(capture).all())]
     assert ops[-1] == "c"
     assert set(ops[:-1]) == {"d"}
 
@@ -268,10 +232,10 @@ def test_changes_of_other_tables_move_the_offset(
     tmp_path: Path,
 ) -> None:
     server.run(TABLE.format(database, "orders"), TABLE.format(database, "others"))
-    batches = Batches(captured(server, database, tmp_path, tables=(f"{database}.ord*",)))
+    batches = Batches(capture_of(server, database, tmp_path, tables=(f"{database}.ord*",)))
     batches.all()
     before = batches.offset
-    server.run(*changes(database, "others", 5, 1))
+    server.run(*random_changes(database, "others", 5, 1))
     assert batches.next() == []
     assert batches.offset != before
 
@@ -286,7 +250,7 @@ def test_truncate_drop_and_tables_without_a_key(
         f"CREATE TABLE {database}.keyless (a INT)",
         f"CREATE TABLE {database}.doomed (id INT PRIMARY KEY)",
     )
-    batches = Batches(captured(server, database, tmp_path, topic="{server}.{db}.{table}"))
+    batches = Batches(capture_of(server, database, tmp_path, topic="{server}.{db}.{table}"))
     batches.all()
     server.run(
         f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)",
@@ -297,11 +261,11 @@ def test_truncate_drop_and_tables_without_a_key(
         f"DROP TABLE {database}.doomed",
     )
     records = batches.all()
-    told = [
+    found = [
         (record.topic.rpartition(".")[2], record.key, record.value and json.loads(record.value)["op"])
         for record in records
     ]
-    assert told == [
+    assert found == [
         ("orders", b'{"id":1}', "c"),
         ("orders", None, "t"),
         ("keyless", None, "c"),
@@ -312,18 +276,18 @@ def test_truncate_drop_and_tables_without_a_key(
 
 
 @MARIADB
-def test_a_run_of_all_that_is_there_ends_though_others_write(
+def test_a_run_with_available_now_ends_though_others_write(
     server: MariaDb,
     database: str,
     tmp_path: Path,
 ) -> None:
     server.run(TABLE.format(database, "orders"))
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     server.run(f"INSERT INTO {database}.orders VALUES (1, 'a', 1, 1)")
     batches.reader.prepareForTriggerAvailableNow()
-    target = current_position(batches.capture)
+    target = fetch_position(batches.capture)
     server.run(f"INSERT INTO {database}.orders VALUES (2, 'a', 1, 1)")
     assert len(batches.all(ReadAllAvailable())) == 1
     assert batches.offset is not None
-    assert Position.parse(batches.offset["gtid"]) == target
+    assert MariaDbPosition.parse(batches.offset["gtid"]) == target

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import Position
-from ottla.pipeline.ingest.cdc.mysql.schema_history import Described, SchemaHistory, Version
-from ottla.pipeline.ingest.cdc.state_files import written
+from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
+from ottla.pipeline.ingest.cdc.mysql.schema_history import ColumnSchema, SchemaHistory, TableVersion
+from ottla.pipeline.ingest.cdc.state_files import open_state_file
 
 
-def version(since: str, *names: str, ddl: str | None = None) -> Version:
-    columns = tuple(Described(name, labels=("a", "b")) for name in names) if names else None
-    return Version("d/b", "t`.x", since, columns, key=names[:1], ddl=ddl)
+def version(since: str, *names: str, ddl: str | None = None) -> TableVersion:
+    columns = tuple(ColumnSchema(name, labels=("a", "b")) for name in names) if names else None
+    return TableVersion("d/b", "t`.x", since, columns, key=names[:1], ddl=ddl)
 
 
 def test_the_version_that_holds_is_the_last_one_before_the_position(tmp_path: Path) -> None:
@@ -20,17 +20,17 @@ def test_the_version_that_holds_is_the_last_one_before_the_position(tmp_path: Pa
     for known in (version("", "a"), version("0-1-5", "a", "b"), version("0-1-9,1-1-3", "a", "c")):
         history.record(known)
     for position, names in (("0-1-2", "a"), ("0-1-5", "ab"), ("0-1-9", "ab"), ("0-1-10,1-1-3", "ac")):
-        found = history.at("d/b", "t`.x", Position.parse(position))
+        found = history.at("d/b", "t`.x", MariaDbPosition.parse(position))
         assert found is not None
         assert found.columns is not None
         assert "".join(column.name for column in found.columns) == names
 
 
-def test_after_a_statement_the_columns_are_unknown_until_they_are_shown(tmp_path: Path) -> None:
+def test_after_a_statement_the_columns_are_unknown_until_an_event_describes_them(tmp_path: Path) -> None:
     history = SchemaHistory(tmp_path)
     history.record(version("0-1-1", "a"))
     history.record(version("0-1-5", ddl="ALTER TABLE t ADD b INT"))
-    at = Position.parse("0-1-5")
+    at = MariaDbPosition.parse("0-1-5")
     found = history.at("d/b", "t`.x", at)
     assert found is not None
     assert found.columns is None
@@ -47,18 +47,18 @@ def test_recording_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_table_has_no_version(tmp_path: Path) -> None:
-    assert SchemaHistory(tmp_path).at("d", "t", Position.parse("0-1-1")) is None
+    assert SchemaHistory(tmp_path).at("d", "t", MariaDbPosition.parse("0-1-1")) is None
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PipelineError, match=r"cannot be written: Not a directory.*Make room"):
+    with pytest.raises(PipelineError, match=r"cannot be written: Not a directory.*Free disk space"):
         SchemaHistory(tmp_path / "file").record(version("0-1-1", "a"))
 
 
-def test_a_file_that_was_not_finished_is_not_there(tmp_path: Path) -> None:
+def test_a_file_whose_write_failed_does_not_exist(tmp_path: Path) -> None:
     def write_half() -> None:
-        with written(tmp_path / "whole") as file:
+        with open_state_file(tmp_path / "whole") as file:
             file.write(b"half")
             raise KeyError
 

@@ -1,12 +1,12 @@
-"""What statements in the binlog mean for captured tables."""
+"""What statements in the binlog do to captured tables."""
 
 import pytest
 
-from ottla.pipeline.ingest.cdc.mysql.binlog.statements import Meaning, meaning
+from ottla.pipeline.ingest.cdc.mysql.binlog.statements import Statement, parse_statement
 
 
 @pytest.mark.parametrize(
-    ("statement", "kind", "tables"),
+    ("statement", "effect", "tables"),
     [
         ("ALTER TABLE t ADD c INT", "define", [("db", "t")]),
         ("alter online table if exists `o``dd`.`t.x` add c int", "define", [("o`dd", "t.x")]),
@@ -24,8 +24,10 @@ from ottla.pipeline.ingest.cdc.mysql.binlog.statements import Meaning, meaning
         ("DELETE QUICK FROM t", "change", [("db", "t")]),
     ],
 )
-def test_statements_are_known_by_their_head(statement: str, kind: str, tables: list[tuple[str, str]]) -> None:
-    assert meaning(statement, "db") == Meaning(kind, tuple(tables))
+def test_statements_are_recognised_by_their_beginning(
+    statement: str, effect: str, tables: list[tuple[str, str]]
+) -> None:
+    assert parse_statement(statement, "db") == Statement(effect, tuple(tables))
 
 
 @pytest.mark.parametrize(
@@ -39,5 +41,5 @@ def test_statements_are_known_by_their_head(statement: str, kind: str, tables: l
         "",
     ],
 )
-def test_other_statements_mean_nothing(statement: str) -> None:
-    assert meaning(statement, "db") is None
+def test_other_statements_touch_no_table(statement: str) -> None:
+    assert parse_statement(statement, "db") is None

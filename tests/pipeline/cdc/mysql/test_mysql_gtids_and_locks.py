@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811
 """What MySQL alone has: GTIDs of several sources and tags, compressed transactions, a lock for the snapshot."""
 
 from pathlib import Path
@@ -6,19 +5,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from tests.pipeline.capturing import (
-    MYSQL,
-    Batches,
-    captured,
-    database,
-    mariadb,
-    mysql,
-    played_back,
-    selected,
-    server,
-    values,
-)
-from tests.pipeline.mariadb import MariaDb
+from tests.pipeline.cdc.batches import Batches, apply_changes, envelopes
+from tests.pipeline.cdc.mysql.captures import MYSQL, capture_of, select_rows
+from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.ingest.cdc.mysql import snapshot
@@ -31,19 +20,19 @@ OTHER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def as_gtid(gtid: str, *statements: str) -> list[str]:
-    """The transaction under a number of another server's, as on its replica."""
+    """The transaction with a GTID of another server, as on its replica."""
     return [f"SET gtid_next = '{gtid}'", "BEGIN", *statements, "COMMIT", "SET gtid_next = 'AUTOMATIC'"]
 
 
 def ids(batches: Batches, limit: Any = None) -> list[int]:
-    return [change["after"]["id"] for change in values(batches.next(limit))]
+    return [change["after"]["id"] for change in envelopes(batches.next(limit))]
 
 
-def test_transactions_of_several_sources_come_in_the_order_of_the_binlog_whatever_their_numbers(
+def test_transactions_of_several_sources_come_in_the_order_of_the_binlog(
     server: MariaDb, database: str, tmp_path: Path
 ) -> None:
     server.run(TABLE.format(database, "t"))
-    batches = Batches(captured(server, database, tmp_path, max_transactions_per_batch=2))
+    batches = Batches(capture_of(server, database, tmp_path, max_transactions_per_batch=2))
     batches.all(LIMITED)
     begin = batches.offset
     insert = f"INSERT INTO {database}.t VALUES ({{}}, 'a')"
@@ -63,11 +52,11 @@ def test_transactions_of_several_sources_come_in_the_order_of_the_binlog_whateve
         assert start is not None
         assert batches.offset is not None
         again = Batches(batches.capture).read(start, batches.offset)
-        assert [change["after"]["id"] for change in values(again)] == parts[-1]
+        assert [change["after"]["id"] for change in envelopes(again)] == parts[-1]
     assert parts == [[1, 2, 3], [4, 5], [6, 7], []]
     assert f"{OTHER}:3:7-8:blue:1-2" in batches.offset["gtid"]
     whole = Batches(batches.capture).read(begin, batches.offset)
-    assert [change["transaction"]["id"] for change in values(whole)][1:4] == [
+    assert [change["transaction"]["id"] for change in envelopes(whole)][1:4] == [
         f"{OTHER}:7",
         f"{OTHER}:7",
         f"{OTHER}:blue:1",
@@ -75,12 +64,12 @@ def test_transactions_of_several_sources_come_in_the_order_of_the_binlog_whateve
 
 
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
-def test_compressed_transactions_are_read(
+def test_compressed_transactions_are_decoded(
     server: MariaDb, database: str, tmp_path: Path, checksum: str
 ) -> None:
     server.run(f"SET GLOBAL binlog_checksum = {checksum}")
     server.run(TABLE.format(database, "a"), TABLE.format(database, "b"))
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     records = batches.all()
     server.run(
         "SET binlog_transaction_compression = ON",
@@ -96,17 +85,17 @@ def test_compressed_transactions_are_read(
     file = server.run("SHOW BINARY LOGS")[-1][0]
     assert "Transaction_payload" in {row[2] for row in server.run(f"SHOW BINLOG EVENTS IN '{file}'")}
     server.run("SET GLOBAL binlog_checksum = CRC32")
-    tables = played_back(records)
+    tables = apply_changes(records)
     for table in ("a", "b"):
-        assert list(tables[table].values()) == selected(server, database, table)
-    assert [change["transaction"]["total_order"] for change in values(records)] == [1, 2, 3, 4, 5, 1, 2]
+        assert list(tables[table].values()) == select_rows(server, database, table)
+    assert [change["transaction"]["total_order"] for change in envelopes(records)] == [1, 2, 3, 4, 5, 1, 2]
 
 
 def test_a_server_without_transactions_is_read_from_its_first_one(
     server: MariaDb, database: str, tmp_path: Path
 ) -> None:
     server.run(TABLE.format(database, "t"), "RESET BINARY LOGS AND GTIDS")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     assert batches.next() == []
     assert batches.offset == {"chunk": 0, "gtid": ""}
     server.run(
@@ -117,29 +106,29 @@ def test_a_server_without_transactions_is_read_from_its_first_one(
     assert ids(batches) == [1, 1, 2]
 
 
-def test_the_snapshot_waits_for_who_is_writing(
+def test_the_snapshot_waits_for_open_transactions_that_write(
     server: MariaDb, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "LOCK_WAIT_S", 1)
     server.run(TABLE.format(database, "t"))
-    batches = Batches(captured(server, database, tmp_path, retry_s=0.1))
+    batches = Batches(capture_of(server, database, tmp_path, retry_s=0.1))
     with server.connect(autocommit=False) as writer, writer.cursor() as cursor:
         cursor.execute(f"INSERT INTO {database}.t VALUES (1, 'a')")
-        with pytest.raises(PassingError, match=r"write to captured tables for long"):
+        with pytest.raises(PassingError, match=r"long transactions that write to captured tables"):
             batches.next()
         writer.commit()
     assert ids(batches) == [1]
     assert batches.next() == []
 
 
-def test_parts_of_json_values_stop_the_source(server: MariaDb, database: str, tmp_path: Path) -> None:
+def test_partial_json_values_stop_the_source(server: MariaDb, database: str, tmp_path: Path) -> None:
     server.run(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, j JSON)")
     server.run(f"""INSERT INTO {database}.t VALUES (1, '{{"a": "{"x" * 200}", "b": 1}}')""")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     server.run(
         "SET binlog_row_value_options = 'PARTIAL_JSON'",
         f"UPDATE {database}.t SET j = JSON_SET(j, '$.b', 2)",
     )
-    with pytest.raises(PipelineError, match=r"parts of JSON values only.*binlog_row_value_options = ''"):
+    with pytest.raises(PipelineError, match=r"only parts of JSON values.*binlog_row_value_options = ''"):
         batches.next()

@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxBytes
-from tests.pipeline.capturing import Batches, played_back, values
-from tests.pipeline.postgres import ADMIN, PASSWORD, Postgres, why_no_postgres
-from tests.pipeline.test_cdc_stage import ONCE, committed_records, make_topic
+from tests.pipeline.cdc.batches import ONCE, Batches, apply_changes, committed_records, envelopes, make_topic
+from tests.pipeline.cdc.postgres.postgres_server import ADMIN, PASSWORD, Postgres, why_no_postgres
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.ingest.cdc.postgres.changes import read_changes
-from ottla.pipeline.ingest.cdc.postgres.checks import postgres_problems_of
+from ottla.pipeline.ingest.cdc.postgres.checks import check_capture
+from ottla.pipeline.ingest.cdc.postgres.lsn import parse_lsn
 from ottla.pipeline.ingest.cdc.postgres.server import end_of_log
 from ottla.pipeline.ingest.cdc.postgres.settings import (
     PostgresCapture,
     PostgresSettings,
-    postgres_capture_of,
+    postgres_capture,
 )
 from ottla.pipeline.ingest.cdc.postgres.stage import PostgresSource
 from ottla.pipeline.stage import Context
 
 LIMITED = ReadMaxBytes(1)  # the limit's number is the setting's: max_wal_mb_per_batch
-# Type, literal, and what a record holds.
+# Type, literal, and the value in a record.
 EXAMPLES: list[tuple[str, str, Any]] = [
     ("smallint", "-32768", -32768),
     ("bigint", "9223372036854775807", 9223372036854775807),
@@ -88,16 +88,16 @@ def settings_of(server: Postgres, schema: str, **more: Any) -> PostgresSettings:
     return PostgresSettings(**{**fields, **more})
 
 
-def captured(server: Postgres, schema: str, folder: Path, **more: Any) -> PostgresCapture:
+def capture_of(server: Postgres, schema: str, folder: Path, **more: Any) -> PostgresCapture:
     state = str(folder / "checkpoint" / "cdc")
-    return postgres_capture_of(settings_of(server, schema, **more), "orders", f"tests.{schema}", state)
+    return postgres_capture(settings_of(server, schema, **more), "orders", f"tests.{schema}", state)
 
 
-def rows_of(server: Postgres, table: str) -> list[tuple[Any, ...]]:
+def select_rows(server: Postgres, table: str) -> list[tuple[Any, ...]]:
     return server.run(f"SELECT id, name FROM {table} ORDER BY id")
 
 
-def in_order(table: dict[str, Any]) -> list[tuple[Any, ...]]:
+def sorted_rows(table: dict[str, Any]) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["name"]) for row in table.values())
 
 
@@ -111,27 +111,25 @@ def workload(schema: str, first: int) -> list[str]:
     ]
 
 
-def test_snapshot_and_changes_while_others_write_played_back_give_the_table(
+def test_the_snapshot_and_the_changes_give_the_table_while_others_write(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)", *workload(schema, 1))
     statements = [statement for at in range(1, 20) for statement in workload(schema, at * 100)]
     writer = threading.Thread(target=lambda: server.run(*statements))
     writer.start()
-    batches = Batches(captured(server, schema, tmp_path))
+    batches = Batches(capture_of(server, schema, tmp_path))
     records = batches.next()
     writer.join()
     records += batches.all(LIMITED)
     server.run(f"ALTER TABLE {schema}.orders ADD COLUMN more int", *workload(schema, 5000))
     records += batches.all(LIMITED)
-    assert in_order(played_back(records)["orders"]) == rows_of(server, f"{schema}.orders")
+    assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, f"{schema}.orders")
 
 
-def test_what_a_transaction_that_stays_open_has_written_holds_nobody_up(
-    server: Postgres, schema: str, tmp_path: Path
-) -> None:
+def test_a_transaction_that_stays_open_delays_no_batch(server: Postgres, schema: str, tmp_path: Path) -> None:
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)")
-    batches = Batches(captured(server, schema, tmp_path, retry_s=0))
+    batches = Batches(capture_of(server, schema, tmp_path, retry_s=0))
     batches.next()
     with closing(server.connect()) as other, other.cursor() as cursor:
         cursor.execute("BEGIN")
@@ -139,9 +137,9 @@ def test_what_a_transaction_that_stays_open_has_written_holds_nobody_up(
             cursor.execute(f"INSERT INTO {schema}.orders VALUES ({at}, 'not committed yet')")
             assert batches.all() == []
         cursor.execute("COMMIT")
-    assert [value["after"]["id"] for value in values(batches.all())] == [1, 2, 3, 4, 5]
-    # Asking writes nothing where all is on disk: a capture with nothing to do must come to rest.
-    # (The server itself notes now and then what runs.)
+    assert [value["after"]["id"] for value in envelopes(batches.all())] == [1, 2, 3, 4, 5]
+    # The query writes nothing if the log is flushed: otherwise every batch would make another one.
+    # (The server itself writes to the log now and then.)
     assert any(end_of_log(batches.capture) == end_of_log(batches.capture) for _ in range(3))
 
 
@@ -149,14 +147,14 @@ def test_a_batch_read_again_gives_the_same_records_also_after_a_kill(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)")
-    batches = Batches(captured(server, schema, tmp_path))
+    batches = Batches(capture_of(server, schema, tmp_path))
     batches.next()
     assert batches.offset is not None
     start = batches.offset
     server.run(*workload(schema, 1), *workload(schema, 100), f"TRUNCATE {schema}.orders")
     records = batches.next()
-    assert values(records)[-1]["op"] == "t"
-    reading = read_changes(batches.capture, parse(start), parse(batches.offset))
+    assert envelopes(records)[-1]["op"] == "t"
+    reading = read_changes(batches.capture, lsn_of(start), lsn_of(batches.offset))
     part = [next(reading) for _ in range(len(records) // 2)]
     server.kill()
     starter = threading.Thread(target=server.start)
@@ -166,19 +164,20 @@ def test_a_batch_read_again_gives_the_same_records_also_after_a_kill(
     assert part == records == Batches(batches.capture).read(start, batches.offset)
 
 
-def parse(offset: dict[str, Any]) -> int:
-    high, low = offset["lsn"].split("/")
-    return (int(high, 16) << 32) + int(low, 16)
+def lsn_of(offset: dict[str, Any]) -> int:
+    return parse_lsn(offset["lsn"])
 
 
-def test_the_slot_moves_only_with_what_is_committed(server: Postgres, schema: str, tmp_path: Path) -> None:
+def test_the_slot_advances_only_when_a_batch_is_committed(
+    server: Postgres, schema: str, tmp_path: Path
+) -> None:
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)")
-    batches = Batches(captured(server, schema, tmp_path))
+    batches = Batches(capture_of(server, schema, tmp_path))
     batches.next()
 
     def confirmed() -> int:
         slots = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{}'"
-        return parse({"lsn": server.run(slots.format(batches.capture.slot))[0][0]})
+        return parse_lsn(server.run(slots.format(batches.capture.slot))[0][0])
 
     before = confirmed()
     server.run(*workload(schema, 1))
@@ -186,45 +185,45 @@ def test_the_slot_moves_only_with_what_is_committed(server: Postgres, schema: st
     assert batches.offset is not None
     assert confirmed() == before
     batches.reader.commit(batches.offset)
-    assert before < confirmed() <= parse(batches.offset)
+    assert before < confirmed() <= lsn_of(batches.offset)
 
 
 def test_values_are_as_documented_from_the_snapshot_and_from_the_log(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
     columns = ", ".join(f"c{index} {kind}" for index, (kind, _, _) in enumerate(EXAMPLES))
-    insert = f"INSERT INTO {schema}.kinds VALUES (1, {', '.join(literal for _, literal, _ in EXAMPLES)})"
-    server.run(f"CREATE TABLE {schema}.kinds (id int PRIMARY KEY, {columns})", insert)
-    server.run(f"ALTER TABLE {schema}.kinds REPLICA IDENTITY FULL")
-    batches = Batches(captured(server, schema, tmp_path))
+    insert = f"INSERT INTO {schema}.types VALUES (1, {', '.join(literal for _, literal, _ in EXAMPLES)})"
+    server.run(f"CREATE TABLE {schema}.types (id int PRIMARY KEY, {columns})", insert)
+    server.run(f"ALTER TABLE {schema}.types REPLICA IDENTITY FULL")
+    batches = Batches(capture_of(server, schema, tmp_path))
     snapshot = batches.next()
-    server.run(f"DELETE FROM {schema}.kinds", insert)
-    deleted, inserted = values(changed := batches.next())
+    server.run(f"DELETE FROM {schema}.types", insert)
+    deleted, inserted = envelopes(changed := batches.next())
     expected = {"id": 1, **{f"c{index}": value for index, (_, _, value) in enumerate(EXAMPLES)}}
-    assert values(snapshot)[0]["after"] == deleted["before"] == inserted["after"] == expected
+    assert envelopes(snapshot)[0]["after"] == deleted["before"] == inserted["after"] == expected
     assert {record.key for record in snapshot + changed} == {b'{"id":1}'}
 
 
-def test_a_large_value_that_was_not_touched_is_kept_or_named_as_missing(
+def test_a_large_value_that_did_not_change_is_kept_or_marked_as_unavailable(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
     server.run(
         f"CREATE TABLE {schema}.large (id int PRIMARY KEY, n int, big text)",
         f"INSERT INTO {schema}.large SELECT 1, 1, string_agg(md5(i::text), '') FROM generate_series(1, 2000) i",
     )
-    batches = Batches(captured(server, schema, tmp_path))
+    batches = Batches(capture_of(server, schema, tmp_path))
     batches.next()
     server.run(
         f"UPDATE {schema}.large SET n = 2",
         f"ALTER TABLE {schema}.large REPLICA IDENTITY FULL",
         f"UPDATE {schema}.large SET n = 3",
     )
-    missing, kept = values(batches.next())
+    missing, kept = envelopes(batches.next())
     assert missing["after"]["big"] == "__debezium_unavailable_value"
     assert len(kept["after"]["big"]) == 64_000
 
 
-def test_what_is_wrong_is_told_before_the_start(
+def test_errors_are_reported_before_the_start(
     server: Postgres, schema: str, tmp_path: Path, context: Context
 ) -> None:
     server.run(
@@ -233,35 +232,33 @@ def test_what_is_wrong_is_told_before_the_start(
         "CREATE ROLE reader LOGIN PASSWORD 'reader'",
     )
     known = replace(context, topics=frozenset({"raw"}))
-    for changed, told in (
+    for changed, message in (
         ({"password": "wrong"}, "does not accept the user `admin`"),
-        ({"port": 1}, "is away"),
+        ({"port": 1}, "cannot be reached"),
         ({"database": "nothing"}, 'database "nothing" does not exist'),
         ({"user": "reader", "password": "reader"}, "user `reader` may not replicate"),
         ({"topic": "{db}"}, f"There is no topic {schema}"),
         ({}, r"keyless has no primary key"),
     ):
-        capture = captured(server, schema, tmp_path, **changed)  # type: ignore[arg-type]
-        found = "\n".join(f"{p.what} {p.remedy}" for p in postgres_problems_of(capture, "here", known))
-        assert re.search(told, found), found
+        capture = capture_of(server, schema, tmp_path, **changed)  # type: ignore[arg-type]
+        found = "\n".join(f"{p.what} {p.remedy}" for p in check_capture(capture, "here", known))
+        assert re.search(message, found), found
 
 
-def test_a_slot_that_is_gone_stops_the_source_with_what_to_do(
-    server: Postgres, schema: str, tmp_path: Path
-) -> None:
+def test_a_dropped_slot_stops_the_source_with_a_remedy(server: Postgres, schema: str, tmp_path: Path) -> None:
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)")
-    batches = Batches(captured(server, schema, tmp_path))
+    batches = Batches(capture_of(server, schema, tmp_path))
     batches.next()
     server.run(f"SELECT pg_drop_replication_slot('{batches.capture.slot}')")
-    with pytest.raises(PipelineError, match=r"slot .* is gone.*new snapshot"):
+    with pytest.raises(PipelineError, match=r"slot .* no longer exists.*new snapshot"):
         batches.next()
 
 
-def test_a_server_that_stays_away_is_a_fault_that_may_pass(
+def test_a_server_that_cannot_be_reached_is_an_error_that_may_pass(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
-    capture = captured(server, schema, tmp_path, port=1, retry_s=0.1)
-    with pytest.raises(PassingError, match="is away"):
+    capture = capture_of(server, schema, tmp_path, port=1, retry_s=0.1)
+    with pytest.raises(PassingError, match="cannot be reached"):
         end_of_log(capture)
 
 
@@ -277,4 +274,4 @@ def test_changes_arrive_once_through_spark(
     stage.start(spark, ONCE).awaitTermination()
     stage.start(spark, ONCE).awaitTermination()
     records = committed_records(context, topic_name)
-    assert in_order(played_back(records)["orders"]) == rows_of(server, f"{schema}.orders")
+    assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, f"{schema}.orders")

@@ -1,5 +1,4 @@
-# ruff: noqa: F401, F811
-"""What can be wrong with a captured server: told before the start, and again where it happens while running."""
+"""Errors of a captured server: reported before the start, and again when they happen while it runs."""
 
 import re
 import time
@@ -10,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.capturing import MARIADB, Batches, captured, database, mariadb, mysql, server, settings_of
-from tests.pipeline.mariadb import CAPTURED, MariaDb
+from tests.pipeline.cdc.batches import Batches
+from tests.pipeline.cdc.mysql.captures import MARIADB, capture_of, settings_of
+from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.ingest.cdc.mysql.checks import problems_of
-from ottla.pipeline.ingest.cdc.mysql.settings import Capture, capture_of
+from ottla.pipeline.ingest.cdc.mysql.checks import check_capture
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.stage import MySqlSource
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context
 
 TABLE = "CREATE TABLE {}.orders (id INT PRIMARY KEY, name VARCHAR(40))"
 
@@ -35,7 +35,7 @@ def set_global(server: MariaDb, name: str, value: str) -> Iterator[None]:
 
 
 def purge(server: MariaDb) -> None:
-    """All binlogs but the newest go, as soon as no reader of before holds one."""
+    """Removes all binlogs but the newest, once no earlier reader uses one."""
     until = time.monotonic() + 60
     while len(logs := server.run("SHOW BINARY LOGS")) > 1:
         assert time.monotonic() < until
@@ -44,51 +44,51 @@ def purge(server: MariaDb) -> None:
 
 @pytest.fixture
 def problems(context: Context) -> Any:
-    """Those of a capture, all in one text."""
+    """All findings about a capture in one text."""
     made = replace(context, topics=frozenset({"raw"}))
 
-    def ask(capture: Capture) -> str:
-        return "\n".join(f"{p.what} {p.remedy}" for p in problems_of(capture, "[sources.orders]", made))
+    def ask(capture: MySqlCapture) -> str:
+        return "\n".join(f"{p.what} {p.remedy}" for p in check_capture(capture, "[sources.orders]", made))
 
     return ask
 
 
-def test_a_server_that_is_as_documented_has_no_problems(
+def test_a_server_as_documented_passes_all_checks(
     server: MariaDb, database: str, tmp_path: Path, problems: Any
 ) -> None:
     server.run(TABLE.format(database))
     with set_global(server, "sync_binlog", "1"):
-        assert problems(captured(server, database, tmp_path)) == ""
+        assert problems(capture_of(server, database, tmp_path)) == ""
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"password": "wrong"}, "does not accept the user `capture`"),
         (
             {"user": "reader", "password": "reader"},
-            "refuses the user `reader`.*REPLICATION SLAVE.*LOCK TABLES with MySQL",
+            "denies access to the user `reader`.*REPLICATION SLAVE.*LOCK TABLES with MySQL",
         ),
-        ({"port": 1}, "is away"),
+        ({"port": 1}, "cannot be reached"),
         ({"server_id": 11}, "server id 11 is the database's own"),
         ({"tables": ("nothing.*",)}, "No table .* matches nothing"),
         ({"topic": "{server}.{db}"}, r"There is no topic orders\.db_\d+"),
     ],
 )
-def test_wrong_settings_are_told_before_the_start(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any, changed: dict[str, Any], told: str
+def test_wrong_settings_are_reported_before_the_start(
+    server: MariaDb, database: str, tmp_path: Path, problems: Any, changed: dict[str, Any], message: str
 ) -> None:
     server.run(
         TABLE.format(database),
         "CREATE USER IF NOT EXISTS reader IDENTIFIED BY 'reader'",
         "GRANT SELECT ON *.* TO reader",
     )
-    found = problems(captured(server, database, tmp_path, **changed))
-    assert re.search(told, found), found
+    found = problems(capture_of(server, database, tmp_path, **changed))
+    assert re.search(message, found), found
 
 
 @pytest.mark.parametrize(
-    ("server", "name", "value", "told"),
+    ("server", "name", "value", "message"),
     [
         ("mariadb", "binlog_format", "'STATEMENT'", "Set binlog_format = ROW"),
         ("mariadb", "binlog_row_image", "'MINIMAL'", "Set binlog_row_image = FULL"),
@@ -103,16 +103,16 @@ def test_wrong_settings_are_told_before_the_start(
     ],
     indirect=["server"],
 )
-def test_wrong_settings_of_the_server_are_told_before_the_start(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any, name: str, value: str, told: str
+def test_wrong_settings_of_the_server_are_reported_before_the_start(
+    server: MariaDb, database: str, tmp_path: Path, problems: Any, name: str, value: str, message: str
 ) -> None:
     server.run(TABLE.format(database))
     with set_global(server, name, value):
-        assert re.search(told, problems(captured(server, database, tmp_path)))
+        assert re.search(message, problems(capture_of(server, database, tmp_path)))
 
 
 @MARIADB
-def test_tables_that_are_hard_to_capture_are_told(
+def test_tables_that_are_hard_to_capture_are_reported(
     server: MariaDb, database: str, tmp_path: Path, problems: Any
 ) -> None:
     server.run(
@@ -120,30 +120,30 @@ def test_tables_that_are_hard_to_capture_are_told(
         f"CREATE TABLE {database}.old (id INT PRIMARY KEY) ENGINE = MyISAM",
         f"CREATE TABLE {database}.packed (id INT PRIMARY KEY, t TEXT COMPRESSED)",
     )
-    found = problems(captured(server, database, tmp_path))
+    found = problems(capture_of(server, database, tmp_path))
     assert "keyless has no primary key" in found
-    assert "old is kept in MyISAM" in found
+    assert "old uses the engine MyISAM" in found
     assert "packed is COMPRESSED" in found
 
 
-def test_a_server_without_a_binlog_is_told(tmp_path: Path, server: MariaDb, problems: Any) -> None:
+def test_a_server_without_a_binlog_is_reported(tmp_path: Path, server: MariaDb, problems: Any) -> None:
     silent = type(server)(tmp_path, settings=() if type(server) is MariaDb else ("--skip-log-bin",))
     silent.create()
     silent.start()
     try:
-        capture = captured(silent, "test", tmp_path)
-        assert "keeps no binlog" in problems(capture)
-        with pytest.raises(PipelineError, match="keeps no binlog"):
+        capture = capture_of(silent, "test", tmp_path)
+        assert "has no binlog" in problems(capture)
+        with pytest.raises(PipelineError, match="has no binlog"):
             Batches(capture).next()
     finally:
         silent.kill()
 
 
-def test_purged_binlogs_stop_the_source_with_what_to_do(
+def test_purged_binlogs_stop_the_source_with_a_remedy(
     server: MariaDb, database: str, tmp_path: Path, problems: Any
 ) -> None:
     server.run(TABLE.format(database))
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     assert batches.offset is not None
     server.run(f"INSERT INTO {database}.orders VALUES (1, 'lost')", "FLUSH BINARY LOGS")
@@ -157,11 +157,9 @@ def test_purged_binlogs_stop_the_source_with_what_to_do(
     assert "no longer has the changes" in problems(batches.capture)
 
 
-def test_a_server_that_was_reset_is_not_followed_under_numbers_seen_before(
-    server: MariaDb, database: str, tmp_path: Path
-) -> None:
+def test_a_server_that_was_reset_stops_the_source(server: MariaDb, database: str, tmp_path: Path) -> None:
     server.run(TABLE.format(database), f"INSERT INTO {database}.orders VALUES (1, 'a')")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     reset = "RESET MASTER" if type(server) is MariaDb else "RESET BINARY LOGS AND GTIDS"
     server.run(reset, f"INSERT INTO {database}.orders VALUES (2, 'b')")
@@ -170,27 +168,27 @@ def test_a_server_that_was_reset_is_not_followed_under_numbers_seen_before(
 
 
 @pytest.mark.parametrize(
-    ("session", "told"),
+    ("session", "message"),
     [
         ("SET SESSION binlog_format = 'STATEMENT'", "as text, not as rows.*binlog_format = ROW"),
         ("SET SESSION binlog_row_image = 'MINIMAL'", "without all of their columns.*binlog_row_image = FULL"),
     ],
 )
 def test_a_session_that_logs_too_little_stops_the_source_rather_than_losing_changes(
-    server: MariaDb, database: str, tmp_path: Path, session: str, told: str
+    server: MariaDb, database: str, tmp_path: Path, session: str, message: str
 ) -> None:
     server.run(TABLE.format(database), f"INSERT INTO {database}.orders VALUES (1, 'a')")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     server.run(session, f"UPDATE {database}.orders SET name = 'b'")
-    with pytest.raises(PipelineError, match=told):
+    with pytest.raises(PipelineError, match=message):
         batches.next()
 
 
 @MARIADB
 def test_compressed_events_stop_the_source(server: MariaDb, database: str, tmp_path: Path) -> None:
     server.run(f"CREATE TABLE {database}.orders (id INT PRIMARY KEY, name LONGTEXT)")
-    batches = Batches(captured(server, database, tmp_path))
+    batches = Batches(capture_of(server, database, tmp_path))
     batches.all()
     with set_global(server, "log_bin_compress", "1"):
         server.run(f"INSERT INTO {database}.orders VALUES (1, repeat('x', 10000))")
@@ -199,14 +197,14 @@ def test_compressed_events_stop_the_source(server: MariaDb, database: str, tmp_p
 
 
 @MARIADB
-def test_a_server_that_stays_away_is_a_fault_that_may_pass(
+def test_a_server_that_cannot_be_reached_is_an_error_that_may_pass(
     server: MariaDb, database: str, tmp_path: Path
 ) -> None:
     server.run(TABLE.format(database))
-    batches = Batches(captured(server, database, tmp_path, retry_s=0.1))
+    batches = Batches(capture_of(server, database, tmp_path, retry_s=0.1))
     batches.all()
     server.kill()
-    with pytest.raises(PassingError, match="is away"):
+    with pytest.raises(PassingError, match="cannot be reached"):
         batches.next()
     server.start()
     server.run(f"INSERT INTO {database}.orders VALUES (1, 'a')")
@@ -214,6 +212,6 @@ def test_a_server_that_stays_away_is_a_fault_that_may_pass(
 
 
 @MARIADB
-def test_a_topic_of_unknown_parts_is_refused(server: MariaDb, context: Context) -> None:
-    with pytest.raises(PipelineError, match=r"stands for nothing.*\{table\}"):
+def test_a_topic_with_unknown_placeholders_is_rejected(server: MariaDb, context: Context) -> None:
+    with pytest.raises(PipelineError, match=r"not a valid template.*\{table\}"):
         MySqlSource("orders", settings_of(server, tables=("a.*",), topic="{schema}"), context)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.ingest.cdc.envelope import Change, Order
-from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogOrigin
+from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogSourceInfo
 
-SOURCE = BinlogOrigin(
+SOURCE = BinlogSourceInfo(
     "mariadb",
     name="shop",
     ts_ms=5000,
@@ -54,19 +54,19 @@ def value(data: bytes | None) -> dict[str, Any]:
 
 def test_an_insert_has_the_fields_of_debezium_in_their_order() -> None:
     (record,) = change(row=3).inserted({"id": 1, "name": "ä😀"})
-    told = value(record.value)
-    assert list(told) == ["before", "after", "source", "op", "ts_ms", "transaction"]
-    assert list(told["source"]) == FIELDS_OF_SOURCE
-    assert told["source"]["row"] == 3
-    assert told["op"] == "c"
-    assert told["ts_ms"] == told["source"]["ts_ms"] == 5000
-    assert told["transaction"] == {"id": "0-1-7", "total_order": 1, "data_collection_order": 1}
+    found = value(record.value)
+    assert list(found) == ["before", "after", "source", "op", "ts_ms", "transaction"]
+    assert list(found["source"]) == FIELDS_OF_SOURCE
+    assert found["source"]["row"] == 3
+    assert found["op"] == "c"
+    assert found["ts_ms"] == found["source"]["ts_ms"] == 5000
+    assert found["transaction"] == {"id": "0-1-7", "total_order": 1, "data_collection_order": 1}
     assert record.key == b'{"id":1}'
 
 
 @settings(deadline=None)
 @given(ROWS)
-def test_any_row_survives(row: dict[str, Any]) -> None:
+def test_any_row_is_encoded_without_loss(row: dict[str, Any]) -> None:
     record = change(tuple(row)).read(row)
     assert value(record.value)["after"] == row
     assert value(record.key) == row
@@ -83,10 +83,10 @@ def test_without_a_key_there_is_no_tombstone() -> None:
     assert deleted.key is None
 
 
-def test_an_update_keeps_both_images() -> None:
+def test_an_update_has_the_row_before_and_after() -> None:
     (updated,) = change().updated({"id": 1, "a": 1}, {"id": 1, "a": 2})
-    told = value(updated.value)
-    assert (told["op"], told["before"]["a"], told["after"]["a"]) == ("u", 1, 2)
+    found = value(updated.value)
+    assert (found["op"], found["before"]["a"], found["after"]["a"]) == ("u", 1, 2)
 
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert() -> None:
@@ -99,11 +99,11 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert() -> None:
 
 def test_order_counts_over_all_tables_and_in_each() -> None:
     order = Order("x")
-    told = [json.loads(order.next(table)) for table in ("d.a", "d.b", "d.a")]
-    assert [(t["total_order"], t["data_collection_order"]) for t in told] == [(1, 1), (2, 1), (3, 2)]
+    found = [json.loads(order.next(table)) for table in ("d.a", "d.b", "d.a")]
+    assert [(t["total_order"], t["data_collection_order"]) for t in found] == [(1, 1), (2, 1), (3, 2)]
 
 
-def test_a_truncate_names_only_its_table() -> None:
+def test_a_truncate_has_no_key_and_no_rows() -> None:
     record = change().truncated()
-    told = value(record.value)
-    assert (record.key, told["op"], told["before"], told["after"]) == (None, "t", None, None)
+    found = value(record.value)
+    assert (record.key, found["op"], found["before"], found["after"]) == (None, "t", None, None)

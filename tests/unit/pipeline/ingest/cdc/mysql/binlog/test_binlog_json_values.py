@@ -1,4 +1,4 @@
-"""MySQL's binary JSON, from bytes that are put together here as its documentation describes them."""
+"""MySQL's binary JSON, from bytes that are built here as its documentation describes them."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_doubles_are_written_as_the_server_writes_them(value: float, text: str) 
     assert double_text(value) == text
 
 
-def test_members_are_found_by_their_places_and_small_ones_lie_in_the_entries() -> None:
+def test_members_are_found_by_their_positions_and_small_ones_are_inline() -> None:
     key_entries = (18).to_bytes(2, "little") + (1).to_bytes(2, "little")
     key_entries += (19).to_bytes(2, "little") + (2).to_bytes(2, "little")
     values = bytes([5]) + (-7).to_bytes(2, "little", signed=True) + bytes([12]) + (21).to_bytes(2, "little")

@@ -1,4 +1,4 @@
-"""PostgreSQL's messages of logical decoding, from bytes that are put together here, and its values."""
+"""PostgreSQL's messages of logical decoding, from bytes that are built here, and its values."""
 
 import datetime
 import json
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.ingest.cdc.postgres import pgoutput, values
-from ottla.pipeline.ingest.cdc.postgres.changes import PostgresTranscript
-from ottla.pipeline.ingest.cdc.postgres.lsn import lsn_text, parse_lsn
+from ottla.pipeline.ingest.cdc.postgres.changes import PgoutputDecoder
+from ottla.pipeline.ingest.cdc.postgres.lsn import format_lsn, parse_lsn
 from ottla.pipeline.ingest.cdc.postgres.settings import (
     PostgresCapture,
     PostgresSettings,
-    postgres_capture_of,
+    postgres_capture,
     slot_name,
 )
 
@@ -24,7 +24,7 @@ INT, TEXT = 23, 25
 
 def capture() -> PostgresCapture:
     settings = PostgresSettings(host="h", database="d", user="u", tables=("public.*",), topic="raw")
-    return postgres_capture_of(settings, "pg", "p.pg", "/state")
+    return postgres_capture(settings, "pg", "p.pg", "/state")
 
 
 def relation(oid: int, name: str, identity: str = "d", schema: str = "public") -> bytes:
@@ -56,15 +56,15 @@ def insert(oid: int, *values: str | None) -> bytes:
 
 
 def records(*messages: bytes, start: int = 0, end: int = 1000) -> list[tuple[bytes | None, Any]]:
-    transcript = PostgresTranscript(capture(), start, end, lambda _: ("id",))
-    taken = []
+    decoder = PgoutputDecoder(capture(), start, end, lambda _: ("id",))
+    decoded = []
     for data in messages:
         message = pgoutput.parse(data)
         assert message is not None
-        taken += [
-            (record.key, record.value and json.loads(record.value)) for record in transcript.take(message)
+        decoded += [
+            (record.key, record.value and json.loads(record.value)) for record in decoder.decode(message)
         ]
-    return taken
+    return decoded
 
 
 def test_a_transaction_belongs_to_the_batch_in_which_its_commit_lies() -> None:
@@ -79,10 +79,10 @@ def test_tables_that_are_not_captured_give_nothing() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(), st.none() | st.text(st.characters(codec="utf-8"))), min_size=1))
-def test_rows_survive(rows: list[tuple[int, str | None]]) -> None:
+def test_rows_are_decoded_without_loss(rows: list[tuple[int, str | None]]) -> None:
     inserts = [insert(1, str(number), text) for number, text in rows]
-    told = [value["after"] for _, value in records(begin(1), relation(1, "t"), *inserts)]
-    assert told == [{"id": number, "v": text} for number, text in rows]
+    found = [value["after"] for _, value in records(begin(1), relation(1, "t"), *inserts)]
+    assert found == [{"id": number, "v": text} for number, text in rows]
 
 
 def test_the_time_of_a_transaction_counts_from_2000() -> None:
@@ -99,16 +99,16 @@ def test_an_update_without_the_old_row_has_no_before() -> None:
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert() -> None:
     update = b"U" + struct.pack(">I", 1) + b"K" + fields("1", None) + b"N" + fields("2", "b")
-    told = records(begin(1), relation(1, "t"), update)
-    assert [(key, value and value["op"]) for key, value in told] == [
+    found = records(begin(1), relation(1, "t"), update)
+    assert [(key, value and value["op"]) for key, value in found] == [
         (b'{"id":1}', "d"),
         (b'{"id":1}', None),
         (b'{"id":2}', "c"),
     ]
 
 
-def test_a_value_that_is_not_sent_is_the_old_one_only_where_the_old_row_is_whole() -> None:
-    tail = b"N" + fields("1", pgoutput.UNTOUCHED)
+def test_a_value_that_is_not_sent_is_the_old_one_only_if_the_old_row_is_complete() -> None:
+    tail = b"N" + fields("1", pgoutput.UNCHANGED)
     whole = b"U" + struct.pack(">I", 1) + b"O" + fields("1", "old") + tail
     ((_, value),) = records(begin(1), relation(1, "t", identity="f"), whole)
     assert value["after"]["v"] == "old"
@@ -116,36 +116,36 @@ def test_a_value_that_is_not_sent_is_the_old_one_only_where_the_old_row_is_whole
     assert value["after"]["v"] == "__debezium_unavailable_value"
 
 
-def test_truncate_tells_each_table() -> None:
+def test_a_truncate_gives_a_record_for_each_table() -> None:
     both = b"T" + struct.pack(">ibII", 2, 0, 1, 2)
-    told = records(begin(1), relation(1, "a"), relation(2, "b"), both)
-    assert [(value["op"], value["source"]["table"]) for _, value in told] == [("t", "a"), ("t", "b")]
+    found = records(begin(1), relation(1, "a"), relation(2, "b"), both)
+    assert [(value["op"], value["source"]["table"]) for _, value in found] == [("t", "a"), ("t", "b")]
 
 
-def test_other_messages_say_nothing_of_rows() -> None:
+def test_other_messages_are_ignored() -> None:
     assert pgoutput.parse(b"O" + bytes(8) + b"origin\0") is None
 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**64 - 1))
-def test_places_in_the_log_are_read_as_written(lsn: int) -> None:
-    assert parse_lsn(lsn_text(lsn)) == lsn
+def test_an_lsn_is_parsed_as_it_was_formatted(lsn: int) -> None:
+    assert parse_lsn(format_lsn(lsn)) == lsn
 
 
 @settings(deadline=None)
 @given(st.datetimes())
-def test_timestamps_are_microseconds(moment: datetime.datetime) -> None:
-    text = f"{moment.isoformat(sep=' ')}"
-    expected = (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
-    assert values.read_timestamp(text) == expected
+def test_timestamps_are_microseconds(time: datetime.datetime) -> None:
+    text = f"{time.isoformat(sep=' ')}"
+    expected = (time - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+    assert values.convert_timestamp(text) == expected
 
 
 @pytest.mark.parametrize("text", ["infinity", "-infinity", "0044-03-15 BC", "10000-01-01"])
 def test_dates_beyond_the_calendar_stay_text(text: str) -> None:
-    assert values.read_date(text) == text
+    assert values.convert_date(text) == text
 
 
-def test_slots_have_names_that_postgresql_takes_and_that_differ() -> None:
+def test_names_of_slots_are_valid_and_differ() -> None:
     names = {slot_name(identity) for identity in ("Prod.orders", "prod.orders", "x" * 200, "ä.ö")}
     assert len(names) == 4
     assert all(len(name) <= 63 and name.replace("_", "").isalnum() and name.islower() for name in names)

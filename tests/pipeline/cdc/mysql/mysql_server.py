@@ -10,20 +10,18 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pymysql
-from tests.pipeline.mariadb import FETCH_TIMEOUT_S, PASSWORD, START_TIMEOUT_S, USER, MariaDb
+from tests.pipeline.cdc.mysql.mariadb_server import PASSWORD, USER, MariaDb, run_command
 
-CACHE = Path(__file__).parents[2] / ".cache" / "mysql"
+CACHE = Path(__file__).parents[4] / ".cache" / "mysql"
 PACKAGE, DISTRIBUTION = "mysql-server-core", "sid"
-# Tags and vectors are tested; MariaDB's server, which may have the same name, says so behind its version.
+# The tests need tags and vectors. MariaDB's server may have the same name, and says so behind its version.
 NEW_ENOUGH = re.compile(r"Ver (9|\d\d)\.(?!.*MariaDB)")
 CAPTURED = (
     "--log-bin=binlog",
@@ -31,7 +29,7 @@ CAPTURED = (
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",
     "--binlog-row-metadata=FULL",
-    # A process that is killed loses nothing that it has written; only a machine would.
+    # A killed process loses nothing that it has written; only a machine that fails does.
     "--sync-binlog=0",
     "--innodb-flush-log-at-trx-commit=2",
 )
@@ -80,7 +78,7 @@ def find_mysql() -> Installed | str:
     """The server's files, or the reason why there are none."""
     CACHE.mkdir(parents=True, exist_ok=True)
     on_path = shutil.which("mysqld")
-    if on_path and NEW_ENOUGH.search(_run([on_path, "--version"], CACHE)):
+    if on_path and NEW_ENOUGH.search(run_command([on_path, "--version"], CACHE)):
         return Installed((on_path,), Path(on_path).resolve().parents[1])
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         return "no mysqld 9 on PATH, and no apt-get and dpkg to fetch Debian's package with"
@@ -96,7 +94,7 @@ def find_mysql() -> Installed | str:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Two test workers may come here at once: the second waits for the first and finds the files."""
+    """If two test workers come here at once, the second waits for the first and finds the files."""
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -107,7 +105,7 @@ def _unpacked() -> Installed:
     loader = next(root.glob("usr/lib/*-linux-gnu/ld-linux-*.so.*"), None)
     daemon = root / "usr/sbin/mysqld"
     if loader is None or not daemon.exists():
-        raise OSError(f"Debian's package {PACKAGE} holds no server that can be started")
+        raise OSError(f"Debian's package {PACKAGE} has no server that can be started")
     return Installed((str(loader), "--library-path", str(loader.parent), str(daemon)), root / "usr")
 
 
@@ -129,12 +127,14 @@ def _fetch() -> None:
         "APT::Sandbox::User": os.environ.get("USER", "root"),
     }
     options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
-    _run(["apt-get", *options, "update"], packages)
-    plan = _run(["apt-get", *options, "install", "--simulate", "--no-install-recommends", PACKAGE], packages)
+    run_command(["apt-get", *options, "update"], packages)
+    plan = run_command(
+        ["apt-get", *options, "install", "--simulate", "--no-install-recommends", PACKAGE], packages
+    )
     names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-    _run(["apt-get", *options, "download", *(name for name in names if "perl" not in name)], packages)
+    run_command(["apt-get", *options, "download", *(name for name in names if "perl" not in name)], packages)
     for package in packages.glob("*.deb"):
-        _run(["dpkg", "-x", str(package), str(CACHE / "root")], packages)
+        run_command(["dpkg", "-x", str(package), str(CACHE / "root")], packages)
     shutil.rmtree(packages)
     (CACHE / "complete").touch()
 
@@ -142,7 +142,7 @@ def _fetch() -> None:
 def _archive() -> str:
     """From where this machine has Debian's packages."""
     form = "$(ORIGIN) $(COMPONENT) $(REPO_URI)"
-    for line in _run(
+    for line in run_command(
         ["apt-get", "indextargets", "--format", form, "Created-By: Packages"], CACHE
     ).splitlines():
         origin, component, address = line.split(" ", 2)
@@ -151,16 +151,9 @@ def _archive() -> str:
     raise OSError("this machine's packages are not Debian's")
 
 
-def _run(command: list[str], folder: Path) -> str:
-    ran = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=True
-    )
-    return ran.stdout
-
-
 def _empty_data() -> Path:
     """A data folder with the users, made once for each version of the server."""
-    version = _run([*_installed().command, "--no-defaults", "--version"], CACHE)
+    version = run_command([*_installed().command, "--no-defaults", "--version"], CACHE)
     data = CACHE / f"data-{zlib.crc32(version.encode()):08x}"
     complete = data.with_suffix(".complete")
     with _locked():
@@ -168,8 +161,8 @@ def _empty_data() -> Path:
             shutil.rmtree(data, ignore_errors=True)
             (CACHE / "users.sql").write_text(USERS)
             init = ("--initialize-insecure", "--skip-log-bin", f"--init-file={CACHE / 'users.sql'}")
-            _run(_installed().run(data, *init), CACHE)
-            # Each server makes a number of its own.
+            run_command(_installed().run(data, *init), CACHE)
+            # Each server makes a UUID of its own.
             (data / "auto.cnf").unlink()
             complete.touch()
     return data
@@ -184,27 +177,12 @@ class MySql(MariaDb):
     def create(self) -> None:
         shutil.copytree(_empty_data(), self.data)
 
-    def start(self, *more: str) -> None:
-        """Returns when it takes connections."""
-        listen = (f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve")
+    def _server_command(self, *more: str) -> list[str]:
         quick = ("--mysqlx=OFF", "--performance-schema=OFF", "--socket=mysql.sock", "--pid-file=mysql.pid")
-        log = (self.folder / "server.log").open("ab")
-        self.process = subprocess.Popen(
-            _installed().run(self.data, *self.settings, *more, *listen, *quick),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        log.close()
-        until = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < until and self.process.poll() is None:
-            with suppress(pymysql.OperationalError), closing(self.connect()):
-                return
-            time.sleep(0.02)
-        self.kill()
-        raise RuntimeError(
-            f"MySQL did not start:\n{(self.folder / 'server.log').read_text(errors='replace')[-3000:]}"
-        )
+        return _installed().run(self.data, *self.settings, *more, "--skip-name-resolve", *quick)
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
 
 
 def _installed() -> Installed:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pipeline.spooldir_query import Crash, Query, steps_counted
+from tests.unit.pipeline.ingest.spooldir.spooldir_query import Crash, Query, steps_counted
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir import log as log_module

@@ -18,19 +18,19 @@ from typing import Any
 import pymysql
 from tests.interop.brokers import free_ports
 
-CACHE = Path(__file__).parents[2] / ".cache" / "mariadb"
+CACHE = Path(__file__).parents[4] / ".cache" / "mariadb"
 PACKAGE = "mariadb-server-core"
 FETCH_TIMEOUT_S = 300
 START_TIMEOUT_S = 60
 USER, PASSWORD = "capture", "capture-secret"
-# What is asked of a server whose changes are captured, except sync_binlog, which costs the tests their time.
+# The settings that a capture needs, except sync_binlog, which would make the tests slow.
 CAPTURED = (
     "--log-bin=binlog",
     "--server-id=11",
     "--binlog-format=ROW",
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
-    # A process that is killed loses nothing that it has written; only a machine would.
+    # A killed process loses nothing that it has written; only a machine that fails does.
     "--sync-binlog=0",
     "--innodb-flush-log-at-trx-commit=2",
 )
@@ -65,7 +65,7 @@ def find_mariadb() -> Installed | str:
         return "no mariadbd on PATH, and no apt-get and dpkg to fetch Debian's package with"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        # Two test workers may come here at once: the second waits for the first and finds the files.
+        # If two test workers come here at once, the second waits for the first and finds the files.
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _unpacked() or _fetch()
 
@@ -84,20 +84,20 @@ def _fetch() -> Installed | str:
     shutil.rmtree(packages, ignore_errors=True)
     packages.mkdir()
     try:
-        plan = _run(["apt-get", "install", "--simulate", "--no-install-recommends", PACKAGE], packages)
+        plan = run_command(["apt-get", "install", "--simulate", "--no-install-recommends", PACKAGE], packages)
         names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-        _run(["apt-get", "download", *(names or [PACKAGE])], packages)
+        run_command(["apt-get", "download", *(names or [PACKAGE])], packages)
         for package in packages.glob("*.deb"):
-            _run(["dpkg", "-x", str(package), str(CACHE / "root")], packages)
+            run_command(["dpkg", "-x", str(package), str(CACHE / "root")], packages)
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", "") or str(error)
         return f"no mariadbd on PATH, and Debian's package could not be fetched: {detail.strip()[-300:]}"
     (CACHE / "complete").touch()
     found = _unpacked()
-    return found if found is not None else f"Debian's package {PACKAGE} holds no server"
+    return found if found is not None else f"Debian's package {PACKAGE} has no server"
 
 
-def _run(command: list[str], folder: Path) -> str:
+def run_command(command: list[str], folder: Path) -> str:
     ran = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=True
     )
@@ -147,16 +147,15 @@ class MariaDb:
         )
 
     def start(self, *more: str) -> None:
-        """Returns when it takes connections."""
-        log = (self.folder / "server.log").open("ab")
-        self.process = subprocess.Popen(
-            [*self._command(), *self.settings, *more, f"--port={self.port}", "--bind-address=127.0.0.1"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=_installed().environment(),
-        )
-        log.close()
+        """Returns when it accepts connections."""
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._server_command(*more, f"--port={self.port}", "--bind-address=127.0.0.1"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+            )
         until = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < until:
             with suppress(pymysql.OperationalError), closing(self.connect()):
@@ -166,7 +165,7 @@ class MariaDb:
             time.sleep(0.02)
         self.kill()
         raise RuntimeError(
-            f"MariaDB did not start:\n{(self.folder / 'server.log').read_text(errors='replace')[-3000:]}"
+            f"{type(self).__name__} did not start:\n{(self.folder / 'server.log').read_text(errors='replace')[-3000:]}"
         )
 
     def kill(self) -> None:
@@ -189,6 +188,12 @@ class MariaDb:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def _server_command(self, *more: str) -> list[str]:
+        return [*self._command(), *self.settings, *more]
+
+    def _environment(self) -> dict[str, str]:
+        return _installed().environment()
+
     def _command(self) -> list[str]:
         installed = _installed()
         return [
@@ -196,7 +201,7 @@ class MariaDb:
             "--no-defaults",
             f"--user={os.environ.get('USER', 'root')}",
             f"--datadir={self.data}",
-            # Each its own: at its start a server removes all temporary tables that it finds, whoever they belong to.
+            # A folder of its own: a server that starts removes all temporary tables there, also those of others.
             f"--tmpdir={self.folder}",
             f"--lc-messages-dir={installed.share}",
             f"--character-sets-dir={installed.share / 'charsets'}",
