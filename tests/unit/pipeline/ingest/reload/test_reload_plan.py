@@ -10,9 +10,9 @@ from ottla.pipeline.ingest.reload.plan import (
     Times,
     check_unchanged,
     files_for,
+    group_overlapping,
     make_plan,
     partitions_needed,
-    runs_of,
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
@@ -25,7 +25,7 @@ def plan(**settings: object) -> Plan:
     return make_plan(ReloadSettings("archive", **settings), "/archive", ARCHIVED, "[sources.back]")  # type: ignore[arg-type]
 
 
-def test_all_topics_are_loaded_where_none_is_named() -> None:
+def test_all_topics_are_loaded_if_none_is_named() -> None:
     assert set(plan().end) == {FIRST, THIRD, TopicPartition("other", 0)}
 
 
@@ -36,27 +36,27 @@ def test_offsets_limit_every_partition_to_what_it_has() -> None:
     assert plan(topics=("raw",), offset_from=100).start == {FIRST: 50, THIRD: 20}
 
 
-def test_times_are_read_as_utc_where_they_name_no_zone() -> None:
+def test_times_without_a_zone_are_utc() -> None:
     found = plan(time_from="2026-01-31T12:00:00", time_to="2026-01-31T14:00:00+01:00")
     assert found.times == Times(1_769_860_800_000, 1_769_864_400_000)
 
 
-def test_a_time_that_is_none_is_named() -> None:
+def test_an_invalid_time_is_an_error_that_names_it() -> None:
     with pytest.raises(PipelineError, match=r"\[sources.back\]: `time_to` is 'noon'"):
         plan(time_to="noon")
 
 
-def test_a_topic_that_is_not_archived_is_named_with_those_that_are() -> None:
+def test_a_topic_that_is_not_archived_is_an_error_that_names_those_that_are() -> None:
     with pytest.raises(PipelineError, match=r"has no topic raws\. It has: other, raw\."):
         plan(topics=("raws",))
 
 
-def test_a_plan_is_read_as_it_was_frozen() -> None:
+def test_a_plan_is_read_as_it_was_written() -> None:
     found = plan(topics=("raw",), time_from="2026-01-31T12:00:00Z")
     assert Plan.from_json(found.to_json()) == found
 
 
-def test_a_load_that_has_begun_is_not_bent_to_other_settings() -> None:
+def test_a_load_that_has_begun_rejects_other_settings() -> None:
     begun = plan(topics=("raw",))
     same = ReloadSettings("archive", topics=("raw",), max_offsets_per_batch=5)
     check_unchanged(begun, same, "[sources.back]")
@@ -64,12 +64,12 @@ def test_a_load_that_has_begun_is_not_bent_to_other_settings() -> None:
         check_unchanged(begun, dataclasses.replace(same, offset_to=7), "[sources.back]")
 
 
-def test_partitions_are_kept_where_the_topic_has_enough() -> None:
+def test_a_topic_needs_as_many_partitions_as_the_archived_records_had() -> None:
     assert partitions_needed(plan()) == {"raw": 3, "other": 1}
     assert partitions_needed(plan(offset_to=5)) == {"raw": 1, "other": 1}
 
 
-def test_only_files_that_can_hold_the_range_are_read_in_the_order_of_offsets() -> None:
+def test_only_files_that_may_have_records_of_the_range_are_read_in_the_order_of_offsets() -> None:
     late, early = a_file("a", (0, 20, 29), hour=8), a_file("b", (0, 0, 9), (2, 0, 99))
     between, foreign = a_file("c", (0, 10, 19), hour=9), a_file("d", (0, 0, 99), topic="other")
     archived = combined({1: a_batch(0, [], late, early, between, foreign)})
@@ -77,11 +77,11 @@ def test_only_files_that_can_hold_the_range_are_read_in_the_order_of_offsets() -
     assert files_for(OffsetRange("raw", 1, 0, 99), archived) == []
 
 
-def test_files_whose_offsets_lie_between_each_other_s_are_sorted_together() -> None:
+def test_files_whose_offsets_overlap_are_read_together() -> None:
     one, two, three = (
         a_file("a", (0, 0, 9)),
         a_file("b", (0, 5, 12), hour=8),
         a_file("c", (0, 13, 15), hour=9),
     )
-    assert runs_of([one, two, three], 0) == [[one, two], [three]]
-    assert runs_of([], 0) == []
+    assert group_overlapping([one, two, three], 0) == [[one, two], [three]]
+    assert group_overlapping([], 0) == []
