@@ -1,4 +1,4 @@
-"""A stand-in for Spark and an exactly-once sink around a `Spool`: what is durable outlives a crash at any step."""
+"""A stand-in for Spark and an exactly-once sink around a `Spool`: durable data survives a crash at any step."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.ingest.spooldir import log
+from ottla.pipeline.ingest.spooldir.pieces import read_piece
+from ottla.pipeline.ingest.spooldir.record_format import split_records
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
-from ottla.pipeline.ingest.spooldir.splitting import split
 from ottla.pipeline.ingest.spooldir.spool import Spool
-from ottla.pipeline.ingest.spooldir.taking import read_piece
 
 
 class Crash(BaseException):
@@ -20,7 +20,7 @@ class Crash(BaseException):
 
 
 class Steps:
-    """Counts what is made durable, and crashes at one step: before it, or with an append in the middle of it."""
+    """Counts the steps that make something durable, and crashes at one: before it, or in the middle of an append."""
 
     def __init__(self, crash_at: int | None = None) -> None:
         self.crash_at = crash_at
@@ -31,10 +31,10 @@ class Steps:
         if self.count == self.crash_at:
             raise Crash
 
-    def around(self, deed: Callable[..., Any]) -> Callable[..., Any]:
+    def around(self, action: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **more: Any) -> Any:
             self.step()
-            return deed(*arguments, **more)
+            return action(*arguments, **more)
 
         return counted
 
@@ -94,7 +94,7 @@ class Query:
         for partition, pieces in enumerate(spool.entries(start, self.offsets[batch])):
             rows = []
             for file, piece in pieces:
-                records = split(read_piece(file, piece), file.splitting)
+                records = split_records(read_piece(file, piece), file.record_format)
                 rows += [(file.name, number, record) for number, record in enumerate(records, piece.line)]
             self.steps.step()
             assert self.sink.setdefault((batch, partition), rows) == rows, (
@@ -106,10 +106,10 @@ class Query:
 
 @contextlib.contextmanager
 def steps_counted(query: Query, crash_at: int | None) -> Iterator[Steps]:
-    """What the spool makes durable are steps too. Syncing is left out: it only costs time here."""
+    """Counts the durable steps of the spool too. Syncs are left out: here they only cost time."""
     steps = query.steps = Steps(crash_at)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "append", steps.append)
+        patch.setattr(log, "append_durably", steps.append)
         patch.setattr(log, "write_whole", steps.around(Path.write_bytes))
         patch.setattr(os, "rename", steps.around(os.rename))
         patch.setattr(os, "unlink", steps.around(os.unlink))

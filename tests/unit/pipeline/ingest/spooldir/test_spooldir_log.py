@@ -1,4 +1,4 @@
-"""The log of taken files: what is in it survives a crash at any byte, and it does not grow for ever."""
+"""The log of taken files survives a crash at any byte, and does not grow for ever."""
 
 import errno
 import os
@@ -12,8 +12,8 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir import log as log_module
 from ottla.pipeline.ingest.spooldir.files import Identity, Piece, TakenFile
 from ottla.pipeline.ingest.spooldir.log import TakenLog
-from ottla.pipeline.ingest.spooldir.splitting import Splitting
-from ottla.pipeline.ingest.spooldir.taking import Place
+from ottla.pipeline.ingest.spooldir.pieces import FilePosition
+from ottla.pipeline.ingest.spooldir.record_format import RecordFormat
 
 BROKEN = b'{"entry":0,"files":[],"pieces":[[7,0,1,1,1,0]]}\n'
 
@@ -30,19 +30,19 @@ def reopened(log: TakenLog) -> TakenLog:
 
 
 def take_whole(log: TakenLog, name: str, size: int = 10) -> TakenFile:
-    file = log.new_file(f"/spool/{name}", name, Identity(size, 1, 2), Splitting(b"\n"))
+    file = log.new_file(f"/spool/{name}", name, Identity(size, 1, 2), RecordFormat(b"\n"))
     log.take([([file], [Piece(file.number, 0, size, 1, 1, 0)])])
     return file
 
 
 def state(log: TakenLog) -> tuple[object, ...]:
-    return log.entries, log.files, log.known, log.kept, log.unfinished, log.end, log.finishing, log.finished
+    return log.entries, log.files, log.known, log.kept, log.partly_taken, log.end, log.finishing, log.finished
 
 
-def test_what_was_taken_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_the_log_has_the_same_state_after_a_restart(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     first = take_whole(log, "a")
-    big = log.new_file("/spool/\udcff", "\udcff", Identity(30, 1, 2), Splitting(b"\xff", True, True))
+    big = log.new_file("/spool/\udcff", "\udcff", Identity(30, 1, 2), RecordFormat(b"\xff", True, True))
     log.take([([big], [Piece(big.number, 0, 10, 1, 4, 5)]), ([], [Piece(big.number, 10, 20, 5, 3, 6)])])
     log.begin_finishing(1)
     log.end_finishing(1, [first.number])
@@ -50,12 +50,12 @@ def test_what_was_taken_is_there_after_a_restart(tmp_path: Path) -> None:
     before = state(log)
     log = reopened(log)
     assert state(log) == before
-    assert log.unfinished == (big, Place(20, 8))
+    assert log.partly_taken == (big, FilePosition(20, 8))
     assert (log.end, log.finishing, log.finished, log.kept) == (3, 2, 1, {first.number})
     log.close()
 
 
-def test_a_last_line_that_was_cut_off_at_any_byte_does_not_count(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_dropped(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     take_whole(log, "a")
     kept = log.path.read_bytes()
@@ -74,7 +74,7 @@ def test_a_last_line_that_was_cut_off_at_any_byte_does_not_count(tmp_path: Path)
 
 @settings(deadline=None)
 @given(steps=st.lists(st.sampled_from(["take", "part", "finish", "keep", "begin"]), max_size=25))
-def test_a_log_that_is_written_anew_says_the_same(
+def test_a_rewritten_log_has_the_same_state(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -90,14 +90,14 @@ def test_a_log_that_is_written_anew_says_the_same(
 
 def do(log: TakenLog, steps: list[str]) -> None:
     for number, step in enumerate(steps):
-        if step == "take" and log.unfinished is None:
+        if step == "take" and log.partly_taken is None:
             take_whole(log, f"name-{number % 3}-{log.end}")
-        elif step == "part" and log.unfinished is None:
-            file = log.new_file(f"/spool/{number}", str(number), Identity(30, 1, 2), Splitting(b"\n"))
+        elif step == "part" and log.partly_taken is None:
+            file = log.new_file(f"/spool/{number}", str(number), Identity(30, 1, 2), RecordFormat(b"\n"))
             log.take([([file], [Piece(file.number, 0, 10, 1, 1, 0)])])
-        elif step == "part" and log.unfinished is not None:
-            file, place = log.unfinished
-            log.take([([], [Piece(file.number, place.position, place.position + 10, place.line, 1, 0)])])
+        elif step == "part" and log.partly_taken is not None:
+            file, position = log.partly_taken
+            log.take([([], [Piece(file.number, position.byte, position.byte + 10, position.line, 1, 0)])])
         elif step == "begin":
             log.begin_finishing(log.end)
         elif log.end > log.finished:
@@ -105,7 +105,7 @@ def do(log: TakenLog, steps: list[str]) -> None:
             log.end_finishing(log.finished + 1, done if step == "keep" else [])
 
 
-def test_the_log_does_not_grow_with_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_does_not_grow_with_finished_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(log_module, "REWRITE_BYTES", 2_000)
     log = opened(tmp_path / "log")
@@ -119,7 +119,7 @@ def test_the_log_does_not_grow_with_what_is_done(tmp_path: Path, monkeypatch: py
     log.close()
 
 
-def test_a_full_disk_is_said_and_leaves_the_log_as_it_was(
+def test_a_full_disk_is_an_error_and_leaves_the_log_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened(tmp_path / "log")
@@ -130,7 +130,7 @@ def test_a_full_disk_is_said_and_leaves_the_log_as_it_was(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(PipelineError, match=r"cannot be written: No space left on device\. Mend that"):
+        with pytest.raises(PipelineError, match=r"cannot be written: No space left on device\. Fix that"):
             take_whole(log, "a")
     assert (log.path.read_bytes(), log.end) == (before, 0)
     take_whole(log, "a")
@@ -140,16 +140,16 @@ def test_a_full_disk_is_said_and_leaves_the_log_as_it_was(
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"not json\n", b"[]\n", BROKEN])
-def test_a_log_that_makes_no_sense_is_an_error_that_names_the_line(tmp_path: Path, line: bytes) -> None:
+def test_a_damaged_log_is_an_error_that_names_the_line(tmp_path: Path, line: bytes) -> None:
     log = opened(tmp_path / "log")
     log.close()
     with log.path.open("ab") as file:
         file.write(line)
-    with pytest.raises(PipelineError, match="cannot be understood at line 2"):
+    with pytest.raises(PipelineError, match="is damaged at line 2"):
         opened(log.folder)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"a file")
     with pytest.raises(PipelineError, match=r"The log of taken files in .* cannot be written"):
         opened(tmp_path / "log")

@@ -1,4 +1,4 @@
-"""The life of files in a spool directory: taken in order, read once, put away when committed, whatever happens."""
+"""Files in a spool directory: taken in order, read once, finished when committed, also after errors and crashes."""
 
 import os
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_files_are_taken_oldest_first_then_by_name_and_put_away(
+def test_files_are_taken_oldest_first_then_by_name_and_finished(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "b", b"3\n", mtime=5)
@@ -60,7 +60,7 @@ def test_files_are_taken_oldest_first_then_by_name_and_put_away(
     assert names(spool_folder) == ["a.done", "b.done", "c.done", "d.tmp", "inner/e"]
 
 
-def test_folders_within_the_folder_are_taken_when_asked_for(spool_folder: Path, settings: Settings) -> None:
+def test_files_of_subfolders_are_taken_if_recursive(spool_folder: Path, settings: Settings) -> None:
     put(spool_folder, "inner/e", b"deeper\n")
     put(spool_folder, ".hidden/f", b"not this\n")
     query = Query(settings(recursive=True, after="move", done_folder=str(spool_folder / "done")))
@@ -74,7 +74,7 @@ def test_folders_within_the_folder_are_taken_when_asked_for(spool_folder: Path, 
     ("after", "left", "done"),
     [("rename", ["a.done"], []), ("move", [], ["a"]), ("delete", [], []), ("keep", ["a"], [])],
 )
-def test_a_done_file_is_renamed_moved_deleted_or_kept(
+def test_a_finished_file_is_renamed_moved_deleted_or_kept(
     after: str, left: list[str], done: list[str], tmp_path: Path, spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"1\n")
@@ -138,7 +138,7 @@ def runs_into_crash(query: Query, crash_at: int) -> bool:
     return False
 
 
-def test_a_name_may_be_used_again_once_the_file_is_put_away(spool_folder: Path, settings: Settings) -> None:
+def test_a_name_may_be_used_again_once_the_file_is_finished(spool_folder: Path, settings: Settings) -> None:
     query = Query(settings())
     for number in range(3):
         put(spool_folder, "a", b"%d\n" % number)
@@ -192,7 +192,7 @@ def test_a_file_that_grows_after_it_was_taken_is_an_error_and_nothing_of_it_is_l
     assert names(spool_folder) == ["a.done", "b.done"]
 
 
-def test_a_file_whose_bytes_change_behind_an_old_time_is_an_error(
+def test_a_file_whose_bytes_change_but_not_its_time_is_an_error(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"1\n")
@@ -201,12 +201,12 @@ def test_a_file_whose_bytes_change_behind_an_old_time_is_an_error(
     spool.open()
     query.plan_batch(spool)
     put(spool_folder, "a", b"2\n")
-    with pytest.raises(PipelineError, match="other bytes stand between 0 and 2"):
+    with pytest.raises(PipelineError, match="its bytes from 0 to 2 are different"):
         query.run_batch(spool)
     spool.log.close()
 
 
-def test_a_file_that_changes_after_its_records_were_committed_is_named_before_it_is_put_away(
+def test_a_file_that_changes_after_its_records_were_committed_is_an_error(
     spool_folder: Path, settings: Settings
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
@@ -225,7 +225,7 @@ def test_a_file_that_changes_after_its_records_were_committed_is_named_before_it
     assert query.values() == [b"1"]
 
 
-def test_a_file_that_is_gone_before_its_records_were_committed_is_an_error_until_it_is_back(
+def test_a_file_that_disappears_before_its_records_are_committed_is_an_error_until_it_is_back(
     spool_folder: Path, settings: Settings
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
@@ -235,7 +235,7 @@ def test_a_file_that_is_gone_before_its_records_were_committed_is_an_error_until
     query.plan_batch(spool)
     spool.log.close()
     path.unlink()
-    with pytest.raises(PipelineError, match=r"a \(2 bytes\) was taken, and is gone"):
+    with pytest.raises(PipelineError, match=r"a \(2 bytes\) was taken, but disappeared"):
         query.run()
     put(spool_folder, "a", b"1\n", mtime=7)
     query.run()
@@ -243,7 +243,7 @@ def test_a_file_that_is_gone_before_its_records_were_committed_is_an_error_until
     assert names(spool_folder) == ["a.done"]
 
 
-def test_a_folder_that_is_away_when_files_are_put_away_is_an_error_and_not_an_end(
+def test_a_folder_that_is_missing_when_files_are_finished_is_an_error(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"1\n")
@@ -261,7 +261,7 @@ def test_a_folder_that_is_away_when_files_are_put_away_is_an_error_and_not_an_en
     assert (query.values(), names(spool_folder)) == ([b"1"], ["a.done"])
 
 
-def test_a_file_that_came_back_after_somebody_had_taken_it_away_is_not_read_twice(
+def test_a_file_that_is_removed_and_put_back_is_not_read_twice(
     spool_folder: Path, settings: Settings
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
@@ -278,7 +278,7 @@ def test_a_file_that_came_back_after_somebody_had_taken_it_away_is_not_read_twic
     assert query.values() == [b"1"]
 
 
-def test_a_record_that_is_too_long_stops_after_all_files_before_it_and_goes_on_when_it_is_allowed(
+def test_a_record_that_is_too_long_stops_after_the_files_before_it_until_it_is_allowed(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"1\n")
@@ -294,36 +294,36 @@ def test_a_record_that_is_too_long_stops_after_all_files_before_it_and_goes_on_w
     assert query.values() == [b"1", b"22", b"long long"]
 
 
-def test_an_unreadable_file_is_named(
+def test_an_unreadable_file_is_an_error_that_names_it(
     spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
     opens = open
 
-    def refuse(name: Any, *more: Any, **others: Any) -> Any:
+    def reject(name: Any, *more: Any, **others: Any) -> Any:
         if name == str(path):
             raise PermissionError(13, "Permission denied")
         return opens(name, *more, **others)
 
     query = Query(settings())
     with monkeypatch.context() as patch:
-        patch.setattr("builtins.open", refuse)
+        patch.setattr("builtins.open", reject)
         with pytest.raises(PipelineError, match=f"{path} cannot be read: Permission denied"):
             query.run()
     query.run()
     assert query.values() == [b"1"]
 
 
-@pytest.mark.parametrize("deed", ["grows", "goes"])
-def test_a_file_that_grows_or_goes_before_anything_of_it_is_in_the_log_is_left(
-    deed: str, spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", ["grows", "disappears"])
+def test_a_file_that_grows_or_disappears_before_it_is_in_the_log_is_skipped(
+    change: str, spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
     put(spool_folder, "b", b"2\n", mtime=2)
-    take, deeds = spool_module.next_piece, [deed]
+    take, changes = spool_module.next_piece, [change]
 
     def next_piece(file: TakenFile, *more: Any) -> Piece:
-        if deeds.pop() == "grows":
+        if changes.pop() == "grows":
             put(spool_folder, "a", b"1\n1\n", mtime=3)
         else:
             path.unlink()
@@ -331,14 +331,14 @@ def test_a_file_that_grows_or_goes_before_anything_of_it_is_in_the_log_is_left(
         return take(file, *more)
 
     monkeypatch.setattr(
-        spool_module, "next_piece", lambda *arguments: (next_piece if deeds else take)(*arguments)
+        spool_module, "next_piece", lambda *arguments: (next_piece if changes else take)(*arguments)
     )
     query = Query(settings())
     query.run()
-    assert query.values() == ([b"2", b"1", b"1"] if deed == "grows" else [b"2"])
+    assert query.values() == ([b"2", b"1", b"1"] if change == "grows" else [b"2"])
 
 
-def test_a_batch_holds_as_many_bytes_as_allowed_and_always_something(
+def test_a_batch_has_as_many_bytes_as_allowed_but_at_least_one_entry(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"".join(b"%09d\n" % n for n in range(100)))
@@ -357,7 +357,7 @@ def test_small_files_share_a_task(spool_folder: Path, settings: Settings) -> Non
     assert query.values() == [b"%d" % number for number in range(50)]
 
 
-def test_a_file_is_read_as_it_was_taken_also_when_the_settings_change(
+def test_a_taken_file_is_read_in_its_format_even_if_the_settings_change(
     spool_folder: Path, settings: Settings
 ) -> None:
     put(spool_folder, "a", b"1\n2;3\n")
@@ -372,7 +372,7 @@ def test_a_file_is_read_as_it_was_taken_also_when_the_settings_change(
     assert query.values() == [b"1", b"2;3", b"4\n5", b"6\n"]
 
 
-def test_a_run_for_what_is_there_now_leaves_what_comes_later(spool_folder: Path, settings: Settings) -> None:
+def test_a_frozen_spool_leaves_files_that_come_later(spool_folder: Path, settings: Settings) -> None:
     put(spool_folder, "a", b"1\n")
     spool = Spool(settings())
     spool.open()
@@ -384,7 +384,7 @@ def test_a_run_for_what_is_there_now_leaves_what_comes_later(spool_folder: Path,
     assert names(spool_folder) == ["a.done", "b"]
 
 
-def test_a_file_is_left_until_it_has_been_quiet(spool_folder: Path, settings: Settings) -> None:
+def test_a_file_is_left_until_it_is_settled(spool_folder: Path, settings: Settings) -> None:
     put(spool_folder, "a", b"1\n")
     spool = Spool(settings(settle_s=60.0))
     spool.open()
@@ -392,16 +392,14 @@ def test_a_file_is_left_until_it_has_been_quiet(spool_folder: Path, settings: Se
     spool.log.close()
 
 
-def test_a_run_for_what_is_there_now_waits_until_it_has_been_quiet(
-    spool_folder: Path, settings: Settings
-) -> None:
+def test_a_frozen_spool_waits_until_files_are_settled(spool_folder: Path, settings: Settings) -> None:
     put(spool_folder, "a", b"1\n")
     query = Query(settings(settle_s=0.2))
     query.run(once=True)
     assert query.values() == [b"1"]
 
 
-def test_names_of_any_bytes_survive(spool_folder: Path, settings: Settings) -> None:
+def test_names_may_have_any_bytes(spool_folder: Path, settings: Settings) -> None:
     name = os.fsdecode(b"\xff\n'\xc3\xa4")
     put(spool_folder, name, b"1\n")
     query = Query(settings())
@@ -409,13 +407,13 @@ def test_names_of_any_bytes_survive(spool_folder: Path, settings: Settings) -> N
     assert query.records() == [(name, 1, b"1")]
 
 
-def test_two_queries_of_one_log_do_not_work_at_once(
+def test_two_queries_cannot_use_one_log(
     spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "LOCK_WAIT_S", 0.0)
     spool = Spool(settings())
     spool.open()
-    with pytest.raises(PipelineError, match="Another query is at work"):
+    with pytest.raises(PipelineError, match="Another query uses the log"):
         Spool(settings()).open()
     spool.log.close()
 
@@ -430,20 +428,20 @@ def test_a_checkpoint_without_its_log_is_an_error(spool_folder: Path, settings: 
     spool.log.close()
 
 
-def test_a_file_that_cannot_be_put_away_is_an_error_and_is_put_away_later(
+def test_a_file_that_cannot_be_finished_is_an_error_and_is_finished_later(
     spool_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
     query = Query(settings())
     renames = os.rename
 
-    def refuse(source: str | Path, target: str | Path) -> None:
+    def reject(source: str | Path, target: str | Path) -> None:
         if source == str(path):
             raise PermissionError(13, "Permission denied")
         renames(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", refuse)
+        patch.setattr(os, "rename", reject)
         with pytest.raises(
             PipelineError, match=r"are committed, but it cannot be renamed: Permission denied"
         ):
