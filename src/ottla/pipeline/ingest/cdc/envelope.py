@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
-CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
+_CREATE, _UPDATE, _DELETE, _READ, _TRUNCATE = "c", "u", "d", "r", "t"
 _NULL = "null"
 
 Row = Mapping[str, Any]
@@ -65,11 +65,11 @@ class Change(NamedTuple):
     row: int = 0
     order: Order | None = None
 
-    def key_of(self, row: Row) -> bytes | None:
+    def _key_of(self, row: Row) -> bytes | None:
         """None for a table without a primary key."""
         return encode_json({name: row[name] for name in self.key}).encode() if self.key else None
 
-    def value(self, op: str, before: Row | None, after: Row | None) -> bytes:
+    def _value(self, op: str, before: Row | None, after: Row | None) -> bytes:
         source = self.source
         transaction = _NULL if self.order is None else self.order.next(source.table_id)
         return (
@@ -80,26 +80,29 @@ class Change(NamedTuple):
         ).encode()
 
     def read(self, row: Row) -> Record:
-        return Record(self.topic, self.key_of(row), self.value(READ, None, row))
+        return Record(self.topic, self._key_of(row), self._value(_READ, None, row))
 
     def inserted(self, row: Row) -> Iterator[Record]:
-        yield Record(self.topic, self.key_of(row), self.value(CREATE, None, row))
+        yield Record(self.topic, self._key_of(row), self._value(_CREATE, None, row))
 
     def deleted(self, row: Row) -> Iterator[Record]:
         """A tombstone follows, so that a compacted topic drops the key. Without a key there is nothing to drop."""
-        key = self.key_of(row)
-        yield Record(self.topic, key, self.value(DELETE, row, None))
+        key = self._key_of(row)
+        yield Record(self.topic, key, self._value(_DELETE, row, None))
         if key is not None:
             yield Record(self.topic, key, None)
 
-    def updated(self, before: Row, after: Row) -> Iterator[Record]:
-        """An update of the key is a delete of the old row and an insert of the new one."""
-        key = self.key_of(after)
-        if key != self.key_of(before):
+    def updated(self, before: Row | None, after: Row) -> Iterator[Record]:
+        """An update of the key is a delete of the old row and an insert of the new one.
+
+        `before` is None if it is unknown: then the key did not change.
+        """
+        key = self._key_of(after)
+        if before is not None and key != self._key_of(before):
             yield from self.deleted(before)
             yield from self.inserted(after)
         else:
-            yield Record(self.topic, key, self.value(UPDATE, before, after))
+            yield Record(self.topic, key, self._value(_UPDATE, before, after))
 
     def truncated(self) -> Record:
-        return Record(self.topic, None, self.value(TRUNCATE, None, None))
+        return Record(self.topic, None, self._value(_TRUNCATE, None, None))

@@ -9,11 +9,11 @@ from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 
 RETRY_PAUSE_S = 0.5
 
-Capture = TypeVar("Capture", bound=DatabaseCapture)
-Result = TypeVar("Result")
+_Capture = TypeVar("_Capture", bound=DatabaseCapture)
+_Result = TypeVar("_Result")
 
 
-def with_retries(capture: Capture, ask: Callable[[Capture], Result]) -> Result:
+def with_retries(capture: _Capture, ask: Callable[[_Capture], _Result]) -> _Result:
     """Calls `ask` again after a PassingError, for `retry_s` of the settings."""
     give_up = time.monotonic() + capture.retry_s
     while True:

@@ -24,7 +24,7 @@ SCHEMA = "key binary, value binary, topic string"
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string())])
 _MANIFEST = "manifest.json"
 CHUNK_ROWS = 20_000
-CHUNK_BYTES = 16 << 20
+_CHUNK_BYTES = 16 << 20
 CHUNKS_PER_BATCH = 8
 
 
@@ -110,7 +110,7 @@ def to_batches(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
     for record in records:
         held.append(record)
         size += len(record.value or b"")
-        if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+        if len(held) >= CHUNK_ROWS or size >= _CHUNK_BYTES:
             yield _to_arrow(held)
             held, size = [], 0
     if held:

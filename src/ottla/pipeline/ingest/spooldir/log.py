@@ -27,7 +27,7 @@ LOCK_WAIT_S = 20.0
 REWRITE_BYTES = 4 * 1024 * 1024
 
 
-class PartlyTaken(NamedTuple):
+class _PartlyTaken(NamedTuple):
     """The file that is only partly taken, and how far."""
 
     file: TakenFile
@@ -48,7 +48,7 @@ class TakenLog:
         self.files: dict[int, TakenFile] = {}
         self.known: dict[str, TakenFile] = {}
         self.kept: set[int] = set()
-        self.partly_taken: PartlyTaken | None = None
+        self.partly_taken: _PartlyTaken | None = None
         self.end = self.finishing = self.finished = 0
         self._next_file = 0
         self._rewrite_at = REWRITE_BYTES
@@ -149,7 +149,7 @@ class TakenLog:
         for piece in pieces:
             file = self.files[piece.file]
             is_last = piece.end == file.identity.size
-            self.partly_taken = None if is_last else PartlyTaken(file, end_of(piece))
+            self.partly_taken = None if is_last else _PartlyTaken(file, end_of(piece))
         self.entries[self.end] = tuple(pieces)
         self.end += 1
 
@@ -172,7 +172,7 @@ class TakenLog:
         self.kept = set(snapshot["kept"])
         if snapshot["unfinished"] is not None:
             number, *position = snapshot["unfinished"]
-            self.partly_taken = PartlyTaken(self.files[number], FilePosition(*position))
+            self.partly_taken = _PartlyTaken(self.files[number], FilePosition(*position))
 
     def _remember(self, file: TakenFile) -> None:
         before = self.known.get(file.path)

@@ -19,7 +19,7 @@ from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings, from_optio
 from ottla.pipeline.ingest.spooldir.spool import Spool
 
 
-class Pieces(InputPartition):
+class _Pieces(InputPartition):
     """One entry of the log, which one task reads."""
 
     def __init__(self, pieces: list[tuple[TakenFile, Piece]]) -> None:
@@ -77,10 +77,10 @@ class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"entry": spool.log.end, "files_waiting": len(spool.waiting), "bytes_waiting": waiting_bytes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [Pieces(pieces) for pieces in self._opened().entries(start["entry"], end["entry"])]
+        return [_Pieces(pieces) for pieces in self._opened().entries(start["entry"], end["entry"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Pieces)
+        assert isinstance(partition, _Pieces)
         return rows_of(partition.pieces)
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from ottla.pipeline.ingest.cdc.mysql import values as mysql_values
 from ottla.pipeline.ingest.cdc.mysql.server import quote
 from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, TableColumn
 
-Converter = Callable[[Any], Any]
+_Converter = Callable[[Any], Any]
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -46,7 +46,7 @@ def _expression(column: TableColumn) -> str:
     return name
 
 
-def converter(column: TableColumn) -> Converter:
+def converter(column: TableColumn) -> _Converter:
     """From the server's value to the value in a record."""
     data_type = column.data_type
     if data_type in _INTEGERS:
@@ -58,7 +58,7 @@ def converter(column: TableColumn) -> Converter:
     if data_type == "bit":
         width = int(column.column_type.partition("(")[2].rstrip(")") or 1)
         return lambda data: mysql_values.bits(int.from_bytes(data, "big"), width)
-    converters: dict[str, Converter] = {
+    converters: dict[str, _Converter] = {
         "float": lambda text: mysql_values.shortest_float(float(text)),
         "double": float,
         "date": convert_date,

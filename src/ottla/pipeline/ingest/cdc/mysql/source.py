@@ -34,7 +34,7 @@ _Offset = dict[str, Any]
 
 
 @dataclass
-class BinlogRange(InputPartition):
+class _BinlogRange(InputPartition):
     """The transactions after the position `start`, up to `end`."""
 
     start: str
@@ -114,7 +114,7 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Chunk(index) for index in range(start["chunk"], end["chunk"])]
         if start["gtid"] == end["gtid"] or self._is_end_of_empty_snapshot(start, end):
             return []
-        return [BinlogRange(start["gtid"], end["gtid"])]
+        return [_BinlogRange(start["gtid"], end["gtid"])]
 
     def _is_end_of_empty_snapshot(self, start: _Offset, end: _Offset) -> bool:
         """A snapshot without rows: its position is where the changes begin, so the batch has none."""
@@ -126,7 +126,7 @@ class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
             yield from snapshot_files.read_chunk(self.capture.snapshot_folder, partition)
-        elif isinstance(partition, BinlogRange):
+        elif isinstance(partition, _BinlogRange):
             end = parse_position(partition.end)
             start = type(end).parse(partition.start)
             yield from snapshot_files.to_batches(read_changes(self.capture, start, end))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.errors import PassingError
-from ottla.pipeline.ingest.cdc.envelope import UPDATE, Change, Order, Record
+from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record
 from ottla.pipeline.ingest.cdc.postgres import pgoutput
 from ottla.pipeline.ingest.cdc.postgres.lsn import format_lsn
 from ottla.pipeline.ingest.cdc.postgres.pgoutput import Field, Relation
@@ -155,8 +155,7 @@ def _records_of(
     elif isinstance(message, pgoutput.Delete):
         yield from change.deleted(captured.row(message.old))
     elif message.old is None:
-        after = captured.row(message.new)
-        yield Record(change.topic, change.key_of(after), change.value(UPDATE, None, after))
+        yield from change.updated(None, captured.row(message.new))
     else:
         complete = message.old if captured.relation.identity == "f" else None
         yield from change.updated(captured.row(message.old), captured.row(message.new, complete))

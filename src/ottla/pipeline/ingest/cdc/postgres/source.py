@@ -34,7 +34,7 @@ _Offset = dict[str, Any]
 
 
 @dataclass
-class LogRange(InputPartition):
+class _LogRange(InputPartition):
     """The transactions whose commits lie from `start` on and before `end`."""
 
     start: int
@@ -102,12 +102,12 @@ class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Chunk(index) for index in range(start["chunk"], end["chunk"])]
         if start["lsn"] == end["lsn"] or not start["lsn"]:
             return []
-        return [LogRange(parse_lsn(start["lsn"]), parse_lsn(end["lsn"]))]
+        return [_LogRange(parse_lsn(start["lsn"]), parse_lsn(end["lsn"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Chunk):
             yield from snapshot_files.read_chunk(self.capture.snapshot_folder, partition)
-        elif isinstance(partition, LogRange):
+        elif isinstance(partition, _LogRange):
             yield from snapshot_files.to_batches(read_changes(self.capture, partition.start, partition.end))
 
     def commit(self, end: _Offset) -> None:

@@ -19,7 +19,7 @@ from ottla.pipeline.ingest.cdc.mysql.binlog.json_values import json_text
 from ottla.pipeline.ingest.cdc.mysql.binlog.vectors import VECTOR_MARK, is_vector
 from ottla.pipeline.ingest.cdc.mysql.charsets import BINARY, column_decoder
 
-Decoder = Callable[[bytes, int], tuple[Any, int]]
+_Decoder = Callable[[bytes, int], tuple[Any, int]]
 
 _INTEGERS = {
     FIELD_TYPE.TINY: 1,
@@ -56,7 +56,7 @@ class RowDecoder:
         return row, at
 
 
-def _column_decoder(column: BinlogColumn, table: str) -> Decoder:
+def _column_decoder(column: BinlogColumn, table: str) -> _Decoder:
     field_type = column.field_type
     if field_type in _INTEGERS:
         return _integer(_INTEGERS[field_type], column.unsigned)
@@ -68,7 +68,7 @@ def _column_decoder(column: BinlogColumn, table: str) -> Decoder:
         return _prefixed(column.size, mysql_values.geometry)
     if field_type == FIELD_TYPE.JSON:
         return _prefixed(column.size, json_text)
-    decoders: dict[int, Callable[[], Decoder]] = {
+    decoders: dict[int, Callable[[], _Decoder]] = {
         FIELD_TYPE.TIMESTAMP2: lambda: _timestamp(column.precision),
         FIELD_TYPE.DATETIME2: lambda: date_time_decoder(column.precision),
         FIELD_TYPE.TIME2: lambda: time_decoder(column.precision),
@@ -90,7 +90,7 @@ def _column_decoder(column: BinlogColumn, table: str) -> Decoder:
     return decoders[field_type]()
 
 
-def _integer(width: int, unsigned: bool) -> Decoder:
+def _integer(width: int, unsigned: bool) -> _Decoder:
     def decode(data: bytes, at: int) -> tuple[int, int]:
         end = at + width
         return int.from_bytes(data[at:end], "little", signed=not unsigned), end
@@ -98,7 +98,7 @@ def _integer(width: int, unsigned: bool) -> Decoder:
     return decode
 
 
-def _real(layout: str, width: int, finish: Callable[[float], float]) -> Decoder:
+def _real(layout: str, width: int, finish: Callable[[float], float]) -> _Decoder:
     unpack = struct.Struct(layout).unpack_from
 
     def decode(data: bytes, at: int) -> tuple[float, int]:
@@ -107,7 +107,7 @@ def _real(layout: str, width: int, finish: Callable[[float], float]) -> Decoder:
     return decode
 
 
-def _prefixed(width: int, finish: Callable[[bytes], Any]) -> Decoder:
+def _prefixed(width: int, finish: Callable[[bytes], Any]) -> _Decoder:
     """Bytes that come after their length, which has `width` bytes."""
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
@@ -118,7 +118,7 @@ def _prefixed(width: int, finish: Callable[[bytes], Any]) -> Decoder:
     return decode
 
 
-def _text_or_bytes(column: BinlogColumn, table: str) -> Decoder:
+def _text_or_bytes(column: BinlogColumn, table: str) -> _Decoder:
     width = column.size if column.field_type == FIELD_TYPE.BLOB else (2 if column.size > 255 else 1)
     if column.charset == BINARY:
         # The binlog omits the zeros at the end of BINARY(n).
@@ -136,7 +136,7 @@ def _fraction_us(stored: int, width: int) -> int:
     return int(stored * 10 ** (6 - 2 * width))
 
 
-def _timestamp(precision: int) -> Decoder:
+def _timestamp(precision: int) -> _Decoder:
     width = _fraction_bytes(precision)
 
     def decode(data: bytes, at: int) -> tuple[str | None, int]:
@@ -147,7 +147,7 @@ def _timestamp(precision: int) -> Decoder:
     return decode
 
 
-def date_time_decoder(precision: int) -> Decoder:
+def date_time_decoder(precision: int) -> _Decoder:
     width = _fraction_bytes(precision)
 
     def decode(data: bytes, at: int) -> tuple[int | None, int]:
@@ -162,7 +162,7 @@ def date_time_decoder(precision: int) -> Decoder:
     return decode
 
 
-def time_decoder(precision: int) -> Decoder:
+def time_decoder(precision: int) -> _Decoder:
     width = _fraction_bytes(precision)
     zero = 1 << (23 + 8 * width)
 
@@ -186,7 +186,7 @@ def decode_date(data: bytes, at: int) -> tuple[int | None, int]:
     return values.days(packed >> 9, packed >> 5 & 15, packed & 31), at + 3
 
 
-def _bits(width: int) -> Decoder:
+def _bits(width: int) -> _Decoder:
     def decode(data: bytes, at: int) -> tuple[bool | str, int]:
         end = at + (width + 7) // 8
         return mysql_values.bits(int.from_bytes(data[at:end], "big"), width), end
@@ -194,7 +194,7 @@ def _bits(width: int) -> Decoder:
     return decode
 
 
-def _enum(width: int, labels: tuple[str, ...]) -> Decoder:
+def _enum(width: int, labels: tuple[str, ...]) -> _Decoder:
     """Zero is the empty text that the server stores for a value that is not allowed."""
 
     def decode(data: bytes, at: int) -> tuple[str, int]:
@@ -204,7 +204,7 @@ def _enum(width: int, labels: tuple[str, ...]) -> Decoder:
     return decode
 
 
-def _label_set(width: int, labels: tuple[str, ...]) -> Decoder:
+def _label_set(width: int, labels: tuple[str, ...]) -> _Decoder:
     def decode(data: bytes, at: int) -> tuple[str, int]:
         mask = int.from_bytes(data[at : at + width], "little")
         return ",".join(label for index, label in enumerate(labels) if mask >> index & 1), at + width
