@@ -74,7 +74,7 @@ def test_what_cannot_be_loaded_is_reported_before_anything_starts(
     (problem,) = reload_of(context, "back", to=f"{topic_name}-one").problems()
     assert problem.what == f"The topic {topic_name}-one has 1 partitions, the archived one 3."
     (problem,) = reload_of(context, "back", to=f"{topic_name}-none").problems()
-    assert problem.what == f"There is no topic {topic_name}-none."
+    assert problem.what == f"The topic {topic_name}-none does not exist."
     (problem,) = reload_of(context, "back", topics=("none",)).problems()
     assert problem.what.endswith("has no topic none.")
     (problem,) = reload_of(context, "back", path="nowhere").problems()

@@ -72,7 +72,7 @@ def test_a_server_as_documented_passes_all_checks(
         ({"port": 1}, "cannot be reached"),
         ({"server_id": 11}, "server id 11 is the database's own"),
         ({"tables": ("nothing.*",)}, "No table .* matches nothing"),
-        ({"topic": "{server}.{db}"}, r"There is no topic orders\.db_\d+"),
+        ({"topic": "{server}.{db}"}, r"The topic orders\.db_\d+"),
     ],
 )
 def test_wrong_settings_are_reported_before_the_start(

@@ -237,7 +237,7 @@ def test_errors_are_reported_before_the_start(
         ({"port": 1}, "cannot be reached"),
         ({"database": "nothing"}, 'database "nothing" does not exist'),
         ({"user": "reader", "password": "reader"}, "user `reader` may not replicate"),
-        ({"topic": "{db}"}, f"There is no topic {schema}"),
+        ({"topic": "{db}"}, f"The topic {schema} does not exist"),
         ({}, r"keyless has no primary key"),
     ):
         capture = capture_of(server, schema, tmp_path, **changed)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterato
     existing = connect(context.cluster).metadata().topics
     for topic in sorted(set(wanted) - context.topics - set(existing)):
         yield Problem(
-            where, f"There is no topic {topic}.", f"Create it, or add [topics.{topic}] to the pipeline."
+            where, f"The topic {topic} does not exist.", f"Create it, or add [topics.{topic}] to the pipeline."
         )
 
 

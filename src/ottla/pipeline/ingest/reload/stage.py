@@ -59,7 +59,7 @@ class ArchiveSource:
             if not has and topic not in self.context.topics:
                 yield Problem(
                     self.where,
-                    f"There is no topic {topic}.",
+                    f"The topic {topic} does not exist.",
                     f"Create it, or add [topics.{topic}] to the pipeline.",
                 )
             elif 0 < has < count:
