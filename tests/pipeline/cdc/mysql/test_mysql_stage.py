@@ -23,9 +23,9 @@ from ottla.pipeline.ingest.cdc.mysql.stage import MySqlSource
 from ottla.pipeline.stage import Context
 
 
-def wait_until(holds: Callable[[], bool], query: Any) -> None:
+def wait_until(condition: Callable[[], bool], query: Any) -> None:
     until = time.monotonic() + WAIT_S
-    while not holds():
+    while not condition():
         assert query.isActive, query.exception()
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -68,12 +68,12 @@ def test_the_snapshot_and_the_changes_arrive_once_when_the_server_is_killed(
 
     records = committed_records(context, topic_name)
     assert sorted_rows(apply_changes(records)["orders"]) == select_rows(server, database, "orders")
-    places = [
+    orders = [
         (change["transaction"]["id"], change["transaction"]["total_order"])
         for change in envelopes(records)
         if change["transaction"]
     ]
-    assert len(places) == len(set(places))
+    assert len(orders) == len(set(orders))
 
 
 @MYSQL

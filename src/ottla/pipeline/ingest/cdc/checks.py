@@ -1,20 +1,11 @@
 """Checks before the start that every captured database needs: the state folder and the topics."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect
-
-
-class Finding(NamedTuple):
-    """A `Problem` without its place in the configuration."""
-
-    what: str
-    remedy: str
-    is_warning: bool = False
 
 
 def check_state_folder(capture: DatabaseCapture) -> None:
@@ -29,7 +20,9 @@ def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterato
     existing = connect(context.cluster).metadata().topics
     for topic in sorted(set(wanted) - context.topics - set(existing)):
         yield Problem(
-            where, f"The topic {topic} does not exist.", f"Create it, or add [topics.{topic}] to the pipeline."
+            where,
+            f"The topic {topic} does not exist.",
+            f"Create it, or add [topics.{topic}] to the pipeline.",
         )
 
 

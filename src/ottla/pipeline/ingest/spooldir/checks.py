@@ -79,7 +79,9 @@ def check_topic(settings: SpoolDirSettings, context: Context, where: str) -> Ite
         return
     if not exists and topic not in context.topics:
         yield Problem(
-            where, f"The topic {topic} does not exist.", f"Create it, or add [topics.{topic}] to the pipeline."
+            where,
+            f"The topic {topic} does not exist.",
+            f"Create it, or add [topics.{topic}] to the pipeline.",
         )
     needed = settings.max_record_bytes + RECORD_OVERHEAD_BYTES
     allowed = next((int(line.value or 0) for line in configs if line.name == "max.message.bytes"), needed)

@@ -1,7 +1,7 @@
 """The log of taken files: which pieces of which files are in entry 0, 1, 2 ... The offsets of the stream are entries.
 
 One task reads one entry. An entry is on disk before Spark gets its offset, and never changes, so a batch that runs
-again reads the same bytes. The log has one JSON object per line, appended and synced; an incomplete last line, which a
+again reads the same bytes. The log has one JSON object per line, appended and flushed; an incomplete last line, which a
 crash leaves, is dropped.
 """
 

@@ -1,6 +1,6 @@
 """Splits bytes into records at a delimiter, piece by piece, with the same result as `bytes.split` of the whole file.
 
-A record is what stands between two delimiters. What follows the last one is a record too, unless it is empty.
+A record is the bytes between two delimiters. The bytes after the last one are a record too, unless there are none.
 """
 
 from typing import NamedTuple

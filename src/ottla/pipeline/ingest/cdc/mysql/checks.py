@@ -12,7 +12,7 @@ from pymysqlreplication.event import RotateEvent
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.checkpoint import last_offset
-from ottla.pipeline.ingest.cdc.checks import Finding, check_state_folder, check_topics, topics_of
+from ottla.pipeline.ingest.cdc.checks import check_state_folder, check_topics, topics_of
 from ottla.pipeline.ingest.cdc.mysql.binlog.reader import ConnectionLost, open_stream
 from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
 from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
@@ -89,12 +89,9 @@ def check_capture(capture: MySqlCapture, where: str, context: Context) -> Iterat
     except PipelineError as error:
         yield Problem(where, error.what, error.remedy)
         return
-    for finding in (
-        *check_variables(variables, capture),
-        *check_server_id(capture, int(variables["server_id"]), replicas),
-        *_check_tables(tables, capture),
-    ):
-        yield Problem(where, *finding)
+    yield from check_variables(variables, capture, where)
+    yield from check_server_id(capture, int(variables["server_id"]), replicas, where)
+    yield from _check_tables(tables, capture, where)
     if variables["log_bin"] == "ON" and variables.get("gtid_mode", "ON") == "ON":
         yield from _check_binlog(capture, where, _current_position(variables))
     topics = topics_of(capture.topic, (capture.topic_of(table.db, table.name) for table in tables))
@@ -118,20 +115,22 @@ def _current_position(variables: Mapping[str, str]) -> BinlogPosition:
     return GtidSet.parse(variables["gtid_executed"])
 
 
-def check_variables(variables: Mapping[str, str], capture: MySqlCapture) -> Iterator[Finding]:
+def check_variables(variables: Mapping[str, str], capture: MySqlCapture, where: str) -> Iterator[Problem]:
     for name, wanted, what, remedy in _REQUIRED:
         found = variables.get(name, wanted)
         if found.upper() != wanted:
-            yield Finding(f"The database at {capture.address} {what} ({name} = {found}).", remedy)
+            yield Problem(where, f"The database at {capture.address} {what} ({name} = {found}).", remedy)
     if variables.get("binlog_row_metadata", "").upper() != "FULL":
-        yield Finding(
+        yield Problem(
+            where,
             f"The database at {capture.address} does not log the names of columns (binlog_row_metadata = "
             f"{variables.get('binlog_row_metadata')}): a change of a table's columns will stop this source.",
             "Set binlog_row_metadata = FULL.",
             is_warning=True,
         )
     if variables.get("sync_binlog") != "1":
-        yield Finding(
+        yield Problem(
+            where,
             f"The database at {capture.address} may lose the end of its binlog when its machine fails (sync_binlog = "
             f"{variables.get('sync_binlog')}): captured changes could then be missing in the database.",
             "Set sync_binlog = 1.",
@@ -139,19 +138,23 @@ def check_variables(variables: Mapping[str, str], capture: MySqlCapture) -> Iter
         )
 
 
-def check_server_id(capture: MySqlCapture, own: int, replicas: frozenset[int]) -> Iterator[Finding]:
+def check_server_id(
+    capture: MySqlCapture, own: int, replicas: frozenset[int], where: str
+) -> Iterator[Problem]:
     if capture.server_id == own or capture.server_id in replicas:
         whose = "is the database's own" if capture.server_id == own else "is that of another replica"
-        yield Finding(
+        yield Problem(
+            where,
             f"The server id {capture.server_id} {whose}.",
             "Give this source a `server_id` that no other replica uses.",
         )
 
 
-def _check_tables(tables: list[CapturedTable], capture: MySqlCapture) -> Iterator[Finding]:
+def _check_tables(tables: list[CapturedTable], capture: MySqlCapture, where: str) -> Iterator[Problem]:
     if not tables:
         patterns = ", ".join(capture.tables)
-        yield Finding(
+        yield Problem(
+            where,
             f"No table at {capture.address} matches {patterns}, or the user `{capture.user}` may not see it.",
             "Fix `tables`, or grant the user SELECT on them.",
             is_warning=True,
@@ -159,13 +162,15 @@ def _check_tables(tables: list[CapturedTable], capture: MySqlCapture) -> Iterato
     for table in tables:
         name = f"{table.db}.{table.name}"
         if not table.key:
-            yield Finding(
+            yield Problem(
+                where,
                 f"{name} has no primary key: its records have no key.",
                 "Give it a primary key.",
                 is_warning=True,
             )
         if table.engine not in _TRANSACTIONAL:
-            yield Finding(
+            yield Problem(
+                where,
                 f"{name} uses the engine {table.engine}, which has no transactions: a change during the snapshot may "
                 "be captured twice.",
                 f"ALTER TABLE {name} ENGINE = InnoDB.",
@@ -173,7 +178,8 @@ def _check_tables(tables: list[CapturedTable], capture: MySqlCapture) -> Iterato
             )
         for column in table.columns:
             if "COMPRESSED" in column.column_type:
-                yield Finding(
+                yield Problem(
+                    where,
                     f"Column `{column.name}` of {name} is COMPRESSED, which cannot be captured.",
                     "Change its type, or leave the table out of `tables`.",
                 )

@@ -47,7 +47,7 @@ def test_older_servers_are_rejected_by_name(version: str, what: str) -> None:
 
 
 def test_a_server_as_documented_passes_all_checks() -> None:
-    assert list(check_variables(GOOD, capture())) == []
+    assert list(check_variables(GOOD, capture(), "")) == []
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_a_server_as_documented_passes_all_checks() -> None:
     ],
 )
 def test_a_wrong_variable_is_reported_with_its_value(name: str, value: str, is_warning: bool) -> None:
-    ((what, _, warning),) = check_variables({**GOOD, name: value}, capture())
-    assert f"{name} = {value}" in what
-    assert warning is is_warning
+    (problem,) = check_variables({**GOOD, name: value}, capture(), "")
+    assert f"{name} = {value}" in problem.what
+    assert problem.is_warning is is_warning
 
 
 def test_a_server_id_in_use_is_reported() -> None:
-    assert list(check_server_id(capture(7), 1, frozenset({8}))) == []
-    assert "the database's own" in next(check_server_id(capture(7), 7, frozenset())).what
-    assert "another replica" in next(check_server_id(capture(7), 1, frozenset({7}))).what
+    assert list(check_server_id(capture(7), 1, frozenset({8}), "")) == []
+    assert "the database's own" in next(check_server_id(capture(7), 7, frozenset(), "")).what
+    assert "another replica" in next(check_server_id(capture(7), 1, frozenset({7}), "")).what
 
 
 def test_errors_of_reading_the_binlog_are_told_apart_by_their_message() -> None:
