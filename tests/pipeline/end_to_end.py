@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.mariadb import PASSWORD, USER, MariaDb
+from tests.pipeline.cdc.mysql.mariadb_server import PASSWORD, USER, MariaDb
 from tests.pipeline.spark_cluster import SparkCluster, kill_group, started
 
 from ottla.pipeline.archive.store import Archive

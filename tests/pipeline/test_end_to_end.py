@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.archiving import make_topic, run_all, sink
+from tests.pipeline.cdc.mysql.mariadb_server import MariaDb, why_no_mariadb
 from tests.pipeline.end_to_end import Feeding, World, check_everything, make_database
-from tests.pipeline.mariadb import MariaDb, why_no_mariadb
 from tests.pipeline.spark_cluster import SparkCluster
 
 from ottla.pipeline.stage import Cluster, Context

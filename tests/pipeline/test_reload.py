@@ -20,7 +20,7 @@ from ottla.pipeline.archive.merging import merge
 from ottla.pipeline.stage import Context
 
 
-def test_an_archive_comes_back_as_it_was_and_a_second_run_adds_nothing(
+def test_an_archive_is_loaded_as_it_was_and_a_second_run_adds_nothing(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     back, part = f"{topic_name}-back", f"{topic_name}-part"
@@ -64,7 +64,7 @@ def content(record: tuple[object, ...]) -> str:
     return str(record[1:])
 
 
-def test_what_cannot_be_loaded_is_a_problem_before_anything_starts(
+def test_what_cannot_be_loaded_is_reported_before_anything_starts(
     spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 3)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.spooling import SMALL, Read, make_topic, read_topic, run_once, stage_in
+from tests.pipeline.spooldir_runs import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
 from ottla.pipeline.failures import failure_of
 from ottla.pipeline.stage import Cluster, Context
@@ -40,7 +40,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def test_any_bytes_of_lines_survive_with_their_file_line_and_position(
+def test_lines_of_any_bytes_arrive_with_their_file_line_and_position(
     spark: SparkSession, broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     """Invalid UTF-8, NULs, empty lines, 10 MB in one line, an end without a line feed, an empty file."""
@@ -60,23 +60,23 @@ def test_any_bytes_of_lines_survive_with_their_file_line_and_position(
     assert names(spool) == ["a.log.done", "empty.log.done", "unfinished.tmp"]
 
 
-def test_what_the_topic_would_not_take_is_a_problem_beforehand(
+def test_a_topic_that_is_missing_or_has_too_small_a_limit_is_reported(
     broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     stage = stage_in(context, topic_name, max_record_bytes=2_000_000, after="move")
     assert [problem.what for problem in stage.problems()] == [
         '`after` is "move", but there is no `done_folder`.',
-        f"There is no topic {topic_name}.",
+        f"The topic {topic_name} does not exist.",
     ]
     made = replace(context, topics=frozenset([topic_name]))
     assert list(stage_in(made, topic_name).problems()) == []
     make_topic(broker.bootstrap, topic_name)
     (problem,) = stage_in(context, topic_name, max_record_bytes=2_000_000).problems()
-    assert problem.what.endswith(f"the topic {topic_name} takes messages of 1048588 bytes only.")
+    assert problem.what.endswith(f"the topic {topic_name} accepts messages of at most 1048588 bytes.")
     assert problem.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
     away = replace(context, cluster=Cluster("127.0.0.1:1"))
     (problem,) = stage_in(away, topic_name).problems()
-    assert problem.what.startswith(f"The topic {topic_name} cannot be looked at: ")
+    assert problem.what.startswith(f"The topic {topic_name} cannot be checked: ")
 
 
 def test_whole_files_and_delimiters_in_many_batches(
@@ -105,7 +105,7 @@ def test_whole_files_and_delimiters_in_many_batches(
     assert (names(spool), names(spool.parent / "done")) == ([], ["b"])
 
 
-def test_a_running_query_takes_what_comes_and_puts_it_away_without_waiting_for_more(
+def test_a_running_query_takes_new_files_and_finishes_them_without_waiting_for_more(
     spark: SparkSession, broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -122,7 +122,7 @@ def test_a_running_query_takes_what_comes_and_puts_it_away_without_waiting_for_m
     assert names(spool) == ["a.2.done", "a.done"]
 
 
-def test_what_is_wrong_with_a_file_reaches_the_person_as_one_sentence_and_can_be_mended(
+def test_an_error_of_a_file_passes_through_spark_with_its_text_and_can_be_fixed(
     spark: SparkSession, broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_file_reaches_the_person_as_one_sentence_and_can_be
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_killed_while_it_reads_and_while_it_puts_files_away_writes_each_record_once(
+def test_a_driver_killed_while_it_reads_and_while_it_finishes_files_writes_each_record_once(
     spark: SparkSession, broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -155,7 +155,7 @@ def test_a_driver_killed_while_it_reads_and_while_it_puts_files_away_writes_each
         os.utime(spool / name, (ord(name), ord(name)))
         expected += [Read(name, at + 1, at * 99, line, None) for at, line in enumerate(lines)]
     for step in ("reading", "renamed"):
-        command = [sys.executable, "-m", "tests.pipeline.spooling", broker.bootstrap, context.pipeline]
+        command = [sys.executable, "-m", "tests.pipeline.spooldir_runs", broker.bootstrap, context.pipeline]
         command += [str(context.folder), topic_name, step]
         driver = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
         assert driver.returncode == -signal.SIGKILL, driver.stderr

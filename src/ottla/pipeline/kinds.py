@@ -8,8 +8,8 @@ from ottla.pipeline.errors import PipelineError
 KINDS = {
     "sources": {
         "spooldir": "ottla.pipeline.ingest.spooldir.stage:SpoolDirSource",
-        "mysql": "ottla.pipeline.ingest.cdc.stage:MySqlSource",
-        "postgres": "ottla.pipeline.ingest.cdc.stage:PostgresSource",
+        "mysql": "ottla.pipeline.ingest.cdc.mysql.stage:MySqlSource",
+        "postgres": "ottla.pipeline.ingest.cdc.postgres.stage:PostgresSource",
         "archive": "ottla.pipeline.ingest.reload.stage:ArchiveSource",
     },
     "transforms": {"transform": "ottla.pipeline.transform.stage:Transform"},

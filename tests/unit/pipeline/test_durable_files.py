@@ -8,7 +8,7 @@ import pytest
 
 from ottla.pipeline import durable_files
 from ottla.pipeline.archive.files import LocalFiles
-from ottla.pipeline.ingest.cdc.durable import write_text
+from ottla.pipeline.ingest.cdc.state_files import write_state_file
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "write_whole": lambda path: durable_files.write_whole(path, b"data"),
     "create": lambda path: durable_files.create(path, b"data"),
     "archive": lambda path: LocalFiles(str(path.parent)).create(path.name, b"data"),
-    "capture": lambda path: write_text(path, "data"),
+    "capture": lambda path: write_state_file(path, "data"),
 }
 
 

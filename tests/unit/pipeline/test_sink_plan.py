@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
-from ottla.pipeline.ingest.cdc.settings import Capture
+from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
+from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 from ottla.pipeline.ingest.reload.filesystem import S3A
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.spark import options as reading
@@ -77,7 +77,7 @@ def fields_of(kind: type[Any]) -> set[str]:
         ("ottla", {name.lower() for name in (*reading.SELECTIONS, *reading.OFFSETS, *reading.OTHERS)}),
         ("ottla", {*reading.SILENT, "kafka.isolation.level"}),
         ("ottla-spooldir", fields_of(SpoolDirSettings)),
-        ("ottla-mysql", fields_of(Capture)),
+        ("ottla-mysql", fields_of(MySqlCapture)),
         ("ottla-postgres", fields_of(PostgresCapture)),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a captured database has in common with any other: its address, its tables, their topics, where state is kept."""
+"""What the capture of every database needs: its address, its tables, their topics, and the folder of its state."""
 
 import fnmatch
 import json
@@ -11,7 +11,7 @@ from ottla.pipeline.errors import PipelineError
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseCapture:
-    """What driver and executors know. `state` is a folder beside the checkpoint that all of them see."""
+    """What driver and executors know. `state` is a folder inside the checkpoint that all of them see."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class DatabaseCapture:
         return Path(self.state) / "snapshot"
 
     def captures(self, db: str, table: str) -> bool:
-        """`db` is what the tables' patterns have before the dot: a database, or a schema of PostgreSQL's."""
+        """`db` is the part of the tables' patterns before the dot: a database, or in PostgreSQL a schema."""
         name = f"{db}.{table}"
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.tables)
 
@@ -49,11 +49,16 @@ class DatabaseCapture:
         return cls(**{**fields, "tables": tuple(fields["tables"])})
 
 
-def checked_topic(topic: str, source: str) -> None:
+def check_topic_template(topic: str, source: str) -> None:
     try:
         topic.format(server="", db="", table="")
     except (KeyError, IndexError, ValueError) as error:
         raise PipelineError(
-            f"`topic` of [sources.{source}] is {topic!r}, and {error} stands for nothing in it.",
-            "It may hold {server}, {db} and {table}.",
+            f"`topic` of [sources.{source}] is {topic!r}, which is not a valid template: {error}.",
+            "Use only the placeholders {server}, {db} and {table}.",
         ) from None
+
+
+def state_folder(checkpoint: str) -> str:
+    """Inside the checkpoint: who removes the checkpoint removes the state too, and the capture starts over."""
+    return f"{checkpoint}/cdc".removeprefix("file://")

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says of how far a source has come, read without Spark."""
+"""Reads Spark's checkpoint of a source without Spark."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def last_offset(checkpoint: Path) -> dict[str, Any] | None:
-    """The offset up to which the newest planned batch of the one source goes; None before the first."""
+    """The end offset of the newest planned batch; None before the first batch."""
     batches = [int(path.name) for path in (checkpoint / "offsets").glob("*") if path.name.isdigit()]
     if not batches:
         return None

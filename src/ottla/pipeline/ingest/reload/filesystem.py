@@ -1,4 +1,4 @@
-"""An archive's files as the Python of an executor reads them, without Java: local folders, S3, and HDFS."""
+"""Reads the files of an archive in an executor's Python, without Java: local folders, S3, and HDFS."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from ottla.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What Hadoop is told about S3, under the names that its own settings have
+# Hadoop's settings of S3, under their own names.
 S3A = (
     "fs.s3a.access.key",
     "fs.s3a.secret.key",
@@ -23,7 +23,7 @@ S3A = (
 
 
 def credentials(spark: "SparkSession", path: str) -> dict[str, str]:
-    """What Spark's settings say about reaching a path."""
+    """The settings that a path needs, from Spark's."""
     if not path.startswith("s3a://"):
         return {}
     session: Any = spark
@@ -32,7 +32,7 @@ def credentials(spark: "SparkSession", path: str) -> dict[str, str]:
 
 
 def open_filesystem(path: str, options: Mapping[str, str]) -> tuple[Any, str]:
-    """pyarrow's file system of a path, and the path in it."""
+    """pyarrow's file system for a path, and the path in it."""
     scheme, separator, rest = path.partition("://")
     if not separator:
         return fs.LocalFileSystem(), path
@@ -40,17 +40,17 @@ def open_filesystem(path: str, options: Mapping[str, str]) -> tuple[Any, str]:
         return fs.LocalFileSystem(), rest
     try:
         if scheme == "s3a":
-            return s3({name.lower(): value for name, value in options.items()}), rest
-        system, place = fs.FileSystem.from_uri(path)
-        return system, place
+            return _s3({name.lower(): value for name, value in options.items()}), rest
+        system, path_in = fs.FileSystem.from_uri(path)
+        return system, path_in
     except (OSError, ValueError) as error:
         raise PipelineError(
             f"The archive {path} cannot be read by Python: {error}.",
-            "A reload reads local folders, s3a://, and hdfs:// where libhdfs is installed on every executor.",
+            "A reload reads local folders, s3a://, and, if libhdfs is installed on every executor, hdfs://.",
         ) from error
 
 
-def s3(options: Mapping[str, str]) -> Any:
+def _s3(options: Mapping[str, str]) -> Any:
     endpoint = options.get("fs.s3a.endpoint")
     is_plain = options.get("fs.s3a.connection.ssl.enabled") == "false" or (endpoint or "").startswith(
         "http://"
@@ -65,7 +65,7 @@ def s3(options: Mapping[str, str]) -> Any:
     )
 
 
-class ArrowFiles:
+class _ArrowFiles:
     """The manifests of an archive, read through pyarrow."""
 
     def __init__(self, root: str, options: Mapping[str, str]) -> None:
@@ -85,4 +85,4 @@ class ArrowFiles:
 
 
 def readable_files(path: str, options: Mapping[str, str]) -> ReadableFiles:
-    return ArrowFiles(path, options) if "://" in path else LocalFiles(path)
+    return _ArrowFiles(path, options) if "://" in path else LocalFiles(path)

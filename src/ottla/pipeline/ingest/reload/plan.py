@@ -1,14 +1,14 @@
-"""What a reload will load, frozen when it first starts, so that a second run adds nothing.
+"""The plan of a reload: which records it loads. It is fixed at the first start, so a second run adds nothing.
 
-Positions are the archived offsets of each partition. Which records lie between two of them does not change, whatever
-files a merge has put them into: a batch that runs again reads the same rows.
+Positions are the archived offsets of each partition. The records between two offsets stay the same when a merge puts
+them into other files, so a batch that runs again reads the same rows.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.pipeline.archive.manifest import Archived, DataFile
 from ottla.pipeline.errors import PipelineError
@@ -18,7 +18,7 @@ from ottla.pipeline.spark.offsets import OffsetRange, Offsets, from_json, to_jso
 
 @dataclass(frozen=True)
 class Times:
-    """Records from `from_ms` up to and without `to_ms`; None is without limit."""
+    """Records from `from_ms` on and before `to_ms`; None for no limit."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -26,18 +26,20 @@ class Times:
 
 @dataclass(frozen=True)
 class Plan:
-    """The archive, the offsets at which loading begins and ends, and which times are wanted."""
+    """The archive, the offsets at which loading begins and ends, and the times of the wanted records.
+
+    `settings` is the source's table at the first start, without the settings that only change the speed.
+    """
 
     path: str
     start: Offsets
     end: Offsets
     times: Times
-    # the table as it was, without what only says how fast
-    chosen: Mapping[str, Any]
+    settings: Mapping[str, Any]
 
     def to_json(self) -> str:
         content = {"path": self.path, "start": to_json(self.start), "end": to_json(self.end)}
-        return json.dumps(content | {"times": asdict(self.times), "chosen": dict(self.chosen)})
+        return json.dumps(content | {"times": asdict(self.times), "chosen": dict(self.settings)})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
@@ -46,8 +48,16 @@ class Plan:
         return cls(content["path"], start, end, Times(**content["times"]), content["chosen"])
 
 
+class Task(NamedTuple):
+    """What one Spark task reads: the offsets of a range, from groups of files whose offsets overlap."""
+
+    wanted: OffsetRange
+    times: Times
+    groups: list[list[str]]
+
+
 def make_plan(settings: ReloadSettings, path: str, archived: Archived, where: str) -> Plan:
-    """`where` is the stage's table, for errors."""
+    """`where` names the stage's table in errors."""
     topics = settings.topics or tuple(archived.topics)
     unknown = sorted(set(topics) - set(archived.topics))
     if unknown:
@@ -55,38 +65,37 @@ def make_plan(settings: ReloadSettings, path: str, archived: Archived, where: st
             f"{where}: the archive {path} has no topic {unknown[0]}.",
             f"It has: {', '.join(archived.topics) or 'none yet'}.",
         )
-    times = Times(*(time_ms(text, f"{where}: `{name}`") for name, text in named_times(settings)))
+    times = Times(
+        _parse_time_ms(settings.time_from, f"{where}: `time_from`"),
+        _parse_time_ms(settings.time_to, f"{where}: `time_to`"),
+    )
     start, end = {}, {}
     for at, last in archived.ends.items():
         if at.topic in topics:
             first = max(archived.starts[at], settings.offset_from or 0)
             limit = last if settings.offset_to is None else min(last, settings.offset_to)
             start[at], end[at] = min(first, limit), limit
-    return Plan(path, start, end, times, chosen(settings))
+    return Plan(path, start, end, times, _deciding_settings(settings))
 
 
-def chosen(settings: ReloadSettings) -> dict[str, Any]:
+def _deciding_settings(settings: ReloadSettings) -> dict[str, Any]:
     table = asdict(settings)
     del table["max_offsets_per_batch"]
     return table | {"topics": list(settings.topics)}
 
 
 def check_unchanged(plan: Plan, settings: ReloadSettings, where: str) -> None:
-    now = chosen(settings)
-    changed = [name for name, value in now.items() if plan.chosen.get(name) != value]
+    now = _deciding_settings(settings)
+    changed = [name for name, value in now.items() if plan.settings.get(name) != value]
     if changed:
         raise PipelineError(
-            f"{where}: `{changed[0]}` was {plan.chosen.get(changed[0])!r} when this load began, and is now "
+            f"{where}: `{changed[0]}` was {plan.settings.get(changed[0])!r} when this load began, and is now "
             f"{now[changed[0]]!r}.",
             "Set it back. To load other records, add a source with a name of its own.",
         )
 
 
-def named_times(settings: ReloadSettings) -> tuple[tuple[str, str | None], ...]:
-    return ("time_from", settings.time_from), ("time_to", settings.time_to)
-
-
-def time_ms(text: str | None, what: str) -> int | None:
+def _parse_time_ms(text: str | None, what: str) -> int | None:
     if text is None:
         return None
     try:
@@ -97,7 +106,7 @@ def time_ms(text: str | None, what: str) -> int | None:
 
 
 def files_for(wanted: OffsetRange, archived: Archived) -> list[DataFile]:
-    """The files that may hold records of a range, by their first offset of that partition."""
+    """The files that may have records of a range, sorted by their first offset in its partition."""
     found = [
         file
         for file in archived.files.values()
@@ -109,18 +118,18 @@ def files_for(wanted: OffsetRange, archived: Archived) -> list[DataFile]:
     return sorted(found, key=lambda file: (file.slices[wanted.partition].first, file.path))
 
 
-def runs_of(files: Sequence[DataFile], partition: int) -> list[list[DataFile]]:
-    """Files whose offsets lie between each other's are read together, and sorted; the others one after another."""
-    runs: list[list[DataFile]] = []
+def group_overlapping(files: Sequence[DataFile], partition: int) -> list[list[DataFile]]:
+    """Files whose ranges of offsets overlap are in one group: they are read together, and their records sorted."""
+    groups: list[list[DataFile]] = []
     last = -1
     for file in files:
         one = file.slices[partition]
-        if runs and one.first <= last:
-            runs[-1].append(file)
+        if groups and one.first <= last:
+            groups[-1].append(file)
         else:
-            runs.append([file])
+            groups.append([file])
         last = max(last, one.last)
-    return runs
+    return groups
 
 
 def stream_options(plan: Plan, settings: ReloadSettings, credentials: Mapping[str, str]) -> dict[str, str]:
@@ -130,14 +139,14 @@ def stream_options(plan: Plan, settings: ReloadSettings, credentials: Mapping[st
 
 
 def partitions_needed(plan: Plan) -> dict[str, int]:
-    """How many partitions a topic must have to keep every record in its own."""
+    """How many partitions a topic needs so that every record can keep its partition."""
     needed: dict[str, int] = {}
-    for at in loaded(plan):
+    for at in _ranges(plan):
         needed[at.topic] = max(needed.get(at.topic, 0), at.partition + 1)
     return needed
 
 
-def loaded(plan: Plan) -> Iterable[OffsetRange]:
+def _ranges(plan: Plan) -> Iterable[OffsetRange]:
     return [
         OffsetRange(*at, plan.start[at], end) for at, end in sorted(plan.end.items()) if end > plan.start[at]
     ]

@@ -1,4 +1,4 @@
-"""The stage `kind = "archive"` among the sources: archived records back into topics, each once."""
+"""The stage `kind = "archive"` of a source: archived records back into topics, each once."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PLAN = "ottla-reload.json"
+_PLAN = "ottla-reload.json"
 
 
 class ArchiveSource:
@@ -41,12 +41,12 @@ class ArchiveSource:
             archive = Archive.at(self.path)
             archive.check()
             plan = make_plan(self.settings, self.path, archive.load(), self.where)
-            yield from self._topic_problems(partitions_needed(plan))
+            yield from self._check_topics(partitions_needed(plan))
         except PipelineError as error:
             yield Problem(self.where, error.what, error.remedy)
 
-    def _topic_problems(self, needed: Mapping[str, int]) -> Iterator[Problem]:
-        """Topics that are there, and have too few partitions to keep each record in its own."""
+    def _check_topics(self, needed: Mapping[str, int]) -> Iterator[Problem]:
+        """Missing topics, and topics with too few partitions for records to keep theirs."""
         if self.settings.partitioning != "keep":
             return
         wanted: dict[str, int] = {}
@@ -58,7 +58,9 @@ class ArchiveSource:
             has = sum(at.topic == topic for at in present)
             if not has and topic not in self.context.topics:
                 yield Problem(
-                    self.where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
+                    self.where,
+                    f"The topic {topic} does not exist.",
+                    f"Create it, or add [topics.{topic}] to the pipeline.",
                 )
             elif 0 < has < count:
                 yield Problem(
@@ -72,7 +74,7 @@ class ArchiveSource:
 
         from ottla.pipeline.ingest.reload.filesystem import credentials
 
-        plan = self._frozen_plan(spark, files_at(self.context.checkpoint(self.name), spark))
+        plan = self._load_or_make_plan(spark, files_at(self.context.checkpoint(self.name), spark))
         options = stream_options(plan, self.settings, credentials(spark, self.path))
         rows = spark.readStream.format("ottla-archive").options(**options).load()
         topic = F.col("topic") if self.settings.to is None else F.lit(self.settings.to)
@@ -82,13 +84,13 @@ class ArchiveSource:
         writer = self.context.to_topics(rows.select(*columns), self.name, keepTimestamps="true")
         return writer.trigger(**trigger).start()
 
-    def _frozen_plan(self, spark: "SparkSession", checkpoint: Files) -> Plan:
-        """What the first start planned. Records that were archived since, perhaps by this very load, are not loaded."""
-        if not checkpoint.exists(PLAN):
+    def _load_or_make_plan(self, spark: "SparkSession", checkpoint: Files) -> Plan:
+        """The plan of the first start: records that were archived later, perhaps by this very load, are not loaded."""
+        if not checkpoint.exists(_PLAN):
             archive = Archive.at(self.path, spark)
             archive.check()
             plan = make_plan(self.settings, self.path, archive.load(), self.where)
-            checkpoint.create(PLAN, plan.to_json())
-        plan = Plan.from_json(checkpoint.read(PLAN))
+            checkpoint.create(_PLAN, plan.to_json())
+        plan = Plan.from_json(checkpoint.read(_PLAN))
         check_unchanged(plan, self.settings, self.where)
         return plan

@@ -1,5 +1,9 @@
-"""The spool directory, as Flume's: finished files of a folder become records, each byte of them once.
+"""The spool directory, as Flume's: the files of a folder become records, each byte of them once.
 
-On the driver a `Spool` finds the files, cuts them into pieces at the ends of records, and keeps a log of what it took:
-the offsets of the stream are places in that log. The tasks read the pieces. What is committed is put away.
+On the driver a `Spool` finds complete files, cuts them into pieces at the ends of records, and writes the pieces to a
+log of taken files: the offsets of the stream are entries of that log. Tasks read the pieces. When all records of a file
+are committed, the file is finished: renamed, moved, deleted or kept.
+
+Public: `stage.SpoolDirSource`, `settings.SpoolDirSettings` and `source.SpoolDirDataSource`. The other modules are
+internal.
 """

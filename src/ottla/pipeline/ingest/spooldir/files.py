@@ -1,28 +1,37 @@
-"""A file that was taken, what makes it the same file, and the pieces it is read in."""
+"""Files of the spool directory: what identifies a file, and the pieces in which it is read."""
 
 import os
 import stat
 from typing import NamedTuple
 
-from ottla.pipeline.ingest.spooldir.splitting import Splitting
+from ottla.pipeline.ingest.spooldir.record_format import RecordFormat
 
 
 class Identity(NamedTuple):
-    """A name can be used again: another of these under it is another file, or the same one changed."""
+    """Names are reused: a file of the same name with another identity is another file, or the same one changed."""
 
     size: int
     mtime_ns: int
     inode: int
 
 
+class FoundFile(NamedTuple):
+    """A file in a listing of the folder. `ctime` is the time of its last change of any kind; no program can set it."""
+
+    path: str
+    name: str
+    identity: Identity
+    ctime: float
+
+
 class TakenFile(NamedTuple):
-    """`name` is relative to the folder and goes into the records; how it becomes records stays as it was when taken."""
+    """`name` is relative to the folder and goes into the records. `record_format` stays as it was when taken."""
 
     number: int
     path: str
     name: str
     identity: Identity
-    splitting: Splitting
+    record_format: RecordFormat
 
 
 class Piece(NamedTuple):
@@ -36,30 +45,21 @@ class Piece(NamedTuple):
     crc: int
 
 
-class Found(NamedTuple):
-    """A file as a look at the folder shows it. ctime tells when it was last touched in any way; nobody can set it."""
-
-    path: str
-    name: str
-    identity: Identity
-    ctime: float
-
-
-def identity_of(found: os.stat_result) -> Identity:
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino)
+def identity_of(status: os.stat_result) -> Identity:
+    return Identity(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def stat_file(path: str) -> os.stat_result | None:
-    """None where no such file is."""
+    """None if there is no such file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found if stat.S_ISREG(found.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def read_fully(descriptor: int, start: int, size: int) -> bytes:
-    """Less than `size` only where the file ends."""
+    """Less than `size` only if the file ends before."""
     parts = []
     while size and (part := os.pread(descriptor, size, start)):
         parts.append(part)

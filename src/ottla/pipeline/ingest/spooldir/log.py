@@ -1,7 +1,8 @@
 """The log of taken files: which pieces of which files are in entry 0, 1, 2 ... The offsets of the stream are entries.
 
-An entry is what one task reads. It is on the disk before Spark hears of it and never changes, so a batch that runs
-again reads the same. One JSON object a line, appended and synced; a last line that a crash cut off does not count.
+One task reads one entry. An entry is on disk before Spark gets its offset, and never changes, so a batch that runs
+again reads the same bytes. The log has one JSON object per line, appended and flushed; an incomplete last line, which a
+crash leaves, is dropped.
 """
 
 import contextlib
@@ -15,39 +16,39 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ottla.pipeline.durable_files import write_whole
+from ottla.pipeline.ingest.spooldir.errors import log_damaged, log_in_use, log_unwritable
 from ottla.pipeline.ingest.spooldir.files import Identity, Piece, TakenFile
-from ottla.pipeline.ingest.spooldir.splitting import Splitting
-from ottla.pipeline.ingest.spooldir.taking import Place, after
-from ottla.pipeline.ingest.spooldir.troubles import in_use, log_unreadable, log_unwritable
+from ottla.pipeline.ingest.spooldir.pieces import FilePosition, end_of
+from ottla.pipeline.ingest.spooldir.record_format import RecordFormat
 
-NAME = "taken.jsonl"
+_NAME = "taken.jsonl"
 LOCK_WAIT_S = 20.0
-# The log is written anew, without what is done, when it has grown to this and to twice what was left the last time.
+# The log is rewritten without its finished entries when it is larger than this and than twice its last rewrite.
 REWRITE_BYTES = 4 * 1024 * 1024
 
 
-class Unfinished(NamedTuple):
-    """The file that is taken in part, and how far."""
+class _PartlyTaken(NamedTuple):
+    """The file that is only partly taken, and how far."""
 
     file: TakenFile
-    place: Place
+    position: FilePosition
 
 
 class TakenLog:
-    """What was taken (`entries` from `finished` to `end`), and how far it is put away.
+    """What was taken (`entries` from `finished` to `end`), and which of it is finished.
 
-    Everything below `finished` is committed and put away, what lies below `finishing` is committed and may be.
-    `known` are by their paths the files that are not put away, and those that are done but still stand there (`kept`).
+    Files below `finished` are committed and finished. Files below `finishing` are committed, and some may be finished.
+    `known` has, by path, the files that are not finished, and those that are finished but still there (`kept`).
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / NAME
+        self.path = folder / _NAME
         self.entries: dict[int, tuple[Piece, ...]] = {}
         self.files: dict[int, TakenFile] = {}
         self.known: dict[str, TakenFile] = {}
         self.kept: set[int] = set()
-        self.unfinished: Unfinished | None = None
+        self.partly_taken: _PartlyTaken | None = None
         self.end = self.finishing = self.finished = 0
         self._next_file = 0
         self._rewrite_at = REWRITE_BYTES
@@ -56,7 +57,7 @@ class TakenLog:
     def open(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = locked(self.folder)
+            self._lock = _lock(self.folder)
             self._read()
         except BaseException as error:
             self.close()
@@ -68,15 +69,15 @@ class TakenLog:
         if self._lock is not None:
             self._lock.close()
 
-    def new_file(self, path: str, name: str, identity: Identity, splitting: Splitting) -> TakenFile:
-        """A number for a file; it counts as taken with the first entry that has a piece of it."""
+    def new_file(self, path: str, name: str, identity: Identity, record_format: RecordFormat) -> TakenFile:
+        """Gives a file its number. The file is taken with the first entry that has a piece of it."""
         self._next_file += 1
-        return TakenFile(self._next_file - 1, path, name, identity, splitting)
+        return TakenFile(self._next_file - 1, path, name, identity, record_format)
 
     def take(self, entries: Sequence[tuple[Sequence[TakenFile], Sequence[Piece]]]) -> None:
-        """Appends entries: each with its pieces, and the files of which these are the first."""
+        """Appends entries. Each has its pieces, and the files whose first piece is among them."""
         self._append(
-            {"entry": self.end + at, "files": [file_line(file) for file in files], "pieces": pieces}
+            {"entry": self.end + at, "files": [_encode_file(file) for file in files], "pieces": pieces}
             for at, (files, pieces) in enumerate(entries)
         )
 
@@ -89,17 +90,17 @@ class TakenLog:
             self._rewrite()
 
     def last_pieces(self, start: int, end: int) -> Iterator[TakenFile]:
-        """The files of which the last piece is in these entries, in the order in which they were taken."""
+        """The files whose last piece is in these entries, in the order in which they were taken."""
         for at in range(start, end):
             for piece in self.entries[at]:
                 if piece.end == self.files[piece.file].identity.size:
                     yield self.files[piece.file]
 
     def pieces_of(self, file: TakenFile) -> list[Piece] | None:
-        """All pieces of a file; None where some are not taken yet, or no longer in the log."""
+        """All pieces of a file; None if some are not taken yet, or no longer in the log."""
         pieces = [piece for entry in self.entries.values() for piece in entry if piece.file == file.number]
-        whole = sum(piece.end - piece.start for piece in pieces) == file.identity.size
-        return pieces if pieces and whole else None
+        is_complete = sum(piece.end - piece.start for piece in pieces) == file.identity.size
+        return pieces if pieces and is_complete else None
 
     def _read(self) -> None:
         if not self.path.exists():
@@ -115,14 +116,14 @@ class TakenLog:
             try:
                 self._replay(json.loads(line))
             except (ValueError, TypeError, KeyError, AttributeError):
-                raise log_unreadable(str(self.folder), number) from None
+                raise log_damaged(str(self.folder), number) from None
         self._rewrite_at = max(REWRITE_BYTES, 2 * whole)
 
     def _append(self, lines: Any) -> None:
         lines = list(lines)
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         try:
-            append(self.path, text.encode())
+            append_durably(self.path, text.encode())
         except OSError as error:
             raise log_unwritable(str(self.folder), error) from None
         for line in lines:
@@ -133,7 +134,7 @@ class TakenLog:
             if line["entry"] != self.end:
                 raise ValueError(f"entry {line['entry']} after entry {self.end - 1}")
             self._replay_entry(
-                [file_from(file) for file in line["files"]], [Piece(*piece) for piece in line["pieces"]]
+                [_decode_file(file) for file in line["files"]], [Piece(*piece) for piece in line["pieces"]]
             )
         elif "finishing" in line:
             self.finishing = line["finishing"]
@@ -144,11 +145,11 @@ class TakenLog:
 
     def _replay_entry(self, files: list[TakenFile], pieces: list[Piece]) -> None:
         for file in files:
-            self._know(file)
+            self._remember(file)
         for piece in pieces:
             file = self.files[piece.file]
-            is_whole = piece.end == file.identity.size
-            self.unfinished = None if is_whole else Unfinished(file, after(piece))
+            is_last = piece.end == file.identity.size
+            self.partly_taken = None if is_last else _PartlyTaken(file, end_of(piece))
         self.entries[self.end] = tuple(pieces)
         self.end += 1
 
@@ -167,36 +168,38 @@ class TakenLog:
         self.end = self.finishing = self.finished = snapshot["finished"]
         self._next_file = snapshot["next_file"]
         for file in snapshot["files"]:
-            self._know(file_from(file))
+            self._remember(_decode_file(file))
         self.kept = set(snapshot["kept"])
         if snapshot["unfinished"] is not None:
-            number, *place = snapshot["unfinished"]
-            self.unfinished = Unfinished(self.files[number], Place(*place))
+            number, *position = snapshot["unfinished"]
+            self.partly_taken = _PartlyTaken(self.files[number], FilePosition(*position))
 
-    def _know(self, file: TakenFile) -> None:
+    def _remember(self, file: TakenFile) -> None:
         before = self.known.get(file.path)
         if before is not None:
-            # A name that is used again, where the file before it was kept: only the newer one can come again.
+            # The name was used before, by a file that was kept: only the newer file can be found again.
             self.kept.discard(before.number)
             self.files.pop(before.number, None)
         self.files[file.number] = self.known[file.path] = file
         self._next_file = max(self._next_file, file.number + 1)
 
     def _rewrite(self) -> None:
-        """The log without what is done, in the place of the log, at once."""
-        unfinished = [self.unfinished.file.number, *self.unfinished.place] if self.unfinished else None
-        is_fresh = {piece.file for entry in self.entries.values() for piece in entry if piece.start == 0}
+        """Replaces the log, atomically, by one without its finished entries."""
+        partly_taken = (
+            [self.partly_taken.file.number, *self.partly_taken.position] if self.partly_taken else None
+        )
+        in_entries = {piece.file for entry in self.entries.values() for piece in entry if piece.start == 0}
         snapshot = {
             "version": 1,
             "finished": self.finished,
             "next_file": self._next_file,
-            "files": [file_line(file) for file in self.files.values() if file.number not in is_fresh],
+            "files": [_encode_file(file) for file in self.files.values() if file.number not in in_entries],
             "kept": sorted(self.kept),
-            "unfinished": unfinished if unfinished and unfinished[0] not in is_fresh else None,
+            "unfinished": partly_taken if partly_taken and partly_taken[0] not in in_entries else None,
         }
         lines: list[dict[str, Any]] = [{"snapshot": snapshot}]
         for at, pieces in self.entries.items():
-            files = [file_line(self.files[piece.file]) for piece in pieces if piece.start == 0]
+            files = [_encode_file(self.files[piece.file]) for piece in pieces if piece.start == 0]
             lines.append({"entry": at, "files": files, "pieces": pieces})
         if self.finishing > self.finished:
             lines.append({"finishing": self.finishing})
@@ -205,18 +208,18 @@ class TakenLog:
         self._rewrite_at = max(REWRITE_BYTES, 2 * len(text))
 
 
-def file_line(file: TakenFile) -> list[Any]:
-    delimiter, *rest = file.splitting
+def _encode_file(file: TakenFile) -> list[Any]:
+    delimiter, *rest = file.record_format
     return [file.number, file.path, file.name, list(file.identity), [delimiter.hex(), *rest]]
 
 
-def file_from(line: list[Any]) -> TakenFile:
+def _decode_file(line: list[Any]) -> TakenFile:
     number, path, name, identity, (delimiter, *rest) = line
-    return TakenFile(number, path, name, Identity(*identity), Splitting(bytes.fromhex(delimiter), *rest))
+    return TakenFile(number, path, name, Identity(*identity), RecordFormat(bytes.fromhex(delimiter), *rest))
 
 
-def locked(folder: Path) -> IO[bytes]:
-    """The lock of the log. A query that was killed a moment ago may hold it for a moment still."""
+def _lock(folder: Path) -> IO[bytes]:
+    """Locks the log. Waits a little, because a query that was just killed may still hold the lock."""
     lock = (folder / "lock").open("ab")
     give_up = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -225,11 +228,11 @@ def locked(folder: Path) -> IO[bytes]:
             return lock
         if time.monotonic() > give_up:
             lock.close()
-            raise in_use(str(folder))
+            raise log_in_use(str(folder))
         time.sleep(0.1)
 
 
-def append(path: Path, data: bytes) -> None:
+def append_durably(path: Path, data: bytes) -> None:
     with path.open("ab", buffering=0) as opened:
         before = opened.tell()
         try:

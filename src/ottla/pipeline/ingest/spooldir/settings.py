@@ -7,35 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.spooldir.splitting import Splitting
+from ottla.pipeline.ingest.spooldir.record_format import RecordFormat
 from ottla.pipeline.settings import read_settings, setting
 
-IGNORED = [".*", "*.tmp", "*.temp", "*.part", "*.partial", "*.swp", "*~"]
-HEX = "hex:"
-# What a record's headers and its batch add to its value: a path can have 4,096 bytes, as key and as header.
+_IGNORED = [".*", "*.tmp", "*.temp", "*.part", "*.partial", "*.swp", "*~"]
+_HEX = "hex:"
+# The headers and the batch add this to a record's value: a path can have 4,096 bytes, as key and as header.
 RECORD_OVERHEAD_BYTES = 10_000
 
 
 @dataclass(frozen=True)
 class SpoolDirSettings:
     folder: str = setting(
-        "the folder whose finished files are read; a local or mounted path that every executor sees"
+        "the folder whose complete files are read; a local or mounted path that every executor sees"
     )
     topic: str = setting("the topic that gets the records")
-    include: tuple[str, ...] = setting("names of files to take, as shell patterns", ("*",))
+    include: tuple[str, ...] = setting("the files to take, as shell patterns of their names", ("*",))
     ignore: tuple[str, ...] = setting(
-        "names to leave alone, files and folders, as shell patterns", tuple(IGNORED)
+        "the files and folders to leave alone, as shell patterns of their names", tuple(_IGNORED)
     )
-    recursive: bool = setting("take files of folders within the folder too", False)
-    settle_s: float = setting("take a file only when it has been quiet for so many seconds", 1.0)
+    recursive: bool = setting("also take the files of subfolders", False)
+    settle_s: float = setting("take a file only when it has not changed for so many seconds", 1.0)
     format: str = setting(
-        "what a record is: a line, what stands between delimiters, or a whole file",
+        "what a record is: a line, the bytes between delimiters, or a whole file",
         "lines",
         choices=("lines", "delimiter", "file"),
     )
     delimiter: str = setting('for format "delimiter": its text, or its bytes as "hex:1eff"', "")
     carriage_return: str = setting(
-        'for format "lines": keep the \\r of a line that ends in \\r\\n, or cut it off',
+        'for format "lines": keep the \\r of a line that ends in \\r\\n, or cut it',
         "keep",
         choices=("keep", "cut"),
     )
@@ -45,41 +45,41 @@ class SpoolDirSettings:
     max_record_bytes: int = setting(
         "a longer record is an error; the topic's max.message.bytes must allow it", 1_000_000
     )
-    max_bytes_per_batch: int = setting("how much of the files a batch reads at most", 256 * 1024 * 1024)
+    max_bytes_per_batch: int = setting("the most bytes of files that a batch reads", 256 * 1024 * 1024)
     split_bytes: int = setting(
-        "how much of the files a task reads; larger files are read by several tasks", 16 * 1024 * 1024
+        "the bytes of files that a task reads; several tasks read a larger file", 16 * 1024 * 1024
     )
     after: str = setting(
-        "what becomes of a file when its records are committed",
+        "what happens to a file when its records are committed",
         "rename",
         choices=("rename", "move", "delete", "keep"),
     )
     done_suffix: str = setting(
-        'for after = "rename": what is put behind the name; such files are never taken', ".done"
+        'for after = "rename": the suffix that the name gets; files with it are never taken', ".done"
     )
     done_folder: str = setting('for after = "move": the folder to move to, on the same file system', "")
     log: str = setting(
-        "the folder of the log of taken files, a local or mounted path; beside the checkpoint if not given",
+        "the folder of the log of taken files, a local or mounted path; inside the checkpoint if not given",
         "",
     )
 
     def delimiter_bytes(self) -> bytes:
-        if not self.delimiter.startswith(HEX):
+        if not self.delimiter.startswith(_HEX):
             return self.delimiter.encode()
         try:
-            return bytes.fromhex(self.delimiter.removeprefix(HEX))
+            return bytes.fromhex(self.delimiter.removeprefix(_HEX))
         except ValueError:
             raise PipelineError(
-                f"The delimiter {self.delimiter!r} is not in hexadecimal digits.", 'Give it as in "hex:1eff".'
+                f"The delimiter {self.delimiter!r} is not hexadecimal.", 'Give it as in "hex:1eff".'
             ) from None
 
-    def splitting(self) -> Splitting:
-        """How the files that are taken now become records."""
+    def record_format(self) -> RecordFormat:
+        """The format of files that are taken from now on."""
         delimiter = {"lines": b"\n", "file": b""}.get(self.format, self.delimiter_bytes())
-        return Splitting(delimiter, self.carriage_return == "cut", self.key == "file")
+        return RecordFormat(delimiter, self.carriage_return == "cut", self.key == "file")
 
 
-def check(settings: SpoolDirSettings) -> None:
+def check_settings(settings: SpoolDirSettings) -> None:
     """Raises PipelineError for settings that contradict each other."""
     if settings.format == "delimiter" and not settings.delimiter_bytes():
         raise PipelineError(
@@ -94,7 +94,7 @@ def check(settings: SpoolDirSettings) -> None:
     if settings.carriage_return == "cut" and settings.format != "lines":
         raise PipelineError(
             f'`carriage_return` is "cut", but the format is {settings.format!r}.',
-            'It goes with format = "lines" only.',
+            'Set format = "lines", or remove it.',
         )
     if settings.after == "move" and not settings.done_folder:
         raise PipelineError(
@@ -116,18 +116,18 @@ def to_options(settings: SpoolDirSettings) -> dict[str, str]:
 
 
 def from_options(options: Mapping[str, str]) -> SpoolDirSettings:
-    """Options are text: a list may be given as JSON or as one pattern. `path`, from `load(path)`, is the folder."""
-    kinds = {field.name: field.type for field in dataclasses.fields(SpoolDirSettings)}
+    """Options are text: a list is given as JSON, or as one pattern. `path`, from `load(path)`, is the folder."""
+    types = {field.name: field.type for field in dataclasses.fields(SpoolDirSettings)}
     table: dict[str, Any] = {"topic": ""}
     for name, text in options.items():
         name = "folder" if name == "path" else name
-        table[name] = text if kinds.get(name, str) is str else parsed(name, text)
+        table[name] = text if types.get(name, str) is str else _parse(name, text)
     settings = read_settings(SpoolDirSettings, table, 'format("ottla-spooldir")')
-    check(settings)
+    check_settings(settings)
     return settings
 
 
-def parsed(name: str, text: str) -> Any:
+def _parse(name: str, text: str) -> Any:
     if name in ("include", "ignore") and not text.startswith("["):
         return [text]
     try:

@@ -1,6 +1,6 @@
-"""`format("ottla-spooldir")`: the finished files of a folder as a stream of key, value and headers.
+"""`format("ottla-spooldir")`: the files of a folder as a stream of key, value and headers.
 
-The offset is an entry of the log of taken files, so a batch is decided by the log and by nothing else.
+The offset is an entry of the log of taken files, so only the log decides what is in a batch.
 """
 
 import math
@@ -19,8 +19,8 @@ from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings, from_optio
 from ottla.pipeline.ingest.spooldir.spool import Spool
 
 
-class Pieces(InputPartition):
-    """What one task reads: an entry of the log."""
+class _Pieces(InputPartition):
+    """One entry of the log, which one task reads."""
 
     def __init__(self, pieces: list[tuple[TakenFile, Piece]]) -> None:
         self.pieces = pieces
@@ -48,7 +48,7 @@ def settings_of(options: Mapping[str, str]) -> SpoolDirSettings:
 
 
 class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Made on the driver, where one stays as long as the query, and in every task, which only reads."""
+    """One on the driver, for as long as the query runs, and one in every task, which only reads."""
 
     def __init__(self, settings: SpoolDirSettings) -> None:
         self.settings = settings
@@ -64,9 +64,9 @@ class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened().freeze()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Spark asks for a batch when the one before it is in its commit log: all below `start` is committed.
+        """Spark calls it when the batch before is in its commit log: everything below `start` is committed.
 
-        `commit` would come only with the next batch that has data, and after the last one never.
+        It calls `commit` only with the next batch that has data, so never after the last one.
         """
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else math.inf
         return {"entry": self._opened().latest(start["entry"], bytes_max)}
@@ -77,10 +77,10 @@ class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"entry": spool.log.end, "files_waiting": len(spool.waiting), "bytes_waiting": waiting_bytes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [Pieces(pieces) for pieces in self._opened().entries(start["entry"], end["entry"])]
+        return [_Pieces(pieces) for pieces in self._opened().entries(start["entry"], end["entry"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Pieces)
+        assert isinstance(partition, _Pieces)
         return rows_of(partition.pieces)
 
     def stop(self) -> None:
