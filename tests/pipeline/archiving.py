@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink
-from ottla.pipeline.failures import failure_of
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.ingest.reload.stage import ArchiveSource
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.stage import Cluster, Context
 
 MINUTE_MS = 60_000

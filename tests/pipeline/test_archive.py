@@ -17,11 +17,11 @@ from tests.pipeline.archiving import (
     some_records,
 )
 
-from ottla.pipeline.archive.files import HadoopFiles
-from ottla.pipeline.archive.merging import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
+from ottla.pipeline.archive.merge import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table, register_views
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import HadoopFiles
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.stage import Context
 

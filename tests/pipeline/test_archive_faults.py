@@ -12,7 +12,7 @@ from tests.pipeline.archiving import data_files, make_topic, produce, run_all, s
 from ottla.pipeline.archive.lag import archive_lag, warnings
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 

@@ -9,9 +9,9 @@ from tests.pipeline.archive_jars import jars_for
 from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
 from tests.pipeline.hdfs import running_hdfs
 
-from ottla.pipeline.archive.files import files_at
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import files_at
 from ottla.pipeline.stage import Cluster, Context
 
 RECORDS = 100

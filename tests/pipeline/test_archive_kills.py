@@ -11,12 +11,12 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.archive_victim import BATCH_OFFSETS
 from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
 
-from ottla.pipeline.archive import writing
+from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.delta import DeltaLog
-from ottla.pipeline.archive.owning import take_over
+from ottla.pipeline.archive.ownership import take_over
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
 
     with monkeypatch.context() as ending:
         # The manifest is there; the Delta log and Spark do not know of it: Spark runs the batch again.
-        ending.setattr(writing, "publish", follow)
+        ending.setattr(batch_writer, "publish", follow)
         with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: since"):
             run_all(spark, stage)
     assert list(archive.load().batches.values()) == [1]

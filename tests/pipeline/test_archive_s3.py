@@ -22,10 +22,10 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.pipeline.archive import delta
-from ottla.pipeline.archive.files import files_at
-from ottla.pipeline.archive.merging import merge
+from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import files_at
 from ottla.pipeline.stage import Cluster, Context
 
 BUCKET = "archives"

@@ -8,10 +8,10 @@ from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.connector_topics import READ_COMMITTED, Reading, Sent, Topics, rows, values
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark import consuming, fetching
+from ottla.pipeline.spark import consumer_reader, fetch_reader
 from ottla.pipeline.spark.batch_reader import plan
-from ottla.pipeline.spark.consuming import consume_range
-from ottla.pipeline.spark.fetching import fetch_range
+from ottla.pipeline.spark.consumer_reader import consume_range
+from ottla.pipeline.spark.fetch_reader import fetch_range
 from ottla.pipeline.spark.offsets import OffsetRange, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -125,8 +125,8 @@ def test_offsets_that_were_deleted_are_an_error_or_skipped(
 def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
     broker: RunningBroker, topic_name: str, read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "GONE_AFTER_S", 0.2)
-    monkeypatch.setattr(consuming, "LOOK_AFTER_S", 0.2)
+    monkeypatch.setattr(fetch_reader, "GONE_AFTER_S", 0.2)
+    monkeypatch.setattr(consumer_reader, "LOOK_AFTER_S", 0.2)
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 5)]
     with pytest.raises(PipelineError, match=f"{topic_name}-0 has no offset 0"):
         rows(read, topics.options(subscribe=topic_name), wanted)

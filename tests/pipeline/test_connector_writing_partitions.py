@@ -11,12 +11,12 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
 
 from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producing import Records
-from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
-from ottla.pipeline.spark.sink.writers import Committed, verify
+from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
+from ottla.pipeline.spark.sink.producer import Records
 
 
 class Sink:
@@ -99,7 +99,7 @@ def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
 
 
 def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.pipeline.spark.sink.writers.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ottla.pipeline.spark.sink.exactly_once_writers.TIMEOUT_S", 0.2)
     sink.markers.snapshot()
     with pytest.raises(PassingError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
         verify(sink.options, 0, [Committed("query", Written(3, 10))], {})

@@ -16,7 +16,7 @@ from tests.pipeline.archiving import (
     told,
 )
 
-from ottla.pipeline.archive.merging import merge
+from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.stage import Context
 
 

@@ -11,7 +11,7 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.pipeline_command import ottla_asking
 from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
 
-from ottla.pipeline.comparing import Difference, compare
+from ottla.pipeline.comparison import Difference, compare
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.replay import range_of, replay, starting_position
 from ottla.pipeline.stage import Context

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import StageRun, check_spark, run_stages
+from ottla.pipeline.runner import StageRun, check_spark, run_stages
 from ottla.pipeline.stage import Problem
 
 ROWS = 10

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.spooling import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.stage import Cluster, Context
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.transforming import read_topic, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.stage import Context
 
 ORDERS = """

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.settings import read_settings
 from ottla.pipeline.stage import Cluster, Context
 from ottla.pipeline.transform.stage import Transform

@@ -41,7 +41,7 @@ def init(
 def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     """Check a pipeline against the real cluster, paths and databases. All problems at once; nothing is changed."""
     from ottla.pipeline.config import ConfigErrors, load
-    from ottla.pipeline.validate import problems_of
+    from ottla.pipeline.validation import problems_of
 
     try:
         problems = problems_of(load(file))
@@ -68,7 +68,7 @@ def run(
     """Run the stages of a pipeline until Ctrl-C or SIGTERM. It goes on where it was stopped."""
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import run_pipeline
-    from ottla.pipeline.validate import problems_of
+    from ottla.pipeline.validation import problems_of
 
     pipeline = load(file)
     problems = problems_of(pipeline, only, master)
@@ -120,7 +120,7 @@ def submit(
     import shlex
 
     from ottla.pipeline.config import load
-    from ottla.pipeline.submit import attach, command, executable, surroundings
+    from ottla.pipeline.spark_submit import attach, command, executable, surroundings
 
     pipeline = load(file)
     archive, job = attach(pipeline)

@@ -30,7 +30,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Prove that every offset of the topics is archived once, or name the holes."""
-    from ottla.pipeline.archive.verify import verify as verified
+    from ottla.pipeline.archive.verification import verify as verified
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
 
@@ -53,7 +53,7 @@ def verify(
 
 def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
     """Merge the small files of an archive's past hours into larger ones. Queries go on meanwhile."""
-    from ottla.pipeline.archive.merging import merge as merged
+    from ottla.pipeline.archive.merge import merge as merged
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
 

@@ -23,7 +23,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a corrected transform from raw into a new topic, and show what differs."""
-    from ottla.pipeline.comparing import describe
+    from ottla.pipeline.comparison import describe
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import spark_to_ask
     from ottla.pipeline.replay import replay as replayed

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.kinds import GROUPS, stage_class
 from ottla.pipeline.settings import key_of, read_settings, setting, unknown
 from ottla.pipeline.stage import Cluster, Context, Problem, Stage
+from ottla.pipeline.stage_registry import GROUPS, stage_class
 
 FILE_NAME = "pipeline.toml"
 TABLES = ("name", "cluster", "spark", "topics", *GROUPS)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import Display, StageRun
+from ottla.pipeline.runner import Display, StageRun
 
 LATE = ">DROPPED LATE"
 COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", LATE, "STATE")

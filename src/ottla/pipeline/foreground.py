@@ -14,8 +14,8 @@ from rich.console import Console
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
-from ottla.pipeline.run import StageRun, run_stages, session, trigger_of, waves_of
+from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.runner import StageRun, run_stages, session, trigger_of, waves_of
 from ottla.pipeline.topics import connect, make_topics
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import MISSING, Field
 from typing import Any
 
 from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings, WritingSettings
-from ottla.pipeline.kinds import KINDS, stage_class
 from ottla.pipeline.settings import key_of
+from ottla.pipeline.stage_registry import KINDS, stage_class
 
 HEAD = """\
 # Settings of a pipeline

@@ -17,9 +17,9 @@ from ottla.admin.cluster import ClusterError
 from ottla.admin.moments import parse_datetime_ms
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
-from ottla.pipeline.comparing import Comparison, Ranges, compare
+from ottla.pipeline.comparison import Comparison, Ranges, compare
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
 from ottla.pipeline.transform.dead_letters import Ending

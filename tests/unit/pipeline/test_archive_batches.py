@@ -1,10 +1,10 @@
 import pytest
 from tests.unit.pipeline.archive_samples import an_archive
 
+from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records
 from ottla.pipeline.archive.checkpoint import parse_offset_log
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.stage import starting_offsets
-from ottla.pipeline.archive.writing import batch_ranges, expected_records
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets, TopicPartition
 

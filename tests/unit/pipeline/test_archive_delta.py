@@ -12,10 +12,10 @@ from tests.unit.pipeline.archive_samples import a_batch, a_file
 from ottla.pipeline.archive import delta
 from ottla.pipeline.archive.delta import DeltaLog, kept_logs
 from ottla.pipeline.archive.delta_actions import followed, next_version, path_in_table
-from ottla.pipeline.archive.files import LocalFiles
 from ottla.pipeline.archive.manifest import Claim, Manifest, Merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import LocalFiles
 
 SMALL, OTHER, LARGE = a_file("one", (0, 0, 4)), a_file("two", (0, 5, 9), (3, 2, 2)), a_file("all", (0, 0, 9))
 ELSEWHERE = a_file("three", (0, 0, 1), topic="fly")

@@ -2,7 +2,7 @@ from tests.unit.pipeline.archive_samples import a_file, an_archive
 
 from ottla.pipeline.archive.manifest import Slice
 from ottla.pipeline.archive.ranges import Span
-from ottla.pipeline.archive.verify import (
+from ottla.pipeline.archive.verification import (
     DELETED,
     HOLE,
     TWICE,

@@ -2,7 +2,7 @@ from tests.unit.pipeline.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive.layout import Hour, merge_name
 from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combined
-from ottla.pipeline.archive.merging import (
+from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
     HOUR_MS,
     KEEP_SUPERSEDED_MS,

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.pipeline.errors import PassingError
-from ottla.pipeline.spark import fetching, wire
+from ottla.pipeline.spark import fetch_reader, wire
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import read_options
 from ottla.records.columns import PADDING
@@ -35,16 +35,16 @@ class FakeConnection:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which the test moves."""
     now = [0.0]
-    monkeypatch.setattr(fetching.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fetch_reader.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_rows_that_others_hold_for_an_hour_do_not_make_the_broker_late(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching.PartitionFetcher, "connect", lambda _: FakeConnection(end=3))
+    monkeypatch.setattr(fetch_reader.PartitionFetcher, "connect", lambda _: FakeConnection(end=3))
     offsets = []
-    for batch in fetching.fetch_range(OPTIONS, WANTED):
+    for batch in fetch_reader.fetch_range(OPTIONS, WANTED):
         offsets += batch["offset"].to_pylist()
         clock[0] += 3600
     assert offsets == [0, 1, 2]
@@ -54,8 +54,8 @@ def test_a_broker_that_answers_with_nothing_is_given_up_in_the_end(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = FakeConnection(end=1)
-    monkeypatch.setattr(fetching.PartitionFetcher, "connect", lambda _: connection)
-    batches = fetching.fetch_range(OPTIONS, WANTED)
+    monkeypatch.setattr(fetch_reader.PartitionFetcher, "connect", lambda _: connection)
+    batches = fetch_reader.fetch_range(OPTIONS, WANTED)
     next(batches)
     answer = connection.fetched
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline import durable_files
-from ottla.pipeline.archive.files import LocalFiles
+from ottla.pipeline.files import LocalFiles
 from ottla.pipeline.ingest.cdc.durable import write_text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.fake_stages import FakeSettings, FakeStage
 
-from ottla.pipeline import config, kinds
+from ottla.pipeline import config, stage_registry
 from ottla.pipeline.config import ConfigErrors, Pipeline, load, parse, with_variables
 from ottla.pipeline.errors import PipelineError
 
@@ -42,7 +42,7 @@ names = ["c"]
 def fake_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = f"{FakeStage.__module__}:{FakeStage.__qualname__}"
     monkeypatch.setattr(
-        kinds,
+        stage_registry,
         "KINDS",
         {"sources": {"fake": fake, "other": fake}, "transforms": {"fake": fake}, "sinks": {"fake": fake}},
     )
@@ -195,7 +195,7 @@ def test_a_package_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPat
     def fail(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name}", name="pymysql.cursors")
 
-    monkeypatch.setattr("ottla.pipeline.kinds.importlib.import_module", fail)
+    monkeypatch.setattr("ottla.pipeline.stage_registry.importlib.import_module", fail)
     assert "pip install 'ottla[cdc]'" in problems(WHOLE)[0]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.failures import Failure, failure_from, failure_of
+from ottla.pipeline.query_errors import Failure, failure_from, failure_of
 
 TRACE = """\
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: Traceback:

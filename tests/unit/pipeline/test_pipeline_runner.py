@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 
-from ottla.pipeline import run as runner
+from ottla.pipeline import runner
 from ottla.pipeline.config import Declared, Pipeline, SparkSettings
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.foreground import ending
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
+from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
 from ottla.pipeline.stage import Cluster, Context
 
 TRIGGER: Mapping[str, Any] = {}

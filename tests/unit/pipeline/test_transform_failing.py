@@ -1,6 +1,6 @@
 """What is said when a batch of a transform dies."""
 
-from ottla.pipeline.failures import Failure, failure_from
+from ottla.pipeline.query_errors import Failure, failure_from
 from ottla.pipeline.spark.sink.plan import Operator
 from ottla.pipeline.transform.placing import fingerprint_of_source
 

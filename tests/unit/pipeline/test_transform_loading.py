@@ -9,9 +9,9 @@ from pyspark.sql.types import LongType, StructType
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.settings import read_settings
-from ottla.pipeline.transform.loading import load_function, load_module, load_sql
-from ottla.pipeline.transform.parts.flattening import flat_names
-from ottla.pipeline.transform.parts.guarding import guarded
+from ottla.pipeline.transform.logic import load_function, load_module, load_sql
+from ottla.pipeline.transform.parts.record_functions import guarded
+from ottla.pipeline.transform.parts.structs import flat_names
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import contradictions
 

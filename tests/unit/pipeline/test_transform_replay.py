@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.admin.position import EARLIEST, Position
-from ottla.pipeline.comparing import Comparison, Difference, describe
+from ottla.pipeline.comparison import Comparison, Difference, describe
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.replay import logic_text, replay_name, starting_position, topic_pairs
 from ottla.pipeline.transform.settings import TransformSettings

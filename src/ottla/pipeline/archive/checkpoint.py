@@ -2,8 +2,8 @@
 
 import json
 
-from ottla.pipeline.archive.files import Files
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files
 from ottla.pipeline.spark.offsets import Offsets, from_json
 
 OFFSET_LOG_VERSION = "v1"

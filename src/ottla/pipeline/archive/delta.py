@@ -18,11 +18,11 @@ from ottla.pipeline.archive.delta_actions import (
     to_lines,
 )
 from ottla.pipeline.archive.delta_checkpoint import to_parquet
-from ottla.pipeline.archive.files import Files
 from ottla.pipeline.archive.layout import DELTA_LOG
 from ottla.pipeline.archive.manifest import Manifest, combined
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files
 
 VERSION_NAME = re.compile(r"(\d{20})\.json")
 LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")

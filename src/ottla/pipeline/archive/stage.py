@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.archive.checkpoint import Checkpoint
-from ottla.pipeline.archive.faults import while_writing
-from ottla.pipeline.archive.files import files_at
+from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.owning import take_over
+from ottla.pipeline.archive.ownership import take_over
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.store import Archive, gone
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import files_at
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, TopicPartition, to_json
 from ottla.pipeline.stage import Context, Problem
 
@@ -60,8 +60,8 @@ class ArchiveSink:
                 )
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        from ottla.pipeline.archive.batch_writer import BatchWriter
         from ottla.pipeline.archive.delta import kept_logs, publish
-        from ottla.pipeline.archive.writing import BatchWriter
 
         archive = Archive.at(self.path, spark)
         checkpoint = Checkpoint(files_at(self.context.checkpoint(self.name), spark))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.archive.files import Files, ReadableFiles, files_at
 from ottla.pipeline.archive.layout import (
     FOLD_NAME,
     FOLDED,
@@ -23,6 +22,7 @@ from ottla.pipeline.archive.manifest import (
     to_json,
 )
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files, ReadableFiles, files_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.archive.columns import TABLE_SCHEMA
-from ottla.pipeline.archive.faults import while_reading
+from ottla.pipeline.archive.errors import while_reading
 from ottla.pipeline.archive.store import Archive
 
 if TYPE_CHECKING:

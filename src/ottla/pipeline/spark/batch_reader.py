@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.pipeline.spark.data_loss import losses, report
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.loss import losses, report
 from ottla.pipeline.spark.offsets import OffsetRange, ranges_between, split
 from ottla.pipeline.spark.options import ReadOptions
-from ottla.pipeline.spark.reading import read_range
+from ottla.pipeline.spark.range_reader import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

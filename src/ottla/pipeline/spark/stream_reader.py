@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.pipeline.spark.data_loss import losses, made_anew, report
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.loss import losses, made_anew, report
 from ottla.pipeline.spark.offsets import (
     Offsets,
     Position,
@@ -27,7 +27,7 @@ from ottla.pipeline.spark.offsets import (
     to_json,
 )
 from ottla.pipeline.spark.options import ReadOptions
-from ottla.pipeline.spark.reading import read_range
+from ottla.pipeline.spark.range_reader import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect
 from ottla.pipeline.transform.columns import with_origin
 from ottla.pipeline.transform.dead_letters import Ending, as_records
-from ottla.pipeline.transform.loading import load_function, load_sql
+from ottla.pipeline.transform.logic import load_function, load_sql
 from ottla.pipeline.transform.placing import sink_options
 from ottla.pipeline.transform.settings import TransformSettings
 

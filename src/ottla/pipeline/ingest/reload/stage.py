@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline.archive.files import Files, files_at
 from ottla.pipeline.archive.lag import cluster_of
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files, files_at
 from ottla.pipeline.ingest.reload.plan import (
     Plan,
     check_unchanged,

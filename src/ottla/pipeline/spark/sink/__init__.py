@@ -19,7 +19,7 @@ def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: boo
         from ottla.pipeline.spark.sink.at_least_once import BatchWriter
 
         return BatchWriter(sink)
-    from ottla.pipeline.spark.sink.writers import ExactlyOnceBatchWriter
+    from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceBatchWriter
 
     return ExactlyOnceBatchWriter(sink, sink.batch_id)
 
@@ -34,6 +34,6 @@ def make_stream_writer(
         from ottla.pipeline.spark.sink.at_least_once import StreamWriter
 
         return StreamWriter(sink)
-    from ottla.pipeline.spark.sink.writers import ExactlyOnceStreamWriter
+    from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceStreamWriter
 
     return ExactlyOnceStreamWriter(sink)

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producing import Records, not_written, place
+from ottla.pipeline.spark.sink.producer import Records, not_written, place
 from ottla.pipeline.spark.sink.records import produce_arguments
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client
-from ottla.pipeline.spark.loss import after_loss, report
+from ottla.pipeline.spark.data_loss import after_loss, report
 from ottla.pipeline.spark.message_rows import rows_of
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions

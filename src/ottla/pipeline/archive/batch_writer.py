@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.delta import DeltaLog, publish
-from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch
 from ottla.pipeline.archive.layout import (
     STAGED,
@@ -27,7 +27,7 @@ from ottla.pipeline.archive.layout import (
     staged_by,
 )
 from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
-from ottla.pipeline.archive.owning import Run, tidy
+from ottla.pipeline.archive.ownership import Run, tidy
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery

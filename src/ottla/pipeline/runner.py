@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.failures import failure_of
 from ottla.pipeline.progress import Progress, progress_of
+from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.stage import Stage
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
     """Every record of the range that the isolation level shows, once and in order."""
     # Each way imports what the other does not need, and a worker may start for every task.
     if options.is_plaintext:
-        from ottla.pipeline.spark.fetching import fetch_range
+        from ottla.pipeline.spark.fetch_reader import fetch_range
 
         return fetch_range(options, wanted)
-    from ottla.pipeline.spark.consuming import consume_range
+    from ottla.pipeline.spark.consumer_reader import consume_range
 
     return consume_range(options, wanted)

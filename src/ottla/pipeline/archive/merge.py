@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import kept_logs, publish
-from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.archive.writing import move_staged, stage_rows
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:

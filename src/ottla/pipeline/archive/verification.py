@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ottla.pipeline.archive.columns import SCHEMA
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
-from ottla.pipeline.archive.faults import while_reading
+from ottla.pipeline.archive.errors import while_reading
 from ottla.pipeline.archive.lag import cluster_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combined
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united

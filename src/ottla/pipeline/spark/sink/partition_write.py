@@ -23,8 +23,8 @@ from ottla.pipeline.spark.sink.markers import (
     next_marker,
 )
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producers import HeldProducer, hold, take
-from ottla.pipeline.spark.sink.producing import not_written
+from ottla.pipeline.spark.sink.producer import not_written
+from ottla.pipeline.spark.sink.producer_pool import HeldProducer, hold, take
 from ottla.pipeline.spark.sink.records import produce_arguments
 
 FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ottla.pipeline.spark.sink.marker_topic import topic_of
 from ottla.pipeline.spark.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
-from ottla.pipeline.spark.sink.producing import Records
+from ottla.pipeline.spark.sink.producer import Records
 
 INIT_TIMEOUT_S = 60.0
 ABORT_TIMEOUT_S = 10.0

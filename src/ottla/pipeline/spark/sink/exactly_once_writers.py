@@ -13,7 +13,7 @@ from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.sink.marker_topic import POLL_S, TIMEOUT_S, MarkerTopic
 from ottla.pipeline.spark.sink.markers import Attempt, Markers, Snapshot, Written, timeout_warning, unmarked
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
+from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from ottla.pipeline.archive.files import reason
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.files import reason
+from ottla.pipeline.query_errors import failure_of
 
 FULL = re.compile(
     r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE

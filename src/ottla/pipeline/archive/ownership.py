@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ottla.pipeline.archive.faults import while_writing
+from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.layout import STAGING, query_name, run_name, staging_is_dead
 from ottla.pipeline.archive.manifest import Archived, Claim
 from ottla.pipeline.archive.store import Archive
