@@ -95,8 +95,8 @@ def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
             ["STAGE", "KIND", ">BATCH", "LAST BATCH", ">BEHIND", "STATE"],
             [(line.stage, line.kind, line.batch, line.at, line.behind, line.state) for line in lines],
         )
-    if ends.problem is not None:
-        print_error(ends.problem)
+    if ends.error is not None:
+        print_error(ends.error)
 
 
 app.command()(replay)

@@ -2,7 +2,6 @@ import pytest
 from tests.unit.pipeline.archive_samples import an_archive
 
 from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records
-from ottla.pipeline.archive.checkpoint import parse_offset_log
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.stage import starting_offsets
 from ottla.pipeline.errors import PipelineError
@@ -51,13 +50,3 @@ def test_a_new_query_goes_on_behind_what_is_archived() -> None:
 def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one() -> None:
     with pytest.raises(PipelineError, match="raw-0 is archived up to offset 10, but ends at 4"):
         starting_offsets(an_archive(("raw", 0, 0, 10)), {AT: 0}, {AT: 4})
-
-
-def test_spark_s_offset_log_tells_where_a_batch_ends() -> None:
-    assert parse_offset_log('v1\n{"batchWatermarkMs":0}\n{"raw": {"0": 7}}', "x") == {AT: 7}
-
-
-@pytest.mark.parametrize("text", ["", "v2\n{}\n{}", "v1\n{}\n-", 'v1\n{}\n{"raw": 7}'])
-def test_an_offset_log_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(PipelineError, match="offset log /c/offsets/3 cannot be read"):
-        parse_offset_log(text, "/c/offsets/3")

@@ -4,7 +4,6 @@ import pytest
 from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive import store
-from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.errors import reading_failed, writing_failed
 from ottla.pipeline.archive.layout import batch_name
 from ottla.pipeline.archive.manifest import Archived
@@ -13,6 +12,7 @@ from ottla.pipeline.archive.stage import folder_problems, prepare
 from ottla.pipeline.archive.store import Archive, Manifests
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import Found, LocalFiles, files_at
+from ottla.pipeline.spark.checkpoint import Checkpoint
 
 
 def test_a_file_is_made_whole_and_never_over_another(tmp_path: Path) -> None:

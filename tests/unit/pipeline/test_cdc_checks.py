@@ -1,10 +1,7 @@
 """What is said of a server before the start, from what it answers."""
 
-from pathlib import Path
-
 import pytest
 
-from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.checks import (
     server_id_problems,
     server_kind_problem,
@@ -94,12 +91,3 @@ def test_refusals_of_the_binlog_are_told_apart() -> None:
         "same server id"
         in binlog_refused("A slave with the same server_uuid/server_id has connected", "It").what
     )
-
-
-def test_the_newest_planned_batch_tells_how_far_a_source_came(tmp_path: Path) -> None:
-    assert last_offset(tmp_path) is None
-    (tmp_path / "offsets").mkdir()
-    for batch in (9, 10):
-        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"chunk":1,"gtid":"0-1-{batch}"}}')
-    (tmp_path / "offsets" / ".10.crc").touch()
-    assert last_offset(tmp_path) == {"chunk": 1, "gtid": "0-1-10"}

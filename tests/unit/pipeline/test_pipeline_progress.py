@@ -8,15 +8,15 @@ import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
 from ottla.pipeline.config import Declared
-from ottla.pipeline.progress import Offsets, Progress, behind, progress_of, topic_offsets
-from ottla.pipeline.status import local_path, read_checkpoint, status_of
+from ottla.pipeline.progress import Progress, TopicOffsets, progress_of, records_behind, topic_offsets
+from ottla.pipeline.status import local_path, status_of
 
 
 class Ends:
-    def __init__(self, offsets: Offsets | None) -> None:
+    def __init__(self, offsets: TopicOffsets | None) -> None:
         self.offsets = offsets
 
-    def of(self, topics: set[str]) -> Offsets | None:
+    def of(self, topics: set[str]) -> TopicOffsets | None:
         return self.offsets
 
 
@@ -51,8 +51,8 @@ def test_a_report_without_numbers_is_no_error() -> None:
 
 
 def test_records_behind_count_partitions_that_are_new_from_their_beginning() -> None:
-    assert behind({"t": {0: 5}}, {"t": {0: 7, 1: 3}, "u": {0: 1}}) == 6
-    assert behind({"t": {0: 9}}, {"t": {0: 7}}) == 0
+    assert records_behind({"t": {0: 5}}, {"t": {0: 7, 1: 3}, "u": {0: 1}}) == 6
+    assert records_behind({"t": {0: 9}}, {"t": {0: 7}}) == 0
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,13 @@ def test_offsets_of_another_form_are_not_counted(offset: Any) -> None:
     assert topic_offsets(offset) is None
 
 
-def test_a_checkpoint_tells_the_last_batch_and_what_is_unfinished(tmp_path: Path) -> None:
+def test_the_status_shows_the_last_batch_and_the_one_that_is_not_committed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {9: ["{}"], 10: ['{"t": {"0": 5}}', "-"], 11: ["{}"]}, [9, 10])
-    found = read_checkpoint(folder)
-    assert (found.batch, found.unfinished, found.offsets) == (10, 11, ({"t": {"0": 5}},))
-    assert found.at is not None
+    item = Declared("sources", "s", "fake", None, FakeStage)
+    status = status_of(item, str(folder), Ends(None))  # type: ignore[arg-type]
+    assert (status.batch, status.done) == (10, [{"t": {0: 5}}])
+    assert status.state == "batch 11 is running, or runs again at the next start"
+    assert status.at is not None
 
 
 def test_a_stage_that_has_not_run_says_so(tmp_path: Path) -> None:

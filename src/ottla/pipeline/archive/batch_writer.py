@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.delta import DeltaLog, publish
 from ottla.pipeline.archive.errors import while_writing
@@ -30,6 +29,7 @@ from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
 from ottla.pipeline.archive.ownership import Run, tidy
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -99,8 +99,8 @@ class BatchWriter:
         self.watch.look(self.archive)
 
     def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
-        start = self.checkpoint.end_of(batch_id - 1) if batch_id else self.start
-        end = self.checkpoint.end_of(batch_id)
+        start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.start
+        end = self.checkpoint.topic_offsets(batch_id)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         files = write_files(self.archive, rows, name, expected_records(start, end))
         ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline.archive.checkpoint import Checkpoint
 from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
@@ -15,7 +14,7 @@ from ottla.pipeline.archive.ownership import take_over
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.store import Archive, gone
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.files import files_at
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, TopicPartition, to_json
 from ottla.pipeline.stage import Context, Problem
 
@@ -64,7 +63,7 @@ class ArchiveSink:
         from ottla.pipeline.archive.delta import kept_logs, publish
 
         archive = Archive.at(self.path, spark)
-        checkpoint = Checkpoint(files_at(self.context.checkpoint(self.name), spark))
+        checkpoint = Checkpoint.at(self.context.checkpoint(self.name), spark)
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         prepare(archive, checkpoint)
         run = take_over(archive, self.settings.topics)

@@ -15,8 +15,8 @@ EARLIEST = -2
 LATEST = -1
 
 # What stands beside the topics in a checkpoint begins so: no topic can be named like that.
-BESIDE = "@"
-START, TOPIC_IDS = f"{BESIDE}start", f"{BESIDE}topicIds"
+EXTRA_PREFIX = "@"
+START, TOPIC_IDS = f"{EXTRA_PREFIX}start", f"{EXTRA_PREFIX}topicIds"
 
 
 class TopicPartition(NamedTuple):
@@ -59,7 +59,7 @@ def from_json(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in topics.items()
-        if not topic.startswith(BESIDE)
+        if not topic.startswith(EXTRA_PREFIX)
         for partition, offset in partitions.items()
     }
 

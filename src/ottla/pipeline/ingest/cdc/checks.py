@@ -11,7 +11,6 @@ from pymysqlreplication.event import RotateEvent
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.binlog import Lost, stream
-from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.gtid import Position
 from ottla.pipeline.ingest.cdc.mysql_gtid import GtidSet
 from ottla.pipeline.ingest.cdc.places import Place, place_like
@@ -19,6 +18,7 @@ from ottla.pipeline.ingest.cdc.selecting import quoted
 from ottla.pipeline.ingest.cdc.server import connected, explained, is_mariadb, query
 from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect
 
@@ -191,7 +191,7 @@ def check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
 
 def binlog_problems(capture: Capture, where: str, current: Place) -> Iterator[Problem]:
     """Reads the first event from where the source would go on: rights, and binlogs that are gone, show themselves."""
-    offset = last_offset(Path(capture.state).parent)
+    offset = Checkpoint.at(str(Path(capture.state).parent)).last_offset()
     trial = Capture(**{**vars(capture), "server_id": capture.server_id + TRIAL_OFFSET})
     try:
         position = (

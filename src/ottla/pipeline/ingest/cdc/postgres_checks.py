@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.checks import remote_state_problem, topic_problems, wanted_topics
 from ottla.pipeline.ingest.cdc.postgres_server import check_slot, query, session
 from ottla.pipeline.ingest.cdc.postgres_settings import PostgresCapture
@@ -15,6 +14,7 @@ from ottla.pipeline.ingest.cdc.postgres_tables import (
     has_publication,
     unpublished,
 )
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Context, Problem
 
 VERSION_MIN = 120000
@@ -65,7 +65,7 @@ def server_problems(connection: Any, capture: PostgresCapture) -> Iterator[tuple
 
 def slot_problems(connection: Any, capture: PostgresCapture) -> Iterator[tuple[str, str, bool]]:
     """A source that has begun needs its slot; one that begins needs room for it."""
-    if last_offset(Path(capture.state).parent):
+    if Checkpoint.at(str(Path(capture.state).parent)).last_offset():
         try:
             check_slot(connection, capture)
         except PipelineError as error:
