@@ -1,11 +1,12 @@
 import pytest
 from tests.unit.pipeline.archive_samples import an_archive
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.stage import starting_offsets
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets, TopicPartition
+from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets
 
 AT = TopicPartition("raw", 0)
 

@@ -1,5 +1,6 @@
 from tests.unit.pipeline.archive_samples import a_file, an_archive
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import Slice
 from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.verification import (
@@ -14,7 +15,6 @@ from ottla.pipeline.archive.verification import (
     coverage,
     spans_of,
 )
-from ottla.pipeline.spark.offsets import TopicPartition
 
 AT = TopicPartition("raw", 0)
 

@@ -1,7 +1,7 @@
 import pytest
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.lag import Lag, Retention, duration, lag_of, sentence
-from ottla.pipeline.spark.offsets import TopicPartition
 
 AT = TopicPartition("raw", 0)
 HOUR_MS = 3_600_000

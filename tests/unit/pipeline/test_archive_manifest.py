@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import (
     MANIFEST_NAME,
     Hour,
@@ -22,7 +23,6 @@ from ottla.pipeline.archive.manifest import (
     to_json,
 )
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.offsets import TopicPartition
 
 SMALL, OTHER, LARGE = (
     a_file("one", (0, 0, 4)),

@@ -3,8 +3,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda pair: Span(pair[0], sum(pair))))
 

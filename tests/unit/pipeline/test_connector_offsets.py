@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import (
     OffsetRange,
     Position,
-    TopicPartition,
     from_json,
     limited,
     parse_assignment,

@@ -4,8 +4,9 @@ import warnings
 
 import pytest
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.offsets import EARLIEST, LATEST, TopicPartition
+from ottla.pipeline.spark.offsets import EARLIEST, LATEST
 from ottla.pipeline.spark.options import Point, ReadOptions, read_options, warn_of_unknown
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 from tests.unit.pipeline.archive_samples import a_batch, a_file, an_archive
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import combined
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.reload.plan import (
@@ -15,7 +16,7 @@ from ottla.pipeline.ingest.reload.plan import (
     runs_of,
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 
 ARCHIVED = an_archive(("raw", 0, 0, 50), ("raw", 2, 10, 20), ("other", 0, 0, 5))
 FIRST, THIRD = TopicPartition("raw", 0), TopicPartition("raw", 2)

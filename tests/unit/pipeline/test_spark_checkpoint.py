@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import LocalFiles
 from ottla.pipeline.spark.checkpoint import Checkpoint
-from ottla.pipeline.spark.offsets import TopicPartition
 
 AT = TopicPartition("raw", 0)
 

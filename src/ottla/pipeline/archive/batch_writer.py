@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.delta import DeltaLog, publish
 from ottla.pipeline.archive.errors import while_writing
@@ -31,7 +32,7 @@ from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
-from ottla.pipeline.spark.offsets import OffsetRange, Offsets, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,11 +12,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.admin.cluster import ClusterError
 from ottla.admin.configs import describe_configs
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
-from ottla.pipeline.spark.offsets import TopicPartition
 from ottla.pipeline.spark.options import read_options
 from ottla.pipeline.stage import Cluster
 from ottla.pipeline.topics import connect

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 
 
 class Span(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.errors import while_writing
 from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
 from ottla.pipeline.archive.layout import MANIFESTS
@@ -15,7 +16,7 @@ from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.store import Archive, gone
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
-from ottla.pipeline.spark.offsets import EARLIEST, Offsets, TopicPartition, to_json
+from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
 from ottla.pipeline.stage import Context, Problem
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.columns import SCHEMA
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
@@ -16,7 +17,7 @@ from ottla.pipeline.archive.lag import cluster_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combined
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.spark.offsets import Offsets, TopicPartition, to_json
+from ottla.pipeline.spark.offsets import Offsets, to_json
 from ottla.pipeline.stage import Cluster
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Iterator, Mapping
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 
 REMEDY = (

@@ -11,9 +11,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import TopicMetadata
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client, why_turned_away
-from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition
+from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets
 from ottla.pipeline.spark.options import Point, ReadOptions
 
 ANSWER_TIMEOUT_S = 30.0

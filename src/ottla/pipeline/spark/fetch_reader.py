@@ -7,10 +7,11 @@ from contextlib import closing
 import pyarrow as pa
 
 from ottla.model.errors import KafkaError
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark import wire
 from ottla.pipeline.spark.data_loss import after_loss
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
 

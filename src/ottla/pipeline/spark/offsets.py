@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ottla.model.ids import TopicPartition as TopicPartition
 from ottla.pipeline.errors import PipelineError
 
 EARLIEST = -2
@@ -17,14 +18,6 @@ LATEST = -1
 # What stands beside the topics in a checkpoint begins so: no topic can be named like that.
 EXTRA_PREFIX = "@"
 START, TOPIC_IDS = f"{EXTRA_PREFIX}start", f"{EXTRA_PREFIX}topicIds"
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 Offsets = dict[TopicPartition, int]

@@ -7,16 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
-from ottla.pipeline.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    Offsets,
-    TopicPartition,
-    parse_assignment,
-    parse_offsets,
-)
+from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from ottla.pipeline.spark.rows import Extras
 
 SELECTIONS = ("subscribe", "subscribePattern", "assign")

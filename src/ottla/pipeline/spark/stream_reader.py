@@ -14,18 +14,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.spark.data_loss import losses, made_anew, report
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.offsets import (
-    Offsets,
-    Position,
-    TopicPartition,
-    limited,
-    ranges_between,
-    size,
-    split,
-    to_json,
-)
+from ottla.pipeline.spark.offsets import Offsets, Position, limited, ranges_between, size, split, to_json
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.range_reader import read_range
 
