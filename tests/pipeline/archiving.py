@@ -14,7 +14,7 @@ from ottla.pipeline.archive.stage import ArchiveSink
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.ingest.reload.stage import ArchiveSource
 from ottla.pipeline.query_errors import failure_of
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 MINUTE_MS = 60_000
 # 2026-01-31T22:30Z: two hours later it is another day.
@@ -91,7 +91,7 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("archive/*/date=*/hour=*/*.parquet"))
 
 
-def records_of(spark: SparkSession, cluster: Cluster, topic: str) -> list[tuple[Any, ...]]:
+def records_of(spark: SparkSession, cluster: ClusterSettings, topic: str) -> list[tuple[Any, ...]]:
     """The topic's committed records by partition and offset, each with all that a reload keeps."""
     reader = spark.read.format("ottla").options(**cluster.options()).option("subscribe", topic)
     rows = reader.options(**{"includeHeaders": "true", "kafka.isolation.level": "read_committed"}).load()

@@ -16,7 +16,7 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.spooling import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
 from ottla.pipeline.query_errors import failure_of
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 ROOT = Path(__file__).parents[2]
 LONG_BYTES = 10 * 1024 * 1024
@@ -74,7 +74,7 @@ def test_what_the_topic_would_not_take_is_a_problem_beforehand(
     (problem,) = stage_in(context, topic_name, max_record_bytes=2_000_000).problems()
     assert problem.what.endswith(f"the topic {topic_name} takes messages of 1048588 bytes only.")
     assert problem.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
-    away = replace(context, cluster=Cluster("127.0.0.1:1"))
+    away = replace(context, cluster=ClusterSettings("127.0.0.1:1"))
     (problem,) = stage_in(away, topic_name).problems()
     assert problem.what.startswith(f"The topic {topic_name} cannot be looked at: ")
 

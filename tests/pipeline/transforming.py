@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.settings import read_settings
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 from ottla.pipeline.transform.stage import Transform
 
 QUERY_TIMEOUT_S = 240
@@ -103,7 +103,7 @@ def drive(bootstrap: str, pipeline: str, folder: str, source: str, to: str, dead
     from ottla.pipeline.spark.session import spark_session
 
     spark = spark_session("dies", master="local[2,4]", conf={"spark.ui.enabled": "false"})
-    context = Context(pipeline, Cluster(bootstrap), Path(folder), "checkpoints")
+    context = Context(pipeline, ClusterSettings(bootstrap), Path(folder), "checkpoints")
     table = {"source": source, "to": to, "dead_letters": dead_letters, "function": "transforms.py:clean"}
     run_once(spark, transform_in(context, max_records_per_batch=2000, **table))
 

@@ -4,13 +4,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.settings import key_of, read_settings, setting, unknown
-from ottla.pipeline.stage import Cluster, Context, Problem, Stage
+from ottla.pipeline.stage import ClusterSettings, Context, Problem, Stage
 from ottla.pipeline.stage_registry import GROUPS, stage_class
 
 FILE_NAME = "pipeline.toml"
@@ -21,16 +21,6 @@ VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
 # The groups of stages that write topics, and have WritingSettings besides their own.
 WRITERS = ("sources", "transforms")
 HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """Where the topics are: Ottla or any Kafka."""
-
-    bootstrap: str = setting("addresses of brokers, HOST:PORT, parted by commas")
-    properties: dict[str, Any] = setting(
-        "further settings of the clients, in librdkafka's names, such as security.protocol", {}
-    )
 
 
 @dataclass(frozen=True)
@@ -198,7 +188,7 @@ class Reader:
         properties = {key: as_text(value) for key, value in cluster.properties.items()}
         context = Context(
             name,
-            Cluster(cluster.bootstrap, properties),
+            replace(cluster, properties=properties),
             folder,
             spark.checkpoints,
             frozenset(topics),

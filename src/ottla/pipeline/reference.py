@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from typing import Any
 
-from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings, WritingSettings
+from ottla.pipeline.config import SparkSettings, TopicSettings, WritingSettings
 from ottla.pipeline.settings import key_of
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.stage_registry import KINDS, stage_class
 
 HEAD = """\

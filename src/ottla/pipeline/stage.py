@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ottla.pipeline.settings import setting
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -21,19 +23,21 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Where the topics are: any Kafka. `properties` are librdkafka's, as in `{"security.protocol": "SSL"}`."""
+class ClusterSettings:
+    """The table `[cluster]`: the cluster that holds the topics, Ottla or any Kafka."""
 
-    bootstrap: str
-    properties: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: str = setting("addresses of brokers, HOST:PORT, separated by commas")
+    properties: dict[str, Any] = setting(
+        "further settings of the clients, in librdkafka's names, such as security.protocol", {}
+    )
 
-    def client(self, **more: Any) -> dict[str, Any]:
+    def client_config(self, **more: Any) -> dict[str, Any]:
         """The configuration of a confluent-kafka client."""
         return {"bootstrap.servers": self.bootstrap, **self.properties, **more}
 
     def options(self) -> dict[str, str]:
         """The same as options of `format("ottla")`."""
-        return {f"kafka.{name}": str(value) for name, value in self.client().items()}
+        return {f"kafka.{name}": str(value) for name, value in self.client_config().items()}
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Context:
     """
 
     pipeline: str
-    cluster: Cluster
+    cluster: ClusterSettings
     folder: Path
     checkpoints: str
     topics: frozenset[str] = frozenset()

@@ -9,10 +9,10 @@ from ottla.admin.position import LATEST
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.config import TopicSettings, as_text
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.stage import Cluster, Problem
+from ottla.pipeline.stage import ClusterSettings, Problem
 
 
-def connect(cluster: Cluster) -> Connection:
+def connect(cluster: ClusterSettings) -> Connection:
     """Raises PassingError where no broker answers: it may come up."""
     try:
         connection = Connection(cluster.bootstrap, cluster.properties)

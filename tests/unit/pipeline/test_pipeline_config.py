@@ -68,7 +68,7 @@ CLUSTER = "[cluster]\nbootstrap = 'b:1'\n"
 def test_a_whole_file_becomes_a_pipeline() -> None:
     pipeline = read(WHOLE)
     assert pipeline.context.pipeline == "shop"
-    assert pipeline.context.cluster.client() == {
+    assert pipeline.context.cluster.client_config() == {
         "bootstrap.servers": "127.0.0.1:9092",
         "sasl.password": "hush",
         "enable.ssl": "true",

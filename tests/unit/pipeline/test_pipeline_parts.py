@@ -18,12 +18,12 @@ from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.foreground import errors_into, set_by_signals
 from ottla.pipeline.runner import check_spark
-from ottla.pipeline.stage import Cluster, Context, Problem
+from ottla.pipeline.stage import ClusterSettings, Context, Problem
 from ottla.pipeline.validation import checkpoint_problems, master_problems, stage_problems
 
 
 def pipeline_in(folder: Path, **spark: object) -> Pipeline:
-    context = Context("shop", Cluster("b:1"), folder, "checkpoints")
+    context = Context("shop", ClusterSettings("b:1"), folder, "checkpoints")
     return Pipeline(folder / "pipeline.toml", context, SparkSettings(**spark), {}, ())  # type: ignore[arg-type]
 
 

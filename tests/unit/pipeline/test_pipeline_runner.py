@@ -17,7 +17,7 @@ from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.foreground import ending
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 TRIGGER: Mapping[str, Any] = {}
 AWAY = PassingError("The broker is away.", "Start it.")
@@ -174,7 +174,7 @@ def test_one_wave_begins_when_the_one_before_is_over() -> None:
 def test_a_run_that_ends_runs_writers_before_readers() -> None:
     names = [("sources", "s"), ("sources", "r"), ("transforms", "t"), ("transforms", "u"), ("sinks", "x")]
     declared = tuple(Declared(group, name, "fake", None, FakeStage) for group, name in names)
-    context = Context("p", Cluster("b:1"), Path("."), "checkpoints")
+    context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
     pipeline = Pipeline(Path("pipeline.toml"), context, SparkSettings(), {}, declared)
     waves = waves_of(pipeline, None, once=True)
     assert [[run.name for run in wave] for wave in waves] == [["s", "r"], ["t"], ["u"], ["x"]]

@@ -14,7 +14,7 @@ from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings, check, fro
 from ottla.pipeline.ingest.spooldir.source import settings_of
 from ottla.pipeline.ingest.spooldir.splitting import Splitting
 from ottla.pipeline.ingest.spooldir.stage import SpoolDirSource
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 PLAIN = SpoolDirSettings("spool", "raw")
 
@@ -122,7 +122,7 @@ def test_a_done_folder_on_another_file_system_is_a_problem(tmp_path: Path) -> No
 
 
 def test_paths_are_relative_to_the_pipeline_and_the_log_lies_beside_the_checkpoint(tmp_path: Path) -> None:
-    context = Context("shop", Cluster("127.0.0.1:1"), tmp_path, "checkpoints")
+    context = Context("shop", ClusterSettings("127.0.0.1:1"), tmp_path, "checkpoints")
     stage = SpoolDirSource("files", replace(PLAIN, done_folder="done"), context)
     assert stage.settings.folder == str(tmp_path / "spool")
     assert stage.settings.done_folder == str(tmp_path / "done")
@@ -130,7 +130,7 @@ def test_paths_are_relative_to_the_pipeline_and_the_log_lies_beside_the_checkpoi
 
 
 def test_checkpoints_that_are_not_local_need_a_log_of_its_own(tmp_path: Path) -> None:
-    context = Context("shop", Cluster("127.0.0.1:1"), tmp_path, "s3a://bucket/checkpoints")
+    context = Context("shop", ClusterSettings("127.0.0.1:1"), tmp_path, "s3a://bucket/checkpoints")
     stage = SpoolDirSource("files", replace(PLAIN, folder="."), context)
     (problem,) = folder_problems(stage.settings, "")
     assert problem.what == "s3a://bucket/checkpoints/files/taken is not a local path."

@@ -18,7 +18,7 @@ from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.options import read_options
-from ottla.pipeline.stage import Cluster
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.topics import connect
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ class Lag:
     expires_in_s: float | None = None
 
 
-def cluster_of(cluster: Cluster, topics: Sequence[str]) -> Discovery:
+def cluster_of(cluster: ClusterSettings, topics: Sequence[str]) -> Discovery:
     """What the cluster says of some topics, as a reader of committed records sees it."""
     options = {**cluster.options(), "subscribe": ",".join(topics), "kafka.isolation.level": "read_committed"}
     return Discovery(read_options(options, streaming=False))
 
 
-def archive_lag(cluster: Cluster, topics: Sequence[str], archived: Archived) -> list[Lag]:
+def archive_lag(cluster: ClusterSettings, topics: Sequence[str], archived: Archived) -> list[Lag]:
     """Of each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
     discovery = cluster_of(cluster, topics)
     partitions = sorted(discovery.partitions())
@@ -120,7 +120,7 @@ def warnings(lags: Iterable[Lag]) -> list[str]:
 class RetentionWatch:
     """Says in the log, now and then while an archive runs, that it falls behind."""
 
-    def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
+    def __init__(self, cluster: ClusterSettings, topics: Sequence[str]) -> None:
         self._cluster = cluster
         self._topics = topics
         self._next_look_s = 0.0
@@ -140,7 +140,7 @@ def duration(seconds: float) -> str:
     return f"{math.floor(seconds)} seconds"
 
 
-def retention_of(cluster: Cluster, topic: str) -> Retention:
+def retention_of(cluster: ClusterSettings, topic: str) -> Retention:
     try:
         configs = {line.name: line.value for line in describe_configs(connect(cluster), "topic", topic)}
     except ClusterError as error:
@@ -156,9 +156,11 @@ def limit(value: str | None) -> int | None:
     return None if value is None or int(value) < 0 else int(value)
 
 
-def sample(cluster: Cluster, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
+def sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
     """Timestamp and size of the records from an offset on."""
-    config = cluster.client(**{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0})
+    config = cluster.client_config(
+        **{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0}
+    )
     consumer = Consumer(config | {"auto.offset.reset": "earliest"})
     try:
         consumer.assign([KafkaPartition(*at, offset)])

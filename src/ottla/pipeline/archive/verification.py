@@ -18,7 +18,7 @@ from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combined
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import Offsets, to_json
-from ottla.pipeline.stage import Cluster
+from ottla.pipeline.stage import ClusterSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +99,12 @@ class Report:
 
 
 def verify(
-    spark: "SparkSession", cluster: Cluster, path: str, topics: Sequence[str] = (), *, deep: bool = False
+    spark: "SparkSession",
+    cluster: ClusterSettings,
+    path: str,
+    topics: Sequence[str] = (),
+    *,
+    deep: bool = False,
 ) -> Report:
     """`deep` also reads the topics, and compares every record that they still have with the archive's."""
     archive = Archive.at(path, spark)
@@ -279,7 +284,7 @@ def compared_offsets(
 
 
 def compare(
-    spark: "SparkSession", cluster: Cluster, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
+    spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
 ) -> list[Finding]:
     """Every record that the topic has between the offsets is in the archive's files, with the same bytes."""
     start, end = offsets

@@ -9,7 +9,7 @@ from ottla.pipeline.config import FILE_NAME, Pipeline, load
 from ottla.pipeline.demo.broker import running_broker
 from ottla.pipeline.demo.orders import orders_coming
 from ottla.pipeline.foreground import run_pipeline
-from ottla.pipeline.stage import Cluster
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import write_template
 
 GUIDE = """\
@@ -43,7 +43,7 @@ def tour(folder: Path, listen: str) -> bool:
 def at_address(pipeline: Pipeline, address: str) -> Pipeline:
     """The broker may listen elsewhere than at the first time."""
     return dataclasses.replace(
-        pipeline, context=dataclasses.replace(pipeline.context, cluster=Cluster(address))
+        pipeline, context=dataclasses.replace(pipeline.context, cluster=ClusterSettings(address))
     )
 
 
