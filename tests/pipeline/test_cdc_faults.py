@@ -72,7 +72,7 @@ def test_a_server_that_is_as_documented_has_no_problems(
         ({"port": 1}, "is away"),
         ({"server_id": 11}, "server id 11 is the database's own"),
         ({"tables": ("nothing.*",)}, "No table .* matches nothing"),
-        ({"topic": "{server}.{db}"}, r"There is no topic orders\.db_\d+"),
+        ({"topic": "{server}.{db}"}, r"The topic orders\.db_\d+ does not exist"),
     ],
 )
 def test_wrong_settings_are_told_before_the_start(

@@ -238,7 +238,7 @@ def test_what_is_wrong_is_told_before_the_start(
         ({"port": 1}, "is away"),
         ({"database": "nothing"}, 'database "nothing" does not exist'),
         ({"user": "reader", "password": "reader"}, "user `reader` may not replicate"),
-        ({"topic": "{db}"}, f"There is no topic {schema}"),
+        ({"topic": "{db}"}, f"The topic {schema} does not exist"),
         ({}, r"keyless has no primary key"),
     ):
         capture = captured(server, schema, tmp_path, **changed)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def test_from_init_over_a_submitted_run_to_a_question_in_sql(folder: Path, own_b
     spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
     assert "nothing stands in its way" in ottla("pipeline", "validate", *at)
     ran = ottla("pipeline", "submit", "--run", "--once", *at, "--", "--conf", "spark.locality.wait=0")
-    assert "Made topic raw" in ran
+    assert "Created topic raw" in ran
     assert "Done: files 5 rows, orders 5 rows, archive 5 rows." in ran
     assert ids(own_broker, "orders") == [1, 2, 3, 4]
     (dead,) = read_topic(own_broker.bootstrap, "orders-dead")
@@ -130,7 +130,7 @@ def test_validate_names_all_problems_at_once(folder: Path) -> None:
     assert "[sources.files]" in said
     assert "nowhere" in said
     assert "transforms.py has no function `order`. Did you mean `orders`?" in said
-    assert "There is no topic unknown." in said
+    assert "The topic unknown does not exist." in said
     assert ottla("pipeline", "run", "--file", str(folder), fails_with=1) == said
 
 
@@ -138,8 +138,8 @@ def test_a_cluster_that_is_away_is_one_problem(folder: Path, own_broker: Running
     own_broker.kill()
     said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
     assert said.splitlines() == [
-        f"problem: [cluster]: No broker answers at {own_broker.bootstrap}. "
-        "Start one, or mend `bootstrap` in [cluster]."
+        f"problem: [cluster]: No broker responds at {own_broker.bootstrap}. "
+        "Start one, or fix `bootstrap` in [cluster]."
     ]
 
 

@@ -66,7 +66,7 @@ def test_what_the_topic_would_not_take_is_a_problem_beforehand(
     stage = stage_in(context, topic_name, max_record_bytes=2_000_000, after="move")
     assert [problem.what for problem in stage.problems()] == [
         '`after` is "move", but there is no `done_folder`.',
-        f"There is no topic {topic_name}.",
+        f"The topic {topic_name} does not exist.",
     ]
     made = replace(context, topics=frozenset([topic_name]))
     assert list(stage_in(made, topic_name).problems()) == []

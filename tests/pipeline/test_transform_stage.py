@@ -288,7 +288,7 @@ def test_a_transform_says_beforehand_what_would_stop_it(
     first, second = transform.problems()
     assert first.where == "[transforms.clean]"
     assert first.what.endswith("broken.py, line 2: invalid syntax.")
-    assert second.what == "There is no topic missing-orders."
+    assert second.what == "The topic missing-orders does not exist."
 
 
 def test_wrong_logic_is_a_sentence_and_no_query(

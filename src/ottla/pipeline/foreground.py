@@ -16,7 +16,7 @@ from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.query_errors import failure_of
 from ottla.pipeline.runner import StageRun, run_stages, session, trigger_of, waves_of
-from ottla.pipeline.topics import connect, make_topics
+from ottla.pipeline.topics import connect, create_missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +35,8 @@ def run_pipeline(
     """Whether no stage has failed. Ctrl-C and SIGTERM stop it: nothing is lost, the next run goes on there."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
     plain = plain or not console.is_terminal
-    for topic in make_topics(connect(pipeline.context.cluster), pipeline.topics):
-        console.print(f"Made topic {topic}")
+    for topic in create_missing_topics(connect(pipeline.context.cluster), pipeline.topics):
+        console.print(f"Created topic {topic}")
     waves = waves_of(pipeline, only, once=once)
     stop = Event()
     log = None if plain else pipeline.context.folder / LOG_NAME

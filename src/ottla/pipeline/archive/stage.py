@@ -18,6 +18,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +41,7 @@ class ArchiveSink:
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         try:
             present = {at.topic for at in cluster.partitions()}
-            for topic in self.settings.topics:
-                if topic not in present and topic not in self.context.topics:
-                    yield Problem(
-                        where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
-                    )
+            yield from missing_topics(self.settings.topics, present, self.context, where)
             yield from self._lag_problems(where)
         except PipelineError as error:
             yield Problem(where, error.what, error.remedy)

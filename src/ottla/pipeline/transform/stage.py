@@ -8,7 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.stage import Context, Problem
-from ottla.pipeline.topics import connect
+from ottla.pipeline.topics import connect, missing_topics
 from ottla.pipeline.transform.columns import with_origin
 from ottla.pipeline.transform.dead_letters import Ending, as_records
 from ottla.pipeline.transform.logic import load_function, load_sql
@@ -35,10 +35,7 @@ class Transform:
             yield Problem(where, error.what, error.remedy)
         topics = {*self.settings.topics, self.settings.to, self.settings.dead_letters} - {""}
         present = connect(self.context.cluster).metadata().topics
-        for topic in sorted(topics - self.context.topics - set(present)):
-            yield Problem(
-                where, f"There is no topic {topic}.", f"Make it, or add [topics.{topic}] to the pipeline."
-            )
+        yield from missing_topics(topics, present, self.context, where)
 
     def start(self, spark: SparkSession, trigger: Mapping[str, Any]) -> StreamingQuery:
         settings = self.settings

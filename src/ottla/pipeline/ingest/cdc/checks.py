@@ -20,7 +20,7 @@ from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.cdc.tables import CapturedTable, captured_tables
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Context, Problem
-from ottla.pipeline.topics import connect
+from ottla.pipeline.topics import connect, missing_topics
 
 MARIADB_MIN, MYSQL_MIN = (10, 5), (8, 0)
 TRANSACTIONAL = ("InnoDB", "ROCKSDB")
@@ -220,10 +220,7 @@ def remote_state_problem(state: str, where: str) -> Problem:
 
 def topic_problems(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
     present = connect(context.cluster).metadata().topics
-    for topic in sorted(set(wanted) - context.topics - set(present)):
-        yield Problem(
-            where, f"There is no topic {topic}.", f"Make it, or add [topics.{topic}] to the pipeline."
-        )
+    yield from missing_topics(wanted, present, context, where)
 
 
 def wanted_topics(topic: str, of_tables: Iterable[str]) -> set[str]:

@@ -16,6 +16,7 @@ from ottla.pipeline.ingest.reload.plan import (
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +55,10 @@ class ArchiveSource:
             target = self.settings.to or topic
             wanted[target] = max(count, wanted.get(target, 0))
         present = cluster_of(self.context.cluster, list(wanted)).partitions()
+        yield from missing_topics(wanted, {at.topic for at in present}, self.context, self.where)
         for topic, count in wanted.items():
             has = sum(at.topic == topic for at in present)
-            if not has and topic not in self.context.topics:
-                yield Problem(
-                    self.where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
-                )
-            elif 0 < has < count:
+            if 0 < has < count:
                 yield Problem(
                     self.where,
                     f"The topic {topic} has {has} partitions, the archived one {count}.",

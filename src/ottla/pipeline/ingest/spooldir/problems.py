@@ -8,6 +8,7 @@ from ottla.admin.configs import describe_configs
 from ottla.admin.topics import topic_exists
 from ottla.pipeline.ingest.spooldir.settings import RECORD_OVERHEAD_BYTES, SpoolDirSettings
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 
 def folder_problems(settings: SpoolDirSettings, where: str) -> Iterator[Problem]:
@@ -77,10 +78,7 @@ def topic_problems(settings: SpoolDirSettings, context: Context, where: str) -> 
             where, f"The topic {topic} cannot be looked at: {error}", "Start the broker, or mend [cluster]."
         )
         return
-    if not is_there and topic not in context.topics:
-        yield Problem(
-            where, f"There is no topic {topic}.", f"Make it, or let the pipeline do so with [topics.{topic}]."
-        )
+    yield from missing_topics([topic], [topic] if is_there else [], context, where)
     needed = settings.max_record_bytes + RECORD_OVERHEAD_BYTES
     allowed = next((int(line.value or 0) for line in configs if line.name == "max.message.bytes"), needed)
     if needed > allowed:
