@@ -13,7 +13,7 @@ from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.ingest.reload.stage import ArchiveSource
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import ClusterSettings, Context
 
 MINUTE_MS = 60_000
@@ -69,7 +69,7 @@ def run_all(spark: SparkSession, stage: Any) -> None:
             assert query.awaitTermination(QUERY_TIMEOUT_S)
             return
         except Exception as error:
-            if attempt == ATTEMPTS_MAX or not failure_of(error).is_passing:
+            if attempt == ATTEMPTS_MAX or not summarize(error).is_retriable:
                 raise
         finally:
             query.stop()
@@ -81,7 +81,7 @@ def told(*parts: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        sentence = failure_of(error).sentence
+        sentence = summarize(error).sentence
         assert all(part in sentence for part in parts), sentence
     else:
         raise AssertionError("nothing went wrong")

@@ -13,7 +13,7 @@ from tests.pipeline.archiving import data_files, make_topic, produce, run_all, s
 
 from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.delta import DeltaLog
-from ottla.pipeline.archive.ownership import take_over
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
@@ -41,7 +41,7 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
     assert archive_table(spark, stage.path).count() == BATCH_OFFSETS
 
     def follow(*_: object) -> None:
-        take_over(Archive.at(stage.path), [topic_name])
+        claim_topics(Archive.at(stage.path), [topic_name])
         raise OSError("ended")
 
     with monkeypatch.context() as ending:

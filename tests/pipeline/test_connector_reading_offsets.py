@@ -107,7 +107,7 @@ def test_offsets_beyond_the_log_are_cut_to_it_where_loss_is_allowed(topics: Topi
 
 
 def test_a_cluster_that_does_not_answer_is_a_fault_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.pipeline.spark.discovery.ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("ottla.pipeline.spark.discovery.RESPONSE_TIMEOUT_S", 0.5)
     with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not answer"):
         planned(Topics("127.0.0.1:1"), subscribe="a")
 

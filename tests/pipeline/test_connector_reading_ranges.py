@@ -126,7 +126,7 @@ def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
     broker: RunningBroker, topic_name: str, read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_reader, "GONE_AFTER_S", 0.2)
-    monkeypatch.setattr(consumer_reader, "LOOK_AFTER_S", 0.2)
+    monkeypatch.setattr(consumer_reader, "CHECK_AFTER_S", 0.2)
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 5)]
     with pytest.raises(PipelineError, match=f"{topic_name}-0 has no offset 0"):
         rows(read, topics.options(subscribe=topic_name), wanted)

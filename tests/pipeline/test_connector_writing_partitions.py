@@ -11,12 +11,12 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify
-from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
+from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify_markers
+from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
-from ottla.pipeline.spark.sink.producer import Records
+from ottla.pipeline.spark.sink.producer import RecordProducer
 
 
 class Sink:
@@ -95,14 +95,14 @@ def test_a_commit_that_shows_after_the_snapshot_is_judged_too(sink: Sink) -> Non
 def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
     before = sink.markers.snapshot().markers
     committed = Committed("query", sink.task(0).run(rows(range(10))))
-    verify(sink.options, 0, [committed], before)
+    verify_markers(sink.options, 0, [committed], before)
 
 
 def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.sink.exactly_once_writers.TIMEOUT_S", 0.2)
     sink.markers.snapshot()
     with pytest.raises(PassingError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
-        verify(sink.options, 0, [Committed("query", Written(3, 10))], {})
+        verify_markers(sink.options, 0, [Committed("query", Written(3, 10))], {})
 
 
 def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
@@ -126,7 +126,7 @@ def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: 
         "linger.ms": "0",
     }
     for _ in range(15):
-        fenced, newer = Records(config), Records(config)
+        fenced, newer = RecordProducer(config), RecordProducer(config)
         fenced.producer.init_transactions(30)
         fenced.producer.begin_transaction()
         fenced.put((sink.topic, b"before") for _ in range(500))
@@ -168,7 +168,7 @@ def test_a_marker_is_found_behind_any_number_of_aborted_attempts(sink: Sink) -> 
     producer.init_transactions(30)
     for _ in range(20):
         producer.begin_transaction()
-        producer.produce(topic_of(f"sink-{sink.topic}"), b"not a marker", partition=0)
+        producer.produce(marker_topic_name(f"sink-{sink.topic}"), b"not a marker", partition=0)
         producer.flush()
         producer.abort_transaction(30)
     assert sink.snapshot_with(0).markers == {0: Marker("query", 0, "plan", 10)}

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.spooling import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import ClusterSettings, Context
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_file_reaches_the_person_as_one_sentence_and_can_be
     os.utime(spool / "a", (1, 1))
     with pytest.raises(StreamingQueryException) as raised:
         run_once(spark, stage_in(context, topic_name, max_record_bytes=20))
-    assert failure_of(raised.value).sentence == (
+    assert summarize(raised.value).sentence == (
         f"Record 2 of the file {spool}/b, at byte 2, is longer than 20 bytes."
         " Raise `max_record_bytes` and the topic's max.message.bytes, and start again."
     )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.transform.columns import with_origin
-from ottla.pipeline.transform.dead_letters import Ending, as_records
+from ottla.pipeline.transform.dead_letters import Output, as_records
 from ottla.pipeline.transform.parts import (
     flatten,
     guard,
@@ -205,7 +205,7 @@ def test_a_python_function_that_raises_or_gives_a_wrong_type_marks_its_record(sp
     assert errors(again) == [row._error for row in found]
 
 
-ENDING = Ending("clean", ("raw",), "orders", "orders-dead")
+ENDING = Output("clean", ("raw",), "orders", "orders-dead")
 
 
 def test_a_dead_letter_is_the_record_byte_for_byte_with_its_reason_and_origin(spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.transforming import read_topic, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Context
 
 ORDERS = """
@@ -131,7 +131,7 @@ def test_a_query_in_a_file_transforms_and_a_batch_that_dies_names_its_offsets(
     topics.produce(raw, [Sent(b"2,1", b"c", partition=1), Sent(b"3,no number")])
     with pytest.raises(StreamingQueryException) as raised:
         run_once(spark, transform)
-    sentence = failure_of(raised.value).sentence
+    sentence = summarize(raised.value).sentence
     assert sentence.startswith("The value 'no number' of the type")
     assert f"the batch with the offsets {raw}-0: 2 to 2, {raw}-1: 0 to 0," in sentence
     (context.folder / "clean.sql").write_text(CLEAN_SQL.replace("    cast(", "    try_cast("))

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.settings import read_settings
 from ottla.pipeline.stage import ClusterSettings, Context
 from ottla.pipeline.transform.stage import Transform
@@ -63,7 +63,7 @@ def through_passing_faults(run: Callable[[], Result]) -> Result:
         try:
             return run()
         except (PipelineError, StreamingQueryException) as error:
-            if not failure_of(error).is_passing:
+            if not summarize(error).is_retriable:
                 raise
     return run()
 

@@ -32,12 +32,12 @@ def verify(
     """Prove that every offset of the topics is archived once, or name the holes."""
     from ottla.pipeline.archive.verification import verify as verified
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = archives_of(pipeline, name)
     is_whole = True
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         for sink, path in archives.items():
             topics = pipeline.find(sink, "sinks").settings.topics
             report = verified(spark, pipeline.context.cluster, path, topics, deep=deep)
@@ -55,11 +55,11 @@ def merge(name: ArchiveName = None, master: Master = None, file: File = DEFAULT_
     """Merge the small files of an archive's past hours into larger ones. Queries go on meanwhile."""
     from ottla.pipeline.archive.merge import merge as merged
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = archives_of(pipeline, name)
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         for sink, path in archives.items():
             done = merged(spark, path, time.time_ns() // 1_000_000)
             for one in done:
@@ -79,11 +79,11 @@ def sql(
     """Ask the archives: a table for each, by the name of its sink, and one for each archived topic."""
     from ottla.pipeline.archive.table import register_views
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = archives_of(pipeline, None)
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         register_views(spark, archives)
         answer = spark.sql(query)
         rows = answer.toLocalIterator()

@@ -44,7 +44,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Whatever happens, `path` holds what it held, or `data`."""
     with replacing(path) as file:
         file.write(data)

@@ -24,7 +24,7 @@ APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
 ALREADY_THERE = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     path: str
     bytes: int
 
@@ -48,7 +48,7 @@ class ReadableFiles(Protocol):
 class Files(ReadableFiles, Protocol):
     def exists(self, path: str) -> bool: ...
 
-    def below(self, folder: str) -> list[Found]:
+    def below(self, folder: str) -> list[FoundFile]:
         """All files below a folder, sorted by path."""
         ...
 
@@ -95,14 +95,14 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def below(self, folder: str) -> list[Found]:
+    def below(self, folder: str) -> list[FoundFile]:
         return sorted(self._below(folder))
 
-    def _below(self, folder: str) -> Iterator[Found]:
+    def _below(self, folder: str) -> Iterator[FoundFile]:
         for parent, _, names in os.walk(self._at(folder)):
             for name in names:
                 path = Path(parent, name)
-                yield Found(str(path.relative_to(self.root)), path.stat().st_size)
+                yield FoundFile(str(path.relative_to(self.root)), path.stat().st_size)
 
     def read(self, path: str) -> str:
         return self._at(path).read_text(encoding="utf-8")
@@ -143,7 +143,7 @@ class HadoopFiles:
             )
         except Exception as error:
             raise PipelineError(
-                f"{root} cannot be reached: {reason(error)}.",
+                f"{root} cannot be reached: {root_cause(error)}.",
                 "Check the URL and its credentials; s3a:// also needs the jars of hadoop-aws in spark.jars.",
             ) from error
 
@@ -158,13 +158,13 @@ class HadoopFiles:
             return []
         return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(folder)))
 
-    def below(self, folder: str) -> list[Found]:
+    def below(self, folder: str) -> list[FoundFile]:
         found = []
         statuses = self._fs.listFiles(self._path(folder), True)
         prefix = self._path("").toUri().getPath().rstrip("/") + "/"
         while statuses.hasNext():
             status = statuses.next()
-            found.append(Found(status.getPath().toUri().getPath().removeprefix(prefix), status.getLen()))
+            found.append(FoundFile(status.getPath().toUri().getPath().removeprefix(prefix), status.getLen()))
         return sorted(found)
 
     def read(self, path: str) -> str:
@@ -238,7 +238,7 @@ def as_bytes(content: str | bytes) -> bytes:
 RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
 
 
-def reason(error: BaseException) -> str:
+def root_cause(error: BaseException) -> str:
     """The innermost line of Java's account, or Python's own."""
     cause: Any = getattr(error, "java_exception", None)
     if cause is None:

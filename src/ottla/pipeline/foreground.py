@@ -14,8 +14,8 @@ from rich.console import Console
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.query_errors import failure_of
-from ottla.pipeline.runner import StageRun, run_stages, session, trigger_of, waves_of
+from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.runner import StageRun, open_session, run_stages, trigger_of, waves_of
 from ottla.pipeline.topics import connect, create_missing_topics
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run_pipeline(
     log = None if plain else pipeline.context.folder / LOG_NAME
     where = master or pipeline.spark.master
     console.print(f"Starting Spark on {where}" + (f", which logs to {log}" if log else ""))
-    with set_by_signals(stop), errors_into(log), session(pipeline, master) as spark:
+    with set_by_signals(stop), errors_into(log), open_session(pipeline, master) as spark:
         if spark.sparkContext.uiWebUrl:
             console.print(f"Spark's own view: {spark.sparkContext.uiWebUrl}")
         # Once more: making a session, Spark has put in a handler of its own.
@@ -53,16 +53,16 @@ def run_pipeline(
 
 
 @contextmanager
-def spark_to_ask(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
+def command_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
     """Spark for one question: what it refuses is said in a sentence, and its own words go into the log."""
     from pyspark.errors import PySparkException
 
     log = pipeline.context.folder / LOG_NAME
-    with errors_into(log), session(pipeline, master) as spark:
+    with errors_into(log), open_session(pipeline, master) as spark:
         try:
             yield spark
         except PySparkException as error:
-            raise PipelineError(failure_of(error).sentence, f"All that Spark said stands in {log}.") from None
+            raise PipelineError(summarize(error).sentence, f"All that Spark said stands in {log}.") from None
 
 
 @contextmanager

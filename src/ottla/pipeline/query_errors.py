@@ -32,31 +32,31 @@ PLAN = "=== Streaming Query ==="
 LINE_MAX = 500
 
 
-class Failure(NamedTuple):
-    """`sentence` is for a person; `is_passing` says that the same may go well a moment later."""
+class ErrorSummary(NamedTuple):
+    """`sentence` is for a person; `is_retriable` says that the same may go well a moment later."""
 
     sentence: str
-    is_passing: bool
+    is_retriable: bool
 
 
-def failure_of(error: BaseException) -> Failure:
+def summarize(error: BaseException) -> ErrorSummary:
     if isinstance(error, PipelineError):
-        return Failure(str(error), isinstance(error, PassingError))
-    return failure_from(str(error) or type(error).__name__)
+        return ErrorSummary(str(error), isinstance(error, PassingError))
+    return summarize_text(str(error) or type(error).__name__)
 
 
-def failure_from(text: str) -> Failure:
+def summarize_text(text: str) -> ErrorSummary:
     """What the text of an exception comes down to: an error of ours wins, then Python's, then Spark's."""
     batch = batch_said(text)
     text = text.partition(PLAN)[0]
     ours = OURS.findall(text)
     if ours:
         name, sentence = ours[-1]
-        return Failure(sentence.strip(), name == PassingError.__name__)
+        return ErrorSummary(sentence.strip(), name == PassingError.__name__)
     refused = REFUSED.search(text)
     if refused:
-        return Failure(TRAILING.sub("", refused[1]), is_passing=False)
-    is_passing = PASSING.search(text) is not None
+        return ErrorSummary(TRAILING.sub("", refused[1]), is_retriable=False)
+    is_retriable = PASSING.search(text) is not None
     python = [found for found in PYTHON.findall(text) if not MASK.match(found[1])]
     if python:
         name, sentence = python[-1]
@@ -64,7 +64,7 @@ def failure_from(text: str) -> Failure:
     else:
         condition = SPARK_CONDITION.search(text)
         reason = PREFACE.sub("", condition[2] if condition else first_line(text))
-    return Failure(shortened(reason) + ("" if is_passing else batch), is_passing)
+    return ErrorSummary(shortened(reason) + ("" if is_retriable else batch), is_retriable)
 
 
 def first_line(text: str) -> str:

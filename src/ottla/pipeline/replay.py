@@ -19,10 +19,10 @@ from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.comparison import Comparison, Ranges, compare
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
-from ottla.pipeline.transform.dead_letters import Ending
+from ottla.pipeline.transform.dead_letters import Output
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
 
@@ -56,7 +56,7 @@ def replay(
 
 def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: Ranges) -> None:
     settings = transform.settings
-    ending = Ending(
+    ending = Output(
         transform.name,
         settings.topics,
         settings.to,
@@ -73,8 +73,8 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        failure = failure_of(error)
-        raise (PassingError if failure.is_passing else PipelineError)(
+        failure = summarize(error)
+        raise (PassingError if failure.is_retriable else PipelineError)(
             f"The replay of {transform.name} ended: {failure.sentence}",
             "Mend that and start the same replay again: it goes on where it was.",
         ) from error

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.progress import Progress, progress_of
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_S = 0.5
+POLL_S = 0.5
 BACKOFF_S = (1, 2, 5, 10, 30)
 # A run that is to end gives up a stage at the last of these.
 ATTEMPTS_MAX_ONCE = 5
@@ -105,11 +105,11 @@ class StageRun:
         return Progress(**{**vars(self.progress), **rest})
 
     def _failed(self, error: BaseException, now: float) -> None:
-        failure = failure_of(error)
+        failure = summarize(error)
         self._query = None
         self._attempts += 1
         gives_up = self._attempts_max is not None and self._attempts >= self._attempts_max
-        if failure.is_passing and not gives_up:
+        if failure.is_retriable and not gives_up:
             wait_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S)) - 1]
             self._start_at = now + wait_s
             self.state, self.note = "waiting", f"{failure.sentence} Next try in {wait_s} s."
@@ -147,7 +147,7 @@ def run_stages(
                     step(run, spark, trigger, display)
                 display.show(runs)
                 if not all(run.is_over for run in wave):
-                    stop.wait(LOOK_S)
+                    stop.wait(POLL_S)
     finally:
         for run in runs:
             run.stop()
@@ -196,14 +196,14 @@ def check_spark(spark: "SparkSession", error: BaseException) -> None:
         if not spark.sparkContext._jsc.sc().isStopped():
             return
     raise PipelineError(
-        f"Spark has ended: {failure_of(error).sentence}",
+        f"Spark has ended: {summarize(error).sentence}",
         "Start the pipeline again: it goes on where it was. If it happens again, give Spark more memory, "
         'as in conf = { "spark.driver.memory" = "4g" } in [spark].',
     )
 
 
 @contextlib.contextmanager
-def session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
+def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
     """Spark as the file configures it; `master` is stronger than the file's."""
     from ottla.pipeline.spark.session import spark_session
 

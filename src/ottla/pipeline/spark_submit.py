@@ -22,7 +22,7 @@ main()
 '''
 
 
-def attach(pipeline: Pipeline) -> tuple[Path, Path]:
+def write_attachments(pipeline: Pipeline) -> tuple[Path, Path]:
     """Writes the package as a zip, which is what Spark puts on the path of every executor, and the job's file."""
     folder = pipeline.context.folder / FOLDER
     archive, job = folder / f"ottla-{__version__}.zip", folder / "ottla_pipeline.py"
@@ -47,7 +47,7 @@ def files_of_the_package() -> list[Path]:
     return sorted([*files, PACKAGE.parent / "pyspark_ottla.py"])
 
 
-def command(
+def submit_command(
     pipeline: Pipeline,
     archive: Path,
     job: Path,
@@ -81,7 +81,7 @@ def command(
     ]
 
 
-def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
+def submit_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of spark-submit: this Python, the Java that is found, and Spark's own or pyspark's scripts."""
     found = {"PYSPARK_PYTHON": sys.executable, **environment}
     pyspark = importlib.util.find_spec("pyspark")
@@ -91,7 +91,7 @@ def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def executable(environment: Mapping[str, str]) -> str:
+def find_spark_submit(environment: Mapping[str, str]) -> str:
     script = Path(environment.get("SPARK_HOME", "")) / "bin" / "spark-submit"
     if not environment.get("SPARK_HOME") or not script.is_file():
         raise PipelineError(

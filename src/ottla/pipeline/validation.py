@@ -19,7 +19,7 @@ CLUSTER = "[cluster]"
 CONNECT_TIMEOUT_S = 3.0
 
 
-def problems_of(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Problem]:
+def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Problem]:
     """All of them, not only the first. Stages are asked side by side: a database that is away takes its time.
 
     Where the cluster is away the stages are not asked: each would only say the same.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.pipeline.archive.layout import Hour, data_file
-from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Slice, combined
+from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Slice, combine
 from ottla.pipeline.spark.offsets import OffsetRange
 
 QUERY = "ded03600-6db7-4587-9169-9cacebe35b91"
@@ -24,4 +24,4 @@ def a_batch(number: int, ranges: Iterable[tuple[str, int, int, int]], *files: Da
 
 
 def an_archive(*ranges: tuple[str, int, int, int]) -> Archived:
-    return combined({1: a_batch(0, ranges)})
+    return combine({1: a_batch(0, ranges)})

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.pipeline.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive import delta
-from ottla.pipeline.archive.delta import DeltaLog, kept_logs
-from ottla.pipeline.archive.delta_actions import followed, next_version, path_in_table
+from ottla.pipeline.archive.delta import DeltaLog, delta_logs
+from ottla.pipeline.archive.delta_actions import apply_version, next_version, path_in_table
 from ottla.pipeline.archive.manifest import Claim, Manifest, Merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
@@ -101,15 +101,15 @@ def test_a_checkpoint_holds_what_the_versions_before_it_say_and_old_versions_go(
 def test_the_files_of_a_version_follow_from_those_before() -> None:
     text = "\n".join(json.dumps(action) for action in next_version(5, HISTORY[5], "raw", 0))
     before = {path_in_table(file.path) for file in (SMALL, OTHER)}
-    assert followed(before | {"kept"}, text) == {path_in_table(LARGE.path), "kept"}
+    assert apply_version(before | {"kept"}, text) == {path_in_table(LARGE.path), "kept"}
 
 
 def test_a_log_that_is_there_is_kept_up_also_when_it_is_no_longer_asked_for(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
-    assert kept_logs(archive, ["raw"], wanted=False) == []
-    (log,) = kept_logs(archive, ["raw"], wanted=True)
+    assert delta_logs(archive, ["raw"], wanted=False) == []
+    (log,) = delta_logs(archive, ["raw"], wanted=True)
     log.publish(HISTORY)
-    assert [one.topic for one in kept_logs(archive, ["raw", "fly"], wanted=False)] == ["raw"]
+    assert [one.topic for one in delta_logs(archive, ["raw", "fly"], wanted=False)] == ["raw"]
 
 
 def test_somebody_elses_delta_table_is_left_alone(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ import pytest
 from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive import store
-from ottla.pipeline.archive.errors import reading_failed, writing_failed
+from ottla.pipeline.archive.errors import read_error, write_error
 from ottla.pipeline.archive.layout import batch_name
 from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.ownership import take_over
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.stage import folder_problems, prepare
 from ottla.pipeline.archive.store import Archive, Manifests
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.files import Found, LocalFiles, files_at
+from ottla.pipeline.files import FoundFile, LocalFiles, files_at
 from ottla.pipeline.spark.checkpoint import Checkpoint
 
 
@@ -28,7 +28,7 @@ def test_a_moved_file_takes_the_place_of_one_that_an_earlier_attempt_left(tmp_pa
     files.create("staged", "new")
     files.create("there/final", "old")
     files.move("staged", "there/final")
-    assert files.below("") == [Found("there/final", 3)]
+    assert files.below("") == [FoundFile("there/final", 3)]
     assert files.read("there/final") == "new"
 
 
@@ -62,9 +62,9 @@ def test_of_two_writers_one_gets_a_number_and_the_other_sees_it_before_it_tries_
 
 def test_a_run_that_another_has_followed_adds_nothing(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
-    first, beside = take_over(archive, ["raw"]), take_over(archive, ["orders"])
+    first, beside = claim_topics(archive, ["raw"]), claim_topics(archive, ["orders"])
     archive.commit(a_batch(0, []), first.check)
-    second = take_over(Archive.at(str(tmp_path)), ["raw", "more"])
+    second = claim_topics(Archive.at(str(tmp_path)), ["raw", "more"])
     with pytest.raises(
         PipelineError, match=r"no longer archives the topic raw into .*: since .* process \d+ on "
     ):
@@ -113,7 +113,7 @@ def test_a_fold_that_was_killed_before_it_deleted_counts_each_manifest_once(
             archive.fold()
     assert len(list((tmp_path / "_manifests").glob("*.json"))) == 2
     assert len(Archive.at(str(tmp_path)).load().ranges) == 2
-    take_over(Archive.at(str(tmp_path)), ["raw"])
+    claim_topics(Archive.at(str(tmp_path)), ["raw"])
     assert [path.name for path in (tmp_path / "_manifests").glob("*.json")] == ["0000000003.json"]
 
 
@@ -139,7 +139,7 @@ def test_what_a_killed_batch_has_staged_is_removed_when_the_archive_has_come_fur
     archive.commit(a_batch(3, []), lambda _: None)
     for batch in (2, 3, 4):
         archive.files.make_folder(f"_staging/{batch_name(batch, QUERY)}-1a2b3c4d")
-    take_over(archive, ["raw"])
+    claim_topics(archive, ["raw"])
     assert archive.files.names("_staging") == [f"{batch_name(4, QUERY)}-1a2b3c4d"]
 
 
@@ -183,11 +183,11 @@ def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_of_the_disk_is_told_in_a_sentence(account: str, said: str) -> None:
-    error = writing_failed("file:///archive", account)
+    error = write_error("file:///archive", account)
     assert said in str(error)
 
 
 def test_an_unreadable_file_is_named() -> None:
     account = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/date=1/x.parquet.  SQLSTATE"
-    assert "The archive's file file:///a/date=1/x.parquet cannot be read" in str(reading_failed("u", account))
-    assert "could not be read: x" in str(reading_failed("file:///u", "y\nx."))
+    assert "The archive's file file:///a/date=1/x.parquet cannot be read" in str(read_error("u", account))
+    assert "could not be read: x" in str(read_error("file:///u", "y\nx."))

@@ -11,8 +11,8 @@ from ottla.pipeline.archive.verification import (
     Extent,
     Finding,
     Report,
-    compared_with,
-    coverage,
+    check_coverage,
+    compare_file,
     spans_of,
 )
 
@@ -20,47 +20,47 @@ AT = TopicPartition("raw", 0)
 
 
 def test_ranges_that_meet_are_whole() -> None:
-    assert coverage(an_archive(("raw", 0, 5, 9), ("raw", 0, 0, 5)), ["raw"], {AT: 0}) == []
+    assert check_coverage(an_archive(("raw", 0, 5, 9), ("raw", 0, 0, 5)), ["raw"], {AT: 0}) == []
 
 
 def test_a_hole_is_named_and_a_part_that_the_topic_deleted_is_told_from_it() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 30, 40))
-    assert coverage(archived, ["raw"], {AT: 18}) == [
+    assert check_coverage(archived, ["raw"], {AT: 18}) == [
         Finding(AT, Span(10, 18), DELETED),
         Finding(AT, Span(18, 30), HOLE),
     ]
 
 
 def test_what_the_topic_has_before_the_archive_begins_is_a_hole() -> None:
-    assert coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [Finding(AT, Span(2, 7), HOLE)]
+    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [Finding(AT, Span(2, 7), HOLE)]
 
 
 def test_what_was_gone_before_the_archive_began_is_none() -> None:
-    assert coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 7}) == []
+    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 7}) == []
 
 
 def test_a_topic_that_is_gone_is_judged_by_the_archive_alone() -> None:
     archived = an_archive(("raw", 0, 7, 9), ("raw", 0, 11, 12))
-    assert coverage(archived, ["raw"], {}) == [Finding(AT, Span(9, 11), HOLE)]
+    assert check_coverage(archived, ["raw"], {}) == [Finding(AT, Span(9, 11), HOLE)]
 
 
 def test_offsets_that_two_batches_cover_are_duplicates() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 8, 12))
-    assert coverage(archived, ["raw"], {AT: 0}) == [Finding(AT, Span(8, 10), TWICE)]
+    assert check_coverage(archived, ["raw"], {AT: 0}) == [Finding(AT, Span(8, 10), TWICE)]
 
 
 def test_a_file_is_held_against_its_manifest() -> None:
     file = a_file("x", (0, 0, 9), (1, 5, 5))
     right = {0: Content(Slice(0, 9, 10), 0), 1: Content(Slice(5, 5, 1), 0)}
-    assert compared_with(file, right) is None
-    assert compared_with(file, {}) == "it cannot be read; the manifest says that it holds 11 records"
-    assert compared_with(file, right | {0: Content(Slice(0, 9, 9), 0)}) == (
+    assert compare_file(file, right) is None
+    assert compare_file(file, {}) == "it cannot be read; the manifest says that it holds 11 records"
+    assert compare_file(file, right | {0: Content(Slice(0, 9, 9), 0)}) == (
         "of partition 0 it holds 9 records, offsets 0 to 9, its manifest says 10 records, offsets 0 to 9"
     )
     assert "partition 2 it holds 1 records" in str(
-        compared_with(file, right | {2: Content(Slice(1, 1, 1), 0)})
+        compare_file(file, right | {2: Content(Slice(1, 1, 1), 0)})
     )
-    assert "do not rise" in str(compared_with(file, right | {0: Content(Slice(0, 9, 10), 2)}))
+    assert "do not rise" in str(compare_file(file, right | {0: Content(Slice(0, 9, 10), 2)}))
 
 
 def test_single_offsets_are_told_as_spans() -> None:

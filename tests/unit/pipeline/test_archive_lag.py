@@ -1,7 +1,7 @@
 import pytest
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.lag import Lag, Retention, duration, lag_of, sentence
+from ottla.pipeline.archive.lag import Lag, Retention, duration, lag_of, warning_of
 
 AT = TopicPartition("raw", 0)
 HOUR_MS = 3_600_000
@@ -16,22 +16,22 @@ def lag(
 
 
 def test_an_archive_that_is_close_behind_is_not_worth_a_word() -> None:
-    assert sentence(lag(1000)) is None
-    assert sentence(lag(400, age_ms=10 * HOUR_MS)) is None
+    assert warning_of(lag(1000)) is None
+    assert warning_of(lag(400, age_ms=10 * HOUR_MS)) is None
 
 
 def test_records_that_expire_before_long_are_counted() -> None:
-    assert sentence(lag(400, age_ms=165 * HOUR_MS)) == (
+    assert warning_of(lag(400, age_ms=165 * HOUR_MS)) == (
         "600 records of raw-0 are not archived, and begin to expire in about 3 hours."
     )
 
 
 def test_records_that_were_deleted_before_they_were_archived_are_counted() -> None:
-    assert sentence(lag(400, earliest=450)) == "50 offsets of raw-0 were deleted before they were archived."
+    assert warning_of(lag(400, earliest=450)) == "50 offsets of raw-0 were deleted before they were archived."
 
 
 def test_both_are_said_together() -> None:
-    said = sentence(lag(400, age_ms=168 * HOUR_MS, earliest=450))
+    said = warning_of(lag(400, age_ms=168 * HOUR_MS, earliest=450))
     assert said == (
         "550 records of raw-0 are not archived, and begin to expire in about 0 seconds; "
         "50 offsets of raw-0 were deleted before they were archived."
@@ -40,14 +40,14 @@ def test_both_are_said_together() -> None:
 
 def test_retention_by_size_counts_too() -> None:
     by_size = Retention(None, 100_000)
-    assert sentence(lag(800, by_size)) is None
-    assert sentence(lag(400, by_size)) == (
+    assert warning_of(lag(800, by_size)) is None
+    assert warning_of(lag(400, by_size)) == (
         "600 records of raw-0 are not archived, and begin to expire by size before long."
     )
 
 
 def test_without_retention_nothing_expires() -> None:
-    assert sentence(lag(0, Retention(None, None), age_ms=900 * HOUR_MS)) is None
+    assert warning_of(lag(0, Retention(None, None), age_ms=900 * HOUR_MS)) is None
 
 
 @pytest.mark.parametrize(

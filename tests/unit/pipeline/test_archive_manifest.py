@@ -10,13 +10,13 @@ from ottla.pipeline.archive.layout import (
     batch_name,
     final_names,
     hour_of,
+    is_abandoned,
     manifest_file,
-    staging_is_dead,
 )
 from ottla.pipeline.archive.manifest import (
     Claim,
     Merge,
-    combined,
+    combine,
     fold_from_json,
     fold_to_json,
     from_json,
@@ -42,17 +42,17 @@ def test_a_manifest_is_read_as_it_was_written(manifest: object) -> None:
 
 
 def test_files_count_once_a_batch_names_them_and_until_a_merge_takes_their_place() -> None:
-    assert set(combined({1: FIRST, 2: SECOND}).files) == {SMALL.path, OTHER.path}
-    assert set(combined(HISTORY).files) == {LARGE.path}
+    assert set(combine({1: FIRST, 2: SECOND}).files) == {SMALL.path, OTHER.path}
+    assert set(combine(HISTORY).files) == {LARGE.path}
 
 
 def test_a_merge_of_merged_files_counts_last_whatever_the_order_of_reading() -> None:
     again = Merge(100, (a_file("again", (0, 0, 9)),), (LARGE.path,))
-    assert set(combined({5: again, **HISTORY}).files) == {again.files[0].path}
+    assert set(combine({5: again, **HISTORY}).files) == {again.files[0].path}
 
 
 def test_the_archive_begins_and_ends_with_what_batches_cover_also_without_records() -> None:
-    archived = combined(HISTORY)
+    archived = combine(HISTORY)
     assert archived.ends == {TopicPartition("raw", 0): 12, TopicPartition("raw", 3): 3}
     assert archived.starts == {TopicPartition("raw", 0): 0, TopicPartition("raw", 3): 2}
     assert archived.topics == ["raw"]
@@ -60,8 +60,8 @@ def test_the_archive_begins_and_ends_with_what_batches_cover_also_without_record
 
 def test_the_history_tells_the_last_batch_of_a_query_and_who_archives_a_topic() -> None:
     newer = replace(CLAIM, run="f00d")
-    assert combined({**HISTORY, 7: newer}).owners == {"raw": newer}
-    assert (combined(HISTORY).number, combined(HISTORY).batches) == (4, {QUERY: 1})
+    assert combine({**HISTORY, 7: newer}).owners == {"raw": newer}
+    assert (combine(HISTORY).number, combine(HISTORY).batches) == (4, {QUERY: 1})
 
 
 def test_a_fold_says_what_its_manifests_said() -> None:
@@ -82,7 +82,7 @@ def test_a_fold_says_what_its_manifests_said() -> None:
     ],
 )
 def test_what_a_committed_batch_or_an_old_merge_has_staged_is_dead(name: str, is_dead: bool) -> None:
-    assert staging_is_dead(name, {"ded036006db7": 4}, before_ms=100) == is_dead
+    assert is_abandoned(name, {"ded036006db7": 4}, before_ms=100) == is_dead
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from tests.unit.pipeline.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive.layout import Hour, merge_name
-from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combined
+from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combine
 from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
     HOUR_MS,
@@ -9,10 +9,10 @@ from ottla.pipeline.archive.merge import (
     LARGE_BYTES,
     ROUND_BYTES,
     end_ms,
+    leftovers,
     mergeable,
-    rounds,
+    split_into_rounds,
     totals,
-    what_is_over,
 )
 
 SEVEN = Hour("raw", "2026-01-31", 7)
@@ -20,7 +20,7 @@ END_OF_SEVEN_MS = 1_769_846_400_000
 
 
 def merged(*files: DataFile, now_ms: int) -> dict[Hour, list[DataFile]]:
-    return mergeable(combined({1: a_batch(0, [], *files)}), now_ms)
+    return mergeable(combine({1: a_batch(0, [], *files)}), now_ms)
 
 
 def test_small_files_of_an_hour_that_is_over_are_merged() -> None:
@@ -37,8 +37,8 @@ def test_a_large_file_stays_as_it_is() -> None:
 
 def test_a_round_takes_whole_hours_up_to_its_size() -> None:
     hours = {SEVEN._replace(hour=hour): [a_file("x", (0, 0, 1), size=ROUND_BYTES // 2)] for hour in range(5)}
-    assert [len(files) for files in rounds(hours)] == [2, 2, 1]
-    assert rounds({}) == []
+    assert [len(files) for files in split_into_rounds(hours)] == [2, 2, 1]
+    assert split_into_rounds({}) == []
 
 
 def test_what_files_hold_together_is_counted_by_hour_and_partition() -> None:
@@ -64,8 +64,8 @@ def test_files_go_a_day_after_they_were_superseded_or_a_merge_died_that_wrote_th
         2: Merge(day_ago_ms, (first,), (early.path,)),
         3: Merge(now_ms, (second,), (first.path, late.path)),
     }
-    assert what_is_over(lying, combined(history), now_ms) == [early.path, killed.path]
-    assert what_is_over(lying, combined(history), now_ms - 1) == []
-    assert what_is_over(lying, combined(history), now_ms + KEEP_SUPERSEDED_MS) == [
+    assert leftovers(lying, combine(history), now_ms) == [early.path, killed.path]
+    assert leftovers(lying, combine(history), now_ms - 1) == []
+    assert leftovers(lying, combine(history), now_ms + KEEP_SUPERSEDED_MS) == [
         file.path for file in (early, late, first, killed, running)
     ]

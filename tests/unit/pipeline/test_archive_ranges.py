@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
+from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, union
 from ottla.pipeline.spark.offsets import OffsetRange
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda pair: Span(pair[0], sum(pair))))
@@ -21,7 +21,7 @@ def test_a_span_is_told_by_its_first_and_last_offset() -> None:
 
 @given(SPANS)
 def test_united_spans_hold_the_same_offsets_and_do_not_touch(spans: list[Span]) -> None:
-    merged = united(spans)
+    merged = union(spans)
     assert offsets(merged) == offsets(spans)
     assert all(one.end < other.start for one, other in itertools.pairwise(merged))
 

@@ -12,12 +12,12 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import (
     OffsetRange,
     Position,
+    count_offsets,
     from_json,
     limited,
     parse_assignment,
     parse_offsets,
     ranges_between,
-    size,
     split,
     to_json,
 )
@@ -83,8 +83,8 @@ def test_a_limited_batch_lies_between_its_ends_and_moves(
     taken = limited(start, end, rows_max)
     assert taken.keys() == end.keys()
     assert all(min(start.get(at, offset), offset) <= taken[at] <= offset for at, offset in end.items())
-    assert size(start, taken) <= rows_max + len(end)
-    assert size(start, taken) > 0 or size(start, end) == 0
+    assert count_offsets(start, taken) <= rows_max + len(end)
+    assert count_offsets(start, taken) > 0 or count_offsets(start, end) == 0
 
 
 def test_a_partition_that_is_new_is_read_by_the_next_batch() -> None:

@@ -36,7 +36,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "write_whole": lambda path: durable_files.write_whole(path, b"data"),
+    "write_whole": lambda path: durable_files.write_atomically(path, b"data"),
     "create": lambda path: durable_files.create(path, b"data"),
     "archive": lambda path: LocalFiles(str(path.parent)).create(path.name, b"data"),
     "capture": lambda path: write_text(path, "data"),
@@ -67,7 +67,7 @@ def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> N
 
 def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    durable_files.write_whole(path, b"before")
+    durable_files.write_atomically(path, b"before")
 
     def write_half() -> None:
         with durable_files.replacing(path) as file:

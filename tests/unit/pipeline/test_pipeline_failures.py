@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.query_errors import Failure, failure_from, failure_of
+from ottla.pipeline.query_errors import ErrorSummary, summarize, summarize_text
 
 TRACE = """\
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: Traceback:
@@ -26,48 +26,50 @@ def trace(*lines: str) -> str:
     [
         (
             ["ottla.pipeline.errors.PipelineError: The topic a is gone. Make it again."],
-            Failure("The topic a is gone. Make it again.", is_passing=False),
+            ErrorSummary("The topic a is gone. Make it again.", is_retriable=False),
         ),
         (
             ["ottla.pipeline.errors.PassingError: The broker is away. Start it."],
-            Failure("The broker is away. Start it.", is_passing=True),
+            ErrorSummary("The broker is away. Start it.", is_retriable=True),
         ),
         (
             ["ottla.pipeline.config.ConfigErrors: first", "", "ottla.pipeline.errors.PipelineError: then"],
-            Failure("then", is_passing=False),
+            ErrorSummary("then", is_retriable=False),
         ),
         (
             ['cimpl.KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="gone"}'],
-            Failure('KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="gone"}', is_passing=True),
+            ErrorSummary(
+                'KafkaException: KafkaError{code=_TRANSPORT,val=-195,str="gone"}', is_retriable=True
+            ),
         ),
-        (["ZeroDivisionError: division by zero"], Failure("ZeroDivisionError: division by zero", False)),
+        (["ZeroDivisionError: division by zero"], ErrorSummary("ZeroDivisionError: division by zero", False)),
         (
             ["Job aborted: [USER_RAISED_EXCEPTION] The transform x refuses a record. SQLSTATE: P0001"],
-            Failure("The transform x refuses a record.", is_passing=False),
+            ErrorSummary("The transform x refuses a record.", is_retriable=False),
         ),
     ],
 )
-def test_the_sentence_that_matters_is_found(lines: list[str], failure: Failure) -> None:
-    assert failure_from(trace(*lines)) == failure
+def test_the_sentence_that_matters_is_found(lines: list[str], failure: ErrorSummary) -> None:
+    assert summarize_text(trace(*lines)) == failure
 
 
 def test_where_only_spark_speaks_its_first_sentence_serves() -> None:
     text = "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\nmore"
-    assert failure_from(text) == Failure("Path does not exist: file:/x.", is_passing=False)
+    assert summarize_text(text) == ErrorSummary("Path does not exist: file:/x.", is_retriable=False)
 
 
 def test_a_lost_executor_passes() -> None:
-    assert failure_from("Job aborted: ExecutorLostFailure (executor 1 exited)").is_passing
+    assert summarize_text("Job aborted: ExecutorLostFailure (executor 1 exited)").is_retriable
 
 
 def test_a_long_line_is_cut_and_an_empty_one_named() -> None:
-    assert len(failure_from("x" * 2000).sentence) < 600
-    assert failure_of(ValueError()).sentence == "ValueError"
+    assert len(summarize_text("x" * 2000).sentence) < 600
+    assert summarize(ValueError()).sentence == "ValueError"
 
 
 def test_an_error_of_ours_speaks_for_itself() -> None:
-    assert failure_of(PipelineError("What.", "Do.")) == Failure("What. Do.", is_passing=False)
-    assert failure_of(PassingError("What.", "Do.")) == Failure("What. Do.", is_passing=True)
+    assert summarize(PipelineError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=False)
+    assert summarize(PassingError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=True)
 
 
 def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:
@@ -77,4 +79,4 @@ def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:
         "During handling of the above exception, another exception occurred:",
     )
     mask = "UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value"
-    assert failure_from(trace(*lines, mask)).sentence == "ImportError: no such thing"
+    assert summarize_text(trace(*lines, mask)).sentence == "ImportError: no such thing"

@@ -13,7 +13,7 @@ from tests.unit.pipeline.fake_stages import FakeStage
 
 from ottla.pipeline import spark_submit
 from ottla.pipeline.config import Pipeline, SparkSettings
-from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, orders_coming, write_file
+from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, order_generator, write_file
 from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.foreground import errors_into, set_by_signals
@@ -28,18 +28,18 @@ def pipeline_in(folder: Path, **spark: object) -> Pipeline:
 
 
 def test_the_zip_holds_the_package_and_what_spark_finds_it_by(tmp_path: Path) -> None:
-    archive, job = spark_submit.attach(pipeline_in(tmp_path))
+    archive, job = spark_submit.write_attachments(pipeline_in(tmp_path))
     names = zipfile.ZipFile(archive).namelist()
     assert {"pyspark_ottla.py", "ottla/__init__.py", "ottla/pipeline/spark/source.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
     assert "main()" in job.read_text()
-    assert spark_submit.attach(pipeline_in(tmp_path)) == (archive, job)
+    assert spark_submit.write_attachments(pipeline_in(tmp_path)) == (archive, job)
 
 
 def test_the_line_of_spark_submit(tmp_path: Path) -> None:
     (tmp_path / "transforms.py").write_text("")
     pipeline = pipeline_in(tmp_path, master="yarn", conf={"spark.ui.enabled": False})
-    line = spark_submit.command(
+    line = spark_submit.submit_command(
         pipeline, Path("o.zip"), Path("job.py"), None, once=True, more=["--queue", "q"]
     )
     assert line == [
@@ -47,22 +47,24 @@ def test_the_line_of_spark_submit(tmp_path: Path) -> None:
         *("--py-files", f"o.zip,{tmp_path}/transforms.py", "--queue", "q", "job.py"),
         *("pipeline", "run", "--plain", "--master", "yarn", "--file", f"{tmp_path}/pipeline.toml", "--once"),
     ]
-    assert "spark://h:1" in spark_submit.command(pipeline, Path("o.zip"), Path("job.py"), "spark://h:1")
+    assert "spark://h:1" in spark_submit.submit_command(
+        pipeline, Path("o.zip"), Path("job.py"), "spark://h:1"
+    )
 
 
 def test_spark_submit_is_found_or_named(tmp_path: Path) -> None:
-    home = spark_submit.surroundings({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
+    home = spark_submit.submit_environment({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
     assert home["PYSPARK_PYTHON"] == "mine"
-    assert Path(spark_submit.executable(home)).name == "spark-submit"
+    assert Path(spark_submit.find_spark_submit(home)).name == "spark-submit"
     for environment in ({}, {"SPARK_HOME": str(tmp_path)}):
         with pytest.raises(PipelineError, match="There is no spark-submit"):
-            spark_submit.executable(environment)
+            spark_submit.find_spark_submit(environment)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "submit").write_text("a file")
     with pytest.raises(PipelineError, match="cannot be written to"):
-        spark_submit.attach(pipeline_in(tmp_path))
+        spark_submit.write_attachments(pipeline_in(tmp_path))
 
 
 def test_what_a_stage_found_before_it_failed_counts() -> None:
@@ -117,7 +119,7 @@ def test_some_orders_are_broken_as_in_life() -> None:
 def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.demo.orders.PAUSE_S", 0.0)
     spool = tmp_path / "spool"
-    with orders_coming(spool):
+    with order_generator(spool):
         while not list(spool.glob("orders-*")):
             pass
     count = len(list(spool.iterdir()))

@@ -27,7 +27,7 @@ WRONG = PipelineError("The topic is gone.", "Make it.")
 @pytest.fixture(autouse=True)
 def spark_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "check_spark", lambda spark, error: None)
-    monkeypatch.setattr(runner, "LOOK_S", 0.0)
+    monkeypatch.setattr(runner, "POLL_S", 0.0)
 
 
 class Heard:

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.pipeline.archive_samples import a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.manifest import combined
+from ottla.pipeline.archive.manifest import combine
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.reload.plan import (
     Plan,
@@ -73,7 +73,7 @@ def test_partitions_are_kept_where_the_topic_has_enough() -> None:
 def test_only_files_that_can_hold_the_range_are_read_in_the_order_of_offsets() -> None:
     late, early = a_file("a", (0, 20, 29), hour=8), a_file("b", (0, 0, 9), (2, 0, 99))
     between, foreign = a_file("c", (0, 10, 19), hour=9), a_file("d", (0, 0, 99), topic="other")
-    archived = combined({1: a_batch(0, [], late, early, between, foreign)})
+    archived = combine({1: a_batch(0, [], late, early, between, foreign)})
     assert files_for(OffsetRange("raw", 0, 9, 20), archived) == [early, between]
     assert files_for(OffsetRange("raw", 1, 0, 99), archived) == []
 

@@ -12,7 +12,7 @@ from ottla.pipeline.spark.sink.markers import (
     is_written,
     next_marker,
     timeout_warning,
-    unmarked,
+    unmarked_partitions,
 )
 
 
@@ -100,8 +100,8 @@ def test_a_replaced_query_that_is_still_alive_is_shut_out() -> None:
 def test_a_commit_needs_the_marker_of_every_partition_that_had_rows() -> None:
     written = [Written(0, 10), Written(1, 0), Written(2, 10), Written(3, 10)]
     markers = {0: marker(7), 2: marker(6), 3: marker(7, query="other")}
-    assert unmarked("q", 7, written, markers) == [2, 3]
-    assert unmarked("q", 7, [], {}) == []
+    assert unmarked_partitions("q", 7, written, markers) == [2, 3]
+    assert unmarked_partitions("q", 7, [], {}) == []
 
 
 def test_a_batch_that_takes_half_of_its_transactions_time_is_told_with_numbers() -> None:

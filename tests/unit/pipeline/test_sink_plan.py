@@ -11,7 +11,7 @@ from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.reload.filesystem import S3A
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.spark import options as reading
-from ottla.pipeline.spark.sink.plan import Operator, fingerprint, objection
+from ottla.pipeline.spark.sink.plan import Operator, find_nondeterminism, fingerprint
 from ottla.pipeline.spark.sink.source_options import OPTIONS, deciding, source_text
 
 SOURCE = Operator(
@@ -24,29 +24,32 @@ def project(text: str = "Project [value#1L AS key#2]") -> Operator:
 
 
 def test_a_plan_of_columns_and_filters_can_run_again() -> None:
-    assert objection([project(), Operator("Filter", 1, "Filter (value#1 > 3)"), SOURCE]) is None
+    assert find_nondeterminism([project(), Operator("Filter", 1, "Filter (value#1 > 3)"), SOURCE]) is None
 
 
 def test_a_random_expression_is_named() -> None:
-    found = objection([Operator("Project", 0, "Project [...]", random=("uuid()",)), SOURCE])
+    found = find_nondeterminism([Operator("Project", 0, "Project [...]", random=("uuid()",)), SOURCE])
     assert found is not None
     assert found[0] == "`uuid()` may give something else when a batch runs again."
 
 
 def test_a_limit_is_refused() -> None:
-    found = objection([Operator("GlobalLimit", 0, "GlobalLimit 5"), SOURCE])
+    found = find_nondeterminism([Operator("GlobalLimit", 0, "GlobalLimit 5"), SOURCE])
     assert found is not None
     assert "`GlobalLimit 5` lets through the rows that happen to come first" in found[0]
 
 
 def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not() -> None:
     dealt = Operator("Repartition", 0, "Repartition 3, true", is_by_value=False, partitions=3)
-    found = objection([dealt, SOURCE])
+    found = find_nondeterminism([dealt, SOURCE])
     assert found is not None
     assert "repartition(8, 'key')" in found[1]
-    assert objection([dealt._replace(partitions=1), SOURCE]) is None
+    assert find_nondeterminism([dealt._replace(partitions=1), SOURCE]) is None
     assert (
-        objection([Operator("RepartitionByExpression", 0, "RepartitionByExpression [key#1]"), SOURCE]) is None
+        find_nondeterminism(
+            [Operator("RepartitionByExpression", 0, "RepartitionByExpression [key#1]"), SOURCE]
+        )
+        is None
     )
 
 

@@ -1,6 +1,6 @@
 """What is said when a batch of a transform dies."""
 
-from ottla.pipeline.query_errors import Failure, failure_from
+from ottla.pipeline.query_errors import ErrorSummary, summarize_text
 from ottla.pipeline.spark.sink.plan import Operator
 from ottla.pipeline.transform.placing import fingerprint_of_source
 
@@ -18,32 +18,32 @@ BAD_CAST = (
 
 
 def test_a_batch_that_dies_of_a_record_names_its_offsets() -> None:
-    assert failure_from(QUERY + BAD_CAST + OFFSETS) == Failure(
+    assert summarize_text(QUERY + BAD_CAST + OFFSETS) == ErrorSummary(
         "The value 'x' cannot be cast to \"DOUBLE\". It was in the batch with the offsets "
         "raw-0: 2 to 29, raw-2: 0 to 0, which runs again at the next start.",
-        is_passing=False,
+        is_retriable=False,
     )
     python = f"{QUERY}Traceback\nValueError: bad{OFFSETS}"
-    assert failure_from(python).sentence.startswith(
+    assert summarize_text(python).sentence.startswith(
         "ValueError: bad It was in the batch with the offsets raw-0"
     )
 
 
 def test_a_query_that_tells_no_offsets_of_topics_is_explained_too() -> None:
     said = "The value 'x' cannot be cast to \"DOUBLE\"."
-    assert failure_from(QUERY + BAD_CAST).sentence == said
+    assert summarize_text(QUERY + BAD_CAST).sentence == said
     of_files = OFFSETS.replace('{"raw": {"0": 30, "1": 5, "2": 1}}', '{"entry": 5}')
-    assert failure_from(QUERY + BAD_CAST + of_files).sentence == said
+    assert summarize_text(QUERY + BAD_CAST + of_files).sentence == said
 
 
 def test_the_record_that_a_transform_without_dead_letters_refused_is_named_alone() -> None:
     said = "The transform clean cannot take the record of topic raw, partition 0, offset 7: nope. Set `dead_letters`."
-    assert failure_from(f"{QUERY}[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001{OFFSETS}").sentence == said
+    assert summarize_text(f"{QUERY}[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001{OFFSETS}").sentence == said
 
 
 def test_a_fault_that_passes_is_no_matter_of_a_batch() -> None:
-    failure = failure_from(f"{QUERY}\nKafkaError: _TRANSPORT: Connection refused{OFFSETS}")
-    assert failure == Failure("KafkaError: _TRANSPORT: Connection refused", is_passing=True)
+    failure = summarize_text(f"{QUERY}\nKafkaError: _TRANSPORT: Connection refused{OFFSETS}")
+    assert failure == ErrorSummary("KafkaError: _TRANSPORT: Connection refused", is_retriable=True)
 
 
 def test_only_logic_that_leaves_rows_in_their_partition_may_change_in_the_middle_of_a_batch() -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.delta import DeltaLog, publish
-from ottla.pipeline.archive.errors import while_writing
+from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.lag import RetentionWatch
 from ottla.pipeline.archive.layout import (
     STAGED,
@@ -24,10 +24,10 @@ from ottla.pipeline.archive.layout import (
     batch_name,
     final_names,
     query_name,
-    staged_by,
+    staging_query,
 )
 from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
-from ottla.pipeline.archive.ownership import Run, tidy
+from ottla.pipeline.archive.ownership import Run, clean_up
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
@@ -73,7 +73,7 @@ class BatchWriter:
         self.is_first = True
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
-        with while_writing(self.archive.url):
+        with explain_write_errors(self.archive.url):
             try:
                 self.write(rows, batch_id)
             except PipelineError:
@@ -95,8 +95,8 @@ class BatchWriter:
         if self.is_first:
             # Only the first batch of a run can have been tried before.
             self.is_first = False
-            remove_earlier(self.archive, batch_name(batch_id, query_id))
-            tidy(self.archive)
+            remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
+            clean_up(self.archive)
         self.watch.look(self.archive)
 
     def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
@@ -114,11 +114,11 @@ class BatchWriter:
 def remove_staged(archive: Archive, query_id: str) -> None:
     """What earlier runs of the query have staged: on a full disk there would be more of it with each attempt."""
     for name in archive.files.names(STAGING):
-        if staged_by(name) == query_name(query_id):
+        if staging_query(name) == query_name(query_id):
             archive.files.delete(f"{STAGING}/{name}")
 
 
-def remove_earlier(archive: Archive, batch: str) -> None:
+def remove_earlier_attempts(archive: Archive, batch: str) -> None:
     """The files of attempts at a batch that never had a manifest: they held the same records, so lie beside its own."""
     archived = archive.load()
     named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}

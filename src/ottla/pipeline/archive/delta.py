@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.pipeline.archive.delta_actions import (
+    apply_version,
     first_version,
-    followed,
+    manifest_number,
     next_version,
-    published_number,
     table_state,
     to_lines,
 )
 from ottla.pipeline.archive.delta_checkpoint import to_parquet
 from ottla.pipeline.archive.layout import DELTA_LOG
-from ottla.pipeline.archive.manifest import Manifest, combined
+from ottla.pipeline.archive.manifest import Manifest, combine
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import Files
@@ -52,7 +52,7 @@ class DeltaLog:
         """The last version, -1 where there is none, and the number of the last manifest that it knows of."""
         versions = self._versions()
         for version in reversed(versions):
-            number = published_number(self._files.read(self._path(version)))
+            number = manifest_number(self._files.read(self._path(version)))
             if number is not None:
                 return versions[-1], number
         if versions:
@@ -67,7 +67,7 @@ class DeltaLog:
         now_ms = time.time_ns() // 1_000_000
         version, known = self._position or self.position()
         while version < 0:
-            archived = combined(manifests)
+            archived = combine(manifests)
             self._files.create(self._path(0), to_lines(first_version(archived, self.topic, now_ms)))
             version, known = self.position()
         for number, manifest in sorted(manifests.items()):
@@ -90,13 +90,13 @@ class DeltaLog:
             paths = {row.path for row in rows.where("add is not null").select("add.path").collect()}
         for version in self._versions():
             if version > max(checkpoints, default=-1):
-                paths = followed(paths, self._files.read(self._path(version)))
+                paths = apply_version(paths, self._files.read(self._path(version)))
         return paths
 
     def _checkpoint(self, version: int, manifests: Mapping[int, Manifest]) -> None:
         if version % CHECKPOINT_EVERY:
             return
-        state = table_state(combined(manifests), self.topic, time.time_ns() // 1_000_000)
+        state = table_state(combine(manifests), self.topic, time.time_ns() // 1_000_000)
         self._files.create(checkpoint_path(self.folder, version), to_parquet(state))
         for name in self._files.names(self.folder):
             found = LOG_NAME.fullmatch(name)
@@ -111,7 +111,7 @@ class DeltaLog:
         return f"{self.folder}/{version:020}.json"
 
 
-def kept_logs(archive: Archive, topics: Iterable[str], *, wanted: bool) -> list[DeltaLog]:
+def delta_logs(archive: Archive, topics: Iterable[str], *, wanted: bool) -> list[DeltaLog]:
     """Those to be kept: of all topics where that is wanted, else those that are there, lest they grow stale."""
     logs = [DeltaLog(archive.files, topic) for topic in topics]
     return [log for log in logs if wanted or log.exists()]

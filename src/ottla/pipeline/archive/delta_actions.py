@@ -36,7 +36,7 @@ NAMESPACE = uuid.UUID("6d1f3c1e-6f1b-5f0e-9f5a-0d7f1f5f6a11")
 
 def first_version(archived: Archived, topic: str, now_ms: int) -> list[Action]:
     """All that is archived of the topic by now, as a new table."""
-    return [info("CREATE TABLE", now_ms), *table_state(archived, topic, now_ms)]
+    return [commit_info("CREATE TABLE", now_ms), *table_state(archived, topic, now_ms)]
 
 
 def table_state(archived: Archived, topic: str, now_ms: int) -> list[Action]:
@@ -54,13 +54,18 @@ def next_version(number: int, manifest: Manifest, topic: str, now_ms: int) -> li
         return []
     known = [transaction(number)]
     if isinstance(manifest, Batch):
-        return [info("WRITE", now_ms), *known, *(add(file, now_ms, is_new=True) for file in files)]
+        return [commit_info("WRITE", now_ms), *known, *(add(file, now_ms, is_new=True) for file in files)]
     removed = [remove(path, manifest) for path in manifest.supersedes if path.startswith(f"{topic}/")]
     # The same records in other files: whoever follows the table as a stream must not see them again.
-    return [info("OPTIMIZE", now_ms), *known, *removed, *(add(file, now_ms, is_new=False) for file in files)]
+    return [
+        commit_info("OPTIMIZE", now_ms),
+        *known,
+        *removed,
+        *(add(file, now_ms, is_new=False) for file in files),
+    ]
 
 
-def info(operation: str, now_ms: int) -> Action:
+def commit_info(operation: str, now_ms: int) -> Action:
     return {"commitInfo": {"timestamp": now_ms, "operation": operation, "operationParameters": {}}}
 
 
@@ -136,7 +141,7 @@ def to_lines(actions: Iterable[Action]) -> str:
     return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
 
 
-def published_number(text: str) -> int | None:
+def manifest_number(text: str) -> int | None:
     """The number of the manifest that a version follows; None where somebody else wrote the version."""
     for line in text.splitlines():
         said = json.loads(line).get("txn", {})
@@ -145,7 +150,7 @@ def published_number(text: str) -> int | None:
     return None
 
 
-def followed(paths: set[str], text: str) -> set[str]:
+def apply_version(paths: set[str], text: str) -> set[str]:
     """The files of the version whose text it is, from those of the version before."""
     actions = [json.loads(line) for line in text.splitlines()]
     removed = {action["remove"]["path"] for action in actions if "remove" in action}

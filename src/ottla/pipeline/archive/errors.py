@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.files import reason
-from ottla.pipeline.query_errors import failure_of
+from ottla.pipeline.files import root_cause
+from ottla.pipeline.query_errors import summarize
 
 FULL = re.compile(
     r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE
@@ -23,19 +23,19 @@ NOTHING_LOST = "Nothing is lost: the batch is written when the pipeline starts a
 
 
 @contextlib.contextmanager
-def while_writing(url: str) -> Iterator[None]:
+def explain_write_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_told(error) or failure_of(error).is_passing:
+        if is_explained(error) or summarize(error).is_retriable:
             raise
-        raise writing_failed(url, f"{error}\n{reason(error)}") from error
+        raise write_error(url, f"{error}\n{root_cause(error)}") from error
 
 
-def writing_failed(url: str, account: str) -> PipelineError:
+def write_error(url: str, account: str) -> PipelineError:
     """`account` is all that was said, in whatever language."""
     if UNREADABLE.search(account):
-        return reading_failed(url, account)
+        return read_error(url, account)
     if FULL.search(account):
         return PipelineError(
             f"The archive at {url} is full.", f"Make room on it, then start again. {NOTHING_LOST}"
@@ -56,22 +56,22 @@ def writing_failed(url: str, account: str) -> PipelineError:
     )
 
 
-def is_told(error: Exception) -> bool:
+def is_explained(error: Exception) -> bool:
     """An error that has its sentence already, be it inside of what Spark made of it: a source's that was read from."""
     return isinstance(error, PipelineError) or "ottla.pipeline.errors." in str(error)
 
 
 @contextlib.contextmanager
-def while_reading(url: str) -> Iterator[None]:
+def explain_read_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_told(error) or failure_of(error).is_passing:
+        if is_explained(error) or summarize(error).is_retriable:
             raise
-        raise reading_failed(url, f"{error}\n{reason(error)}") from error
+        raise read_error(url, f"{error}\n{root_cause(error)}") from error
 
 
-def reading_failed(url: str, account: str) -> PipelineError:
+def read_error(url: str, account: str) -> PipelineError:
     named = UNREADABLE.search(account) or PATH.search(account)
     if named is None:
         return PipelineError(

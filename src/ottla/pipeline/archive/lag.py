@@ -98,7 +98,7 @@ def lag_of(
     return Lag(at, behind, deleted, used, expires_in_s)
 
 
-def sentence(lag: Lag) -> str | None:
+def warning_of(lag: Lag) -> str | None:
     """The warning, where there is something to warn of."""
     parts = []
     if lag.behind and lag.used >= USED_MAX:
@@ -114,7 +114,7 @@ def sentence(lag: Lag) -> str | None:
 
 
 def warnings(lags: Iterable[Lag]) -> list[str]:
-    return [said for lag in lags if (said := sentence(lag))]
+    return [said for lag in lags if (said := warning_of(lag))]
 
 
 class RetentionWatch:

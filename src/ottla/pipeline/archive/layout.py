@@ -62,18 +62,18 @@ def merge_begun_at(path: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def staged_by(name: str) -> str:
+def staging_query(name: str) -> str:
     """The query, as in the names of its batches, that made a folder in `_staging`; of a merge it is a time."""
     return name.split("-")[1] if "-" in name else ""
 
 
-def staging_is_dead(name: str, committed: Mapping[str, int], before_ms: int) -> bool:
+def is_abandoned(name: str, committed: Mapping[str, int], before_ms: int) -> bool:
     """Of a folder in `_staging`: its batch is committed (`committed` by query), or its merge began before a time."""
     begun_at_ms = merge_begun_at(name)
     if begun_at_ms is not None:
         return begun_at_ms < before_ms
     batch = name.partition("-")[0]
-    return batch.isdigit() and int(batch) <= committed.get(staged_by(name), -1)
+    return batch.isdigit() and int(batch) <= committed.get(staging_query(name), -1)
 
 
 def manifest_file(number: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.pipeline.archive.layout import Hour, hour_of
-from ottla.pipeline.archive.ranges import spans_by_partition, united
+from ottla.pipeline.archive.ranges import spans_by_partition, union
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
@@ -111,7 +111,7 @@ class Archived:
 
     @property
     def starts(self) -> Offsets:
-        return {at: united(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
+        return {at: union(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
 
     def files_of(self, topic: str) -> list[DataFile]:
         return sorted(
@@ -119,7 +119,7 @@ class Archived:
         )
 
 
-def combined(manifests: Mapping[int, Manifest]) -> Archived:
+def combine(manifests: Mapping[int, Manifest]) -> Archived:
     """By their numbers: a merge supersedes files of batches and merges before it."""
     files: dict[str, DataFile] = {}
     ranges: list[OffsetRange] = []

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
 from ottla.pipeline.archive.columns import SCHEMA, archived_rows
-from ottla.pipeline.archive.delta import kept_logs, publish
-from ottla.pipeline.archive.errors import while_writing
+from ottla.pipeline.archive.delta import delta_logs, publish
+from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
@@ -47,13 +47,13 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
-    logs = kept_logs(archive, archived.topics, wanted=False)
+    logs = delta_logs(archive, archived.topics, wanted=False)
     # What the table's readers may still be sent to must not be deleted.
     publish(archive, logs)
-    delete_what_is_over(archive, archived, now_ms)
+    delete_leftovers(archive, archived, now_ms)
     done = []
-    for files in rounds(mergeable(archived, now_ms)):
-        done += account(files, merge_files(spark, archive, files, now_ms))
+    for files in split_into_rounds(mergeable(archived, now_ms)):
+        done += summarize(files, merge_files(spark, archive, files, now_ms))
         publish(archive, logs)
     return done
 
@@ -76,7 +76,7 @@ def end_ms(hour: Hour) -> int:
     return int(begin.timestamp() * 1000) + HOUR_MS
 
 
-def rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
+def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
     """Whole hours together, as much as one merge takes."""
     taken: list[list[DataFile]] = []
     size = ROUND_BYTES
@@ -122,7 +122,7 @@ def merge_files(
     return merged
 
 
-def account(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
+def summarize(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
     return [
         Merged(
             hour,
@@ -143,7 +143,7 @@ def write_merged(
         sizes[file.hour] = sizes.get(file.hour, 0) + file.bytes
     shares = math.ceil(max(sizes.values()) / LARGE_BYTES)
     tasks = min(TASKS_MAX, shares * len(sizes))
-    with while_writing(archive.url):
+    with explain_write_errors(archive.url):
         small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
         stage_rows(archived_rows(small), archive.files.url(staging), shares=shares, tasks=tasks)
         merged = move_staged(archive, small, staging, name)
@@ -162,13 +162,13 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
     return slices
 
 
-def delete_what_is_over(archive: Archive, archived: Archived, now_ms: int) -> None:
+def delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
     for topic in archived.topics:
-        for path in what_is_over([found.path for found in archive.files.below(topic)], archived, now_ms):
+        for path in leftovers([found.path for found in archive.files.below(topic)], archived, now_ms):
             archive.files.delete(path)
 
 
-def what_is_over(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
+def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
     """Of the files that lie there: those that were superseded a day ago, and those of a merge that died before."""
     before_ms = now_ms - KEEP_SUPERSEDED_MS
     superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ottla.pipeline.archive.errors import while_writing
-from ottla.pipeline.archive.layout import STAGING, query_name, run_name, staging_is_dead
+from ottla.pipeline.archive.errors import explain_write_errors
+from ottla.pipeline.archive.layout import STAGING, is_abandoned, query_name, run_name
 from ottla.pipeline.archive.manifest import Archived, Claim
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
@@ -34,10 +34,10 @@ class Run:
         for topic in self.topics:
             owner = archived.owners.get(topic)
             if owner is None or owner.run != self.name:
-                raise taken_over(self.url, topic, owner)
+                raise ownership_lost(self.url, topic, owner)
 
 
-def taken_over(url: str, topic: str, owner: Claim | None) -> PipelineError:
+def ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
     if owner is None:
         by = "its manifests are gone"
     else:
@@ -49,22 +49,22 @@ def taken_over(url: str, topic: str, owner: Claim | None) -> PipelineError:
     )
 
 
-def take_over(archive: Archive, topics: Sequence[str]) -> Run:
+def claim_topics(archive: Archive, topics: Sequence[str]) -> Run:
     """From here on only this run adds batches of the topics: what is archived of them does not grow otherwise."""
     run = Run(run_name(), tuple(topics), archive.url)
     who = f"process {os.getpid()} on {socket.gethostname()}"
-    with while_writing(archive.url):
+    with explain_write_errors(archive.url):
         claim = Claim(run.name, who, time.time_ns() // 1_000_000, run.topics)
         archive.commit(claim, lambda _: None)
-        tidy(archive)
+        clean_up(archive)
     return run
 
 
-def tidy(archive: Archive) -> None:
+def clean_up(archive: Archive) -> None:
     """Folds manifests where there are many, and removes what batches and merges that died have staged."""
     archive.fold()
     committed = {query_name(query): batch for query, batch in archive.load().batches.items()}
     before_ms = time.time_ns() // 1_000_000 - MERGE_TIME_MAX_MS
     for name in archive.files.names(STAGING):
-        if staging_is_dead(name, committed, before_ms):
+        if is_abandoned(name, committed, before_ms):
             archive.files.delete(f"{STAGING}/{name}")

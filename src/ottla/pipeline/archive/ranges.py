@@ -26,7 +26,7 @@ def spans_by_partition(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, li
     return spans
 
 
-def united(spans: Iterable[Span]) -> list[Span]:
+def union(spans: Iterable[Span]) -> list[Span]:
     """The same offsets in as few spans as possible."""
     merged: list[Span] = []
     for span in sorted(spans):
@@ -45,14 +45,14 @@ def overlaps(spans: Iterable[Span]) -> list[Span]:
         if span.start < end:
             shared.append(Span(span.start, min(span.end, end)))
         end = max(end, span.end)
-    return united(shared)
+    return union(shared)
 
 
 def holes(spans: Iterable[Span], start: int, end: int) -> list[Span]:
     """Offsets from `start` up to and without `end` that no span covers."""
     missing: list[Span] = []
     at = start
-    for span in united(spans):
+    for span in union(spans):
         if span.start > at and at < end:
             missing.append(Span(at, min(span.start, end)))
         at = max(at, span.end)

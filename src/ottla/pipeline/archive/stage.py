@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.errors import while_writing
-from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
+from ottla.pipeline.archive.errors import explain_write_errors
+from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, warning_of
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.ownership import take_over
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.settings import ArchiveSettings
-from ottla.pipeline.archive.store import Archive, gone
+from ottla.pipeline.archive.store import Archive, archive_gone
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
@@ -50,7 +50,7 @@ class ArchiveSink:
         if "://" in self.path or not Archive.at(self.path).exists():
             return
         for lag in archive_lag(self.context.cluster, self.settings.topics, Archive.at(self.path).load()):
-            said = sentence(lag)
+            said = warning_of(lag)
             if said:
                 yield Problem(
                     where, said, "Run the archive now, or raise the topic's retention.", is_warning=True
@@ -58,15 +58,15 @@ class ArchiveSink:
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
         from ottla.pipeline.archive.batch_writer import BatchWriter
-        from ottla.pipeline.archive.delta import kept_logs, publish
+        from ottla.pipeline.archive.delta import delta_logs, publish
 
         archive = Archive.at(self.path, spark)
         checkpoint = Checkpoint.at(self.context.checkpoint(self.name), spark)
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         prepare(archive, checkpoint)
-        run = take_over(archive, self.settings.topics)
-        logs = kept_logs(archive, run.topics, wanted=self.settings.format == "delta")
-        with while_writing(archive.url):
+        run = claim_topics(archive, self.settings.topics)
+        logs = delta_logs(archive, run.topics, wanted=self.settings.format == "delta")
+        with explain_write_errors(archive.url):
             publish(archive, logs)
         partitions = cluster.partitions()
         start = starting_offsets(archive.load(), cluster.earliest(partitions), cluster.latest(partitions))
@@ -106,7 +106,7 @@ def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
     if last is None:
         archive.files.make_folder(MANIFESTS)
     elif not archive.exists():
-        raise gone(archive.url)
+        raise archive_gone(archive.url)
     elif last > archive.load().batches.get(str(checkpoint.query_id()), -1):
         raise PipelineError(
             f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
@@ -121,12 +121,12 @@ def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> 
     for at, low in earliest.items():
         end = archived.ends.get(at)
         if end is not None and end > latest[at]:
-            raise made_anew(at, end, latest[at])
+            raise recreated_topic(at, end, latest[at])
         start[at] = EARLIEST if end is None else max(end, low)
     return start
 
 
-def made_anew(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
+def recreated_topic(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
     return PipelineError(
         f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and made anew, or "
         "has lost records.",

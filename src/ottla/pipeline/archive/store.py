@@ -15,7 +15,7 @@ from ottla.pipeline.archive.layout import (
 from ottla.pipeline.archive.manifest import (
     Archived,
     Manifest,
-    combined,
+    combine,
     fold_from_json,
     fold_to_json,
     from_json,
@@ -27,7 +27,7 @@ from ottla.pipeline.files import Files, ReadableFiles, files_at
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READERS = 16
+THREADS = 16
 # As many manifests are put into one file.
 FOLD_AT = 500
 LISTINGS_MAX = 10
@@ -81,7 +81,7 @@ class Manifests:
 
     def _read(self, paths: list[str]) -> list[tuple[str, str]]:
         """What is in the files, and where each is."""
-        with ThreadPoolExecutor(READERS) as readers:
+        with ThreadPoolExecutor(THREADS) as readers:
             return list(readers.map(self._text, paths))
 
     def _text(self, path: str) -> tuple[str, str]:
@@ -109,11 +109,11 @@ class Archive:
 
     def check(self) -> None:
         if not self.exists():
-            raise gone(self.url)
+            raise archive_gone(self.url)
 
     def load(self) -> Archived:
         """What it holds now."""
-        return combined(self._manifests.load())
+        return combine(self._manifests.load())
 
     def manifests(self) -> dict[int, Manifest]:
         """Its history, by numbers."""
@@ -145,11 +145,11 @@ class Archive:
             )
             self.manifests()
         done = [number for number in self._manifests.loose if number in self._manifests.folded]
-        with ThreadPoolExecutor(READERS) as deleting:
+        with ThreadPoolExecutor(THREADS) as deleting:
             list(deleting.map(self.files.delete, map(manifest_file, done)))
 
 
-def gone(url: str) -> PipelineError:
+def archive_gone(url: str) -> PipelineError:
     return PipelineError(
         f"The archive at {url} is gone: it has no folder {MANIFESTS}.",
         "Mount or bring it back, or correct `path`. To begin a new archive from what the topics still hold, remove "

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.archive.columns import TABLE_SCHEMA
-from ottla.pipeline.archive.errors import while_reading
+from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.store import Archive
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def archive_table(spark: "SparkSession", path: str, topic: str | None = None) ->
         urls = [archive.files.url(file.path) for file in archived.files_of(name)]
         if urls:
             reader = spark.read.schema(TABLE_SCHEMA).option("basePath", archive.files.url(name))
-            with while_reading(archive.url):
+            with explain_read_errors(archive.url):
                 tables.append(reader.parquet(*urls))
     if not tables:
         return spark.createDataFrame([], TABLE_SCHEMA)

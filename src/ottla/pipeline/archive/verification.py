@@ -12,10 +12,10 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.columns import SCHEMA
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
-from ottla.pipeline.archive.errors import while_reading
+from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.lag import cluster_of
-from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combined
-from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, united
+from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combine
+from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, union
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import Offsets, to_json
 from ottla.pipeline.stage import ClusterSettings
@@ -114,21 +114,23 @@ def verify(
     discovery = cluster_of(cluster, chosen)
     partitions = discovery.partitions()
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
-    findings = coverage(archived, chosen, earliest)
+    findings = check_coverage(archived, chosen, earliest)
     damage: list[Damage] = []
     for topic in chosen:
-        present, missing = look_for(archive, archived.files_of(topic), topic)
+        present, missing = find_files(archive, archived.files_of(topic), topic)
         found, broken = check_files(spark, archive, present, topic)
         findings += found
         damage += missing + broken + check_delta_log(spark, archive, topic)
         if deep and topic in {at.topic for at in partitions}:
             urls = [archive.files.url(file.path) for file in present]
-            findings += compare(spark, cluster, urls, compared_offsets(archived.ends, earliest, topic))
+            findings += compare_records(
+                spark, cluster, urls, compared_offsets(archived.ends, earliest, topic)
+            )
     extents = extents_of(archived, chosen, earliest, latest)
     return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep)
 
 
-def coverage(
+def check_coverage(
     archived: Archived, topics: Sequence[str], earliest: Mapping[TopicPartition, int]
 ) -> list[Finding]:
     """What the manifests themselves tell: offsets that no batch covers, or more than one."""
@@ -164,7 +166,9 @@ def extents_of(
     )
 
 
-def look_for(archive: Archive, files: Sequence[DataFile], topic: str) -> tuple[list[DataFile], list[Damage]]:
+def find_files(
+    archive: Archive, files: Sequence[DataFile], topic: str
+) -> tuple[list[DataFile], list[Damage]]:
     """The files that are there, and word of those that are not."""
     there = {found.path for found in archive.files.below(topic)} if files else set()
     missing = [
@@ -186,12 +190,12 @@ def check_files(
         F.col("_metadata.file_path").alias("path"),
         F.col("_metadata.row_index").alias("row"),
     )
-    with while_reading(archive.url):
+    with explain_read_errors(archive.url):
         contents = contents_of(placed)
         repeated = repeated_offsets(placed)
     damage = []
     for file in files:
-        wrong = compared_with(file, contents.get(file.path.removeprefix(topic), {}))
+        wrong = compare_file(file, contents.get(file.path.removeprefix(topic), {}))
         if wrong:
             damage.append(Damage(archive.files.url(file.path), wrong))
     return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
@@ -204,7 +208,7 @@ def check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list
         return []
     _, known = log.position()
     said = {number: one for number, one in archive.manifests().items() if number <= known}
-    named = {path_in_table(file.path) for file in combined(said).files_of(topic)}
+    named = {path_in_table(file.path) for file in combine(said).files_of(topic)}
     listed = log.listed(spark)
     if listed == named:
         return []
@@ -245,7 +249,7 @@ def tail(path: str) -> str:
     return path[path.rindex("/date=") :]
 
 
-def compared_with(file: DataFile, content: Mapping[int, Content]) -> str | None:
+def compare_file(file: DataFile, content: Mapping[int, Content]) -> str | None:
     """What is wrong with a file's content, if anything."""
     if not content and file.records:
         return f"it cannot be read; the manifest says that it holds {file.records} records"
@@ -272,7 +276,7 @@ def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
     by_partition: dict[int, list[Span]] = {}
     for partition, offset in rows:
         by_partition.setdefault(partition, []).append(Span(offset, offset + 1))
-    return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in united(spans)]
+    return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in union(spans)]
 
 
 def compared_offsets(
@@ -283,7 +287,7 @@ def compared_offsets(
     return start, {at: max(low, ends.get(at, low)) for at, low in start.items()}
 
 
-def compare(
+def compare_records(
     spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
 ) -> list[Finding]:
     """Every record that the topic has between the offsets is in the archive's files, with the same bytes."""

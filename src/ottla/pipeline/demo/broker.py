@@ -12,7 +12,7 @@ from ottla.pipeline.errors import PipelineError
 
 START_S = 30.0
 STOP_S = 30.0
-LOOK_S = 0.02
+POLL_S = 0.02
 
 
 @contextmanager
@@ -50,5 +50,5 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
             raise PipelineError(
                 f"The broker did not start: {said}", "Free its address, or choose another with --listen."
             )
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     raise PipelineError(f"The broker was not ready within {START_S:.0f} s.", f"See {log}.")

@@ -47,7 +47,7 @@ def next_number(spool: Path) -> int:
 
 
 @contextmanager
-def orders_coming(spool: Path) -> Iterator[None]:
+def order_generator(spool: Path) -> Iterator[None]:
     """A file a second until the block ends."""
     spool.mkdir(parents=True, exist_ok=True)
     stop = Event()

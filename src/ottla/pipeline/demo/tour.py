@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.pipeline.config import FILE_NAME, Pipeline, load
 from ottla.pipeline.demo.broker import running_broker
-from ottla.pipeline.demo.orders import orders_coming
+from ottla.pipeline.demo.orders import order_generator
 from ottla.pipeline.foreground import run_pipeline
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import write_template
@@ -36,7 +36,7 @@ def tour(folder: Path, listen: str) -> bool:
             write_template(folder, address)
         pipeline = at_address(load(folder), address)
         print(guide(folder, address), flush=True)
-        with orders_coming(folder / "spool"):
+        with order_generator(folder / "spool"):
             return run_pipeline(pipeline)
 
 

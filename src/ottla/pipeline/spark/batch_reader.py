@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.pipeline.spark.data_loss import losses, report
+from ottla.pipeline.spark.data_loss import find_losses, report_loss
 from ottla.pipeline.spark.discovery import Discovery, check_exists
 from ottla.pipeline.spark.offsets import OffsetRange, ranges_between, split
 from ottla.pipeline.spark.options import ReadOptions
@@ -37,8 +37,8 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
     if "offsets" in (options.start.kind, options.end.kind):
         earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
         for bound in (start, end):
-            for loss in losses(bound, earliest, latest):
-                report(loss, options.fail_on_data_loss)
+            for loss in find_losses(bound, earliest, latest):
+                report_loss(loss, options.fail_on_data_loss)
         start = {at: max(offset, earliest[at]) for at, offset in start.items()}
         end = {at: min(offset, latest[at]) for at, offset in end.items()}
     return ranges_between(start, end)

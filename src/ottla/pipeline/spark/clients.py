@@ -21,7 +21,7 @@ RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 # A broker that is away is told of by the error that follows; librdkafka's own lines would break into a display.
-QUIET = {"log_level": 2}
+LOGGING = {"log_level": 2}
 
 NO_SUCH_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
 JAAS_CREDENTIAL = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -64,11 +64,11 @@ def jaas_credentials(value: str) -> dict[str, str]:
 _turned_away: dict[str, str] = {}
 
 
-def why_turned_away(config: Mapping[str, Any]) -> str | None:
+def rejection_reason(config: Mapping[str, Any]) -> str | None:
     return _turned_away.get(config["bootstrap.servers"])
 
 
-def watch(config: Mapping[str, Any]) -> dict[str, Any]:
+def rejection_listener(config: Mapping[str, Any]) -> dict[str, Any]:
     servers = config["bootstrap.servers"]
 
     def listen(error: KafkaError) -> None:
@@ -81,7 +81,7 @@ def watch(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_client(kind: Callable[[dict[str, Any]], Client], config: Mapping[str, Any]) -> Client:
     """A confluent-kafka client; a property that only Java's clients know is left out with a warning."""
-    config = {**QUIET, **watch(config), **config}
+    config = {**LOGGING, **rejection_listener(config), **config}
     while True:
         try:
             return kind(config)

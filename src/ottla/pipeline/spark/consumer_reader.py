@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client
-from ottla.pipeline.spark.data_loss import after_loss, report
+from ottla.pipeline.spark.data_loss import position_after_loss, report_loss
 from ottla.pipeline.spark.message_rows import rows_of
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
@@ -20,7 +20,7 @@ BATCH_BYTES = 16 << 20
 # consume() waits for as many as it was asked for: where offsets have holes, that is too many.
 WAIT_S = 0.1
 # librdkafka does not always tell that a topic is gone: who hears nothing for so long looks whether it is.
-LOOK_AFTER_S = 5.0
+CHECK_AFTER_S = 5.0
 
 # librdkafka's defaults wait a second when its queue is full, and its queue is full with 100,000 messages.
 CONSUMER = {"fetch.queue.backoff.ms": 2, "queued.min.messages": 1_000_000, "fetch.message.max.bytes": 8 << 20}
@@ -66,10 +66,10 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
                     f"{wanted.at} gave nothing for {options.poll_timeout_s:.0f} s at offset {position}.",
                     "Check that the cluster runs.",
                 )
-            elif silent_s > LOOK_AFTER_S and not has_looked:
+            elif silent_s > CHECK_AFTER_S and not has_looked:
                 is_lost = has_looked = True
             if is_lost and position < wanted.end:
-                position = after_loss(options, wanted, position)
+                position = position_after_loss(options, wanted, position)
                 consumer.assign([KafkaPartition(*wanted.at, position)])
     finally:
         consumer.close()
@@ -92,7 +92,7 @@ def records_of(
             position = max(position, int(message.offset() or 0))
             if position < wanted.end and not options.fail_on_data_loss:
                 lost = f"{position} to {wanted.end - 1} cannot be read"
-                report(f"{wanted.at} ends at offset {position}: {lost}.", fail_on_data_loss=False)
+                report_loss(f"{wanted.at} ends at offset {position}: {lost}.", fail_on_data_loss=False)
                 position = wanted.end
         elif error.code() in LOST:
             return records, position, True

@@ -13,13 +13,13 @@ REMEDY = (
 )
 
 
-def report(what: str, fail_on_data_loss: bool) -> None:
+def report_loss(what: str, fail_on_data_loss: bool) -> None:
     if fail_on_data_loss:
         raise PipelineError(what, REMEDY)
     warnings.warn(f"{what} The query goes on without (failOnDataLoss=false).", stacklevel=2)
 
 
-def after_loss(options: ReadOptions, wanted: OffsetRange, position: int) -> int:
+def position_after_loss(options: ReadOptions, wanted: OffsetRange, position: int) -> int:
     """Where to go on when `position` is not in the log, if the options allow it."""
     # A worker may start for every task, and few of them lose anything.
     from ottla.pipeline.spark.discovery import Discovery
@@ -34,20 +34,20 @@ def after_loss(options: ReadOptions, wanted: OffsetRange, position: int) -> int:
         if position < earliest:
             follows = min(earliest, wanted.end)
     lost = f"{position} to {follows - 1}"
-    report(
+    report_loss(
         f"{wanted.at} has no offset {position} any more: {lost} cannot be read.", options.fail_on_data_loss
     )
     return follows
 
 
-def made_anew(known: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def recreated_topics(known: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """By their ids: what stands at the offsets that were read, and behind them, is not what stood there."""
     for topic, topic_id in sorted(known.items()):
         if now.get(topic, topic_id) != topic_id:
             yield f"The topic {topic} was deleted and made anew: its id was {topic_id}, and is now {now[topic]}."
 
 
-def losses(
+def find_losses(
     read_up_to: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],

@@ -13,12 +13,12 @@ from confluent_kafka.admin._metadata import TopicMetadata
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client, why_turned_away
+from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets
 from ottla.pipeline.spark.options import Point, ReadOptions
 
-ANSWER_TIMEOUT_S = 30.0
-TURN_S = 2.0
+RESPONSE_TIMEOUT_S = 30.0
+ATTEMPT_TIMEOUT_S = 2.0
 RETRY_PAUSE_S = 0.1
 # What a broker answers while a partition changes its leader, or has just been made
 PASSING = (
@@ -56,18 +56,18 @@ class Discovery:
             for name, topic in self.topics().items()
             for number in topic.partitions
         }
-        return chosen(self.options, existing)
+        return select_partitions(self.options, existing)
 
     def topics(self) -> dict[str, TopicMetadata]:
         """Asked in short turns: who is turned away need not wait for as long as one whose cluster is away."""
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         while True:
             try:
-                return self.client.list_topics(timeout=TURN_S).topics
+                return self.client.list_topics(timeout=ATTEMPT_TIMEOUT_S).topics
             except KafkaException as error:
                 self.client.poll(0)
                 is_late = time.monotonic() > deadline
-                if is_late or why_turned_away(self.options.client) is not None:
+                if is_late or rejection_reason(self.options.client) is not None:
                     raise self.unanswered(error) from error
                 time.sleep(RETRY_PAUSE_S)
 
@@ -76,7 +76,7 @@ class Discovery:
         names = sorted(set(topics))
         if not names:
             return {}
-        answers = self.client.describe_topics(TopicCollection(names), request_timeout=ANSWER_TIMEOUT_S)
+        answers = self.client.describe_topics(TopicCollection(names), request_timeout=RESPONSE_TIMEOUT_S)
         found = {}
         for name in names:
             try:
@@ -102,7 +102,7 @@ class Discovery:
         return self.listed({at: OffsetSpec.for_timestamp(time_ms) for at, time_ms in times_ms.items()})
 
     def listed(self, specs: Mapping[TopicPartition, Any]) -> Offsets:
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         asked = {KafkaPartition(*at): spec for at, spec in specs.items()}
         while True:
             try:
@@ -117,7 +117,7 @@ class Discovery:
         if not asked:
             return {}
         answers = self.client.list_offsets(
-            asked, isolation_level=self.isolation, request_timeout=ANSWER_TIMEOUT_S
+            asked, isolation_level=self.isolation, request_timeout=RESPONSE_TIMEOUT_S
         )
         return {
             TopicPartition(at.topic, at.partition): answer.result().offset for at, answer in answers.items()
@@ -125,7 +125,7 @@ class Discovery:
 
     def unanswered(self, error: KafkaException) -> PipelineError:
         said: KafkaError = error.args[0]
-        turned_away = why_turned_away(self.options.client)
+        turned_away = rejection_reason(self.options.client)
         if turned_away is not None:
             # A broker that restarts in the midst of a handshake turns away too: it is worth another try.
             return PassingError(
@@ -163,7 +163,7 @@ class Discovery:
         return offsets | self.latest(late)
 
 
-def chosen(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[TopicPartition]:
+def select_partitions(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[TopicPartition]:
     if options.assign:
         return {at for at in existing if at in options.assign}
     if options.pattern is not None:

@@ -10,7 +10,7 @@ from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark import wire
-from ottla.pipeline.spark.data_loss import after_loss
+from ottla.pipeline.spark.data_loss import position_after_loss
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
@@ -37,7 +37,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
         while position < wanted.end:
             fetched = fetcher.fetch(position)
             if fetched is None or fetched.error == wire.OFFSET_OUT_OF_RANGE:
-                position = after_loss(options, wanted, position)
+                position = position_after_loss(options, wanted, position)
                 continue
             # What lies before the position may come along: a broker sends whole batches.
             asked = wanted._replace(start=position)

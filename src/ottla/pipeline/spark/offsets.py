@@ -108,7 +108,7 @@ def parse_assignment(text: str) -> set[TopicPartition]:
     return chosen
 
 
-def size(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+def count_offsets(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
     """How many offsets lie between; a partition that `start` does not know has nothing to read yet."""
     return sum(max(0, offset - start.get(at, offset)) for at, offset in end.items())
 
@@ -118,7 +118,7 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
     A partition that has anything gives at least one, so that a small one is not starved by a large one.
     """
-    total = size(start, end)
+    total = count_offsets(start, end)
     if total <= rows_max:
         return dict(end)
     sizes = {at: max(0, offset - start.get(at, offset)) for at, offset in end.items()}

@@ -15,9 +15,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.spark.data_loss import losses, made_anew, report
+from ottla.pipeline.spark.data_loss import find_losses, recreated_topics, report_loss
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.offsets import Offsets, Position, limited, ranges_between, size, split, to_json
+from ottla.pipeline.spark.offsets import (
+    Offsets,
+    Position,
+    count_offsets,
+    limited,
+    ranges_between,
+    split,
+    to_json,
+)
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.range_reader import read_range
 
@@ -63,12 +71,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topic_ids = self.check_ids(last, partitions)
         self.latest = self.discovery.latest(partitions)
         earliest = self.discovery.earliest(partitions)
-        for loss in losses(begin, earliest, self.latest):
-            report(loss, self.options.fail_on_data_loss)
+        for loss in find_losses(begin, earliest, self.latest):
+            report_loss(loss, self.options.fail_on_data_loss)
         end = self.latest if self.target is None else within(self.latest, self.target)
         # New partitions enter at their beginning: from there the next batch reads them.
         end = {at: offset if at in begin else earliest[at] for at, offset in end.items()}
-        if not isinstance(limit, ReadAllAvailable) and self.must_wait(size(begin, end)):
+        if not isinstance(limit, ReadAllAvailable) and self.must_wait(count_offsets(begin, end)):
             return start
         self.taken_at_s = time.monotonic()
         end = limited(begin, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
@@ -81,8 +89,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ids of the partitions' topics, where they are known."""
         known, topics = last.topic_ids or {}, {at.topic for at in partitions}
         found = self.discovery.topic_ids(topics)
-        for loss in made_anew(known, found):
-            report(loss, self.options.fail_on_data_loss)
+        for loss in recreated_topics(known, found):
+            report_loss(loss, self.options.fail_on_data_loss)
         self.has_checked_ids = True
         return {topic: topic_id for topic, topic_id in {**known, **found}.items() if topic in topics}
 

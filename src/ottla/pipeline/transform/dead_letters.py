@@ -22,7 +22,7 @@ REASON_LENGTH_MAX = 1000
 Rename = Callable[[Column], Column]
 
 
-class Ending(NamedTuple):
+class Output(NamedTuple):
     """Where the rows of a transform go. `rename` is how a replay keeps away from the topics in use."""
 
     stage: str
@@ -33,7 +33,7 @@ class Ending(NamedTuple):
     rename: Rename = lambda topic: topic
 
 
-def as_records(rows: DataFrame, ending: Ending) -> DataFrame:
+def as_records(rows: DataFrame, ending: Output) -> DataFrame:
     """key, value, headers and topic of every row that a transform returned. Raises PipelineError for wrong columns."""
     check_columns(rows, ending.stage)
     error = F.substring(error_of(rows), 1, REASON_LENGTH_MAX)
@@ -47,7 +47,7 @@ def as_records(rows: DataFrame, ending: Ending) -> DataFrame:
         return rows.select(*(column.alias(name) for name, column in good.items()))
     if not ending.dead_letters:
         good["value"] = F.when(error.isNull(), good["value"]).otherwise(
-            F.raise_error(refusal(error, ending.stage))
+            F.raise_error(rejection(error, ending.stage))
         )
         return rows.select(*(column.alias(name) for name, column in good.items()))
     dead = {
@@ -65,7 +65,7 @@ def as_records(rows: DataFrame, ending: Ending) -> DataFrame:
     )
 
 
-def good_topic(rows: DataFrame, ending: Ending) -> Column:
+def good_topic(rows: DataFrame, ending: Output) -> Column:
     """A row that still has the topic it was read from was not routed: back there it would go round for ever."""
     if "topic" not in rows.columns:
         return F.lit(ending.to)
@@ -73,7 +73,7 @@ def good_topic(rows: DataFrame, ending: Ending) -> Column:
     return F.when(topic.isNull() | topic.isin(*ending.topics), F.lit(ending.to)).otherwise(topic)
 
 
-def good_headers(rows: DataFrame, ending: Ending) -> Column:
+def good_headers(rows: DataFrame, ending: Output) -> Column:
     """The headers that the function left, with the origin of this record instead of that of the one before it."""
     given = or_none(F.col("headers")) if "headers" in rows.columns else F.array().cast(HEADERS)
     if not ending.origin_headers or ORIGIN not in rows.columns:
@@ -100,7 +100,7 @@ def or_none(headers: Column) -> Column:
     return F.coalesce(headers, F.array().cast(HEADERS))
 
 
-def refusal(error: Column, stage: str) -> Column:
+def rejection(error: Column, stage: str) -> Column:
     """The sentence with which a transform without dead letters ends."""
     place = [F.col(f"{ORIGIN}.{name}").cast("string") for name in ("topic", "partition", "offset")]
     return F.concat(

@@ -45,7 +45,7 @@ def load_function(folder: Path, reference: str, options: Mapping[str, Any]) -> L
             f"{sorted(options) or 'none'}: {error}.",
             "Mend its parameters, or the table `options`.",
         ) from None
-    return lambda raw: checked_result(function, raw, options, f"the function `{name}` in {file}")
+    return lambda raw: run_logic(function, raw, options, f"the function `{name}` in {file}")
 
 
 def load_module(path: Path) -> ModuleType:
@@ -94,7 +94,7 @@ def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, 
         raw.createOrReplaceTempView(VIEW)
         try:
             what = f"the query in {path.name}"
-            return checked_result(lambda _: spark.sql(query, args=dict(options)), raw, {}, what)
+            return run_logic(lambda _: spark.sql(query, args=dict(options)), raw, {}, what)
         finally:
             # The view of one transform is not for the query of another.
             spark.catalog.dropTempView(VIEW)
@@ -102,7 +102,7 @@ def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, 
     return run
 
 
-def checked_result(
+def run_logic(
     function: Callable[..., Any], raw: DataFrame, options: Mapping[str, Any], what: str
 ) -> DataFrame:
     """What the logic makes of the stream. Raises PipelineError where it fails or is no stream of these rows."""

@@ -10,7 +10,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import connect, missing_topics
 from ottla.pipeline.transform.columns import with_origin
-from ottla.pipeline.transform.dead_letters import Ending, as_records
+from ottla.pipeline.transform.dead_letters import Output, as_records
 from ottla.pipeline.transform.logic import load_function, load_sql
 from ottla.pipeline.transform.placing import sink_options
 from ottla.pipeline.transform.settings import TransformSettings
@@ -39,14 +39,14 @@ class Transform:
 
     def start(self, spark: SparkSession, trigger: Mapping[str, Any]) -> StreamingQuery:
         settings = self.settings
-        ending = Ending(
+        ending = Output(
             self.name, settings.topics, settings.to, settings.dead_letters, settings.origin_headers
         )
         records = self.records(spark, ending)
         writer = self.context.to_topics(records, self.name, **sink_options(records))
         return writer.trigger(**trigger).start()
 
-    def records(self, spark: SparkSession, ending: Ending, **reading: str) -> DataFrame:
+    def records(self, spark: SparkSession, ending: Output, **reading: str) -> DataFrame:
         """The stream of records that it makes. `reading` are options of the source, as startingOffsets."""
         for what, remedy in contradictions(self.settings):
             raise PipelineError(f"[transforms.{self.name}]: {what}", remedy)

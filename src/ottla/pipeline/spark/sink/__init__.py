@@ -16,9 +16,9 @@ def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: boo
     sink = sink_options(options, streaming=False)
     check_columns(schema, has_topic=sink.topic is not None)
     if sink.batch_id is None:
-        from ottla.pipeline.spark.sink.at_least_once import BatchWriter
+        from ottla.pipeline.spark.sink.at_least_once import AtLeastOnceBatchWriter
 
-        return BatchWriter(sink)
+        return AtLeastOnceBatchWriter(sink)
     from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceBatchWriter
 
     return ExactlyOnceBatchWriter(sink, sink.batch_id)
@@ -31,9 +31,9 @@ def make_stream_writer(
     sink = sink_options(options, streaming=True)
     check_columns(schema, has_topic=sink.topic is not None)
     if sink.sink_id is None:
-        from ottla.pipeline.spark.sink.at_least_once import StreamWriter
+        from ottla.pipeline.spark.sink.at_least_once import AtLeastOnceStreamWriter
 
-        return StreamWriter(sink)
+        return AtLeastOnceStreamWriter(sink)
     from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceStreamWriter
 
     return ExactlyOnceStreamWriter(sink)

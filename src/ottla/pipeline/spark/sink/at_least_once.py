@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producer import Records, not_written, place
+from ottla.pipeline.spark.sink.producer import RecordProducer, describe_target, write_error
 from ottla.pipeline.spark.sink.records import produce_arguments
 
 
@@ -20,24 +20,24 @@ class Flushed(WriterCommitMessage):
 def write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushed:
     """Returns when every record is acknowledged by all in-sync replicas."""
     rows = 0
-    records: Records | None = None
+    records: RecordProducer | None = None
     try:
         for batch in batches:
             # A task without rows asks nothing of the cluster.
-            records = records or Records(options.client)
+            records = records or RecordProducer(options.client)
             records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
             rows += batch.num_rows
         if records is not None:
             records.flush()
     except KafkaException as error:
-        raise not_written(error.args[0], place(options.topic)) from error
+        raise write_error(error.args[0], describe_target(options.topic)) from error
     finally:
         if records is not None:
             records.discard()
     return Flushed(rows)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class AtLeastOnceBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
@@ -45,7 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_all(self.options, iterator)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 

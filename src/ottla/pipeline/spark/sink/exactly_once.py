@@ -8,8 +8,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.sink.columns import COLUMNS, is_headers
-from ottla.pipeline.spark.sink.options import checked_sink_id
-from ottla.pipeline.spark.sink.plan import fingerprint, objection, operators_of
+from ottla.pipeline.spark.sink.options import check_sink_id
+from ottla.pipeline.spark.sink.plan import find_nondeterminism, fingerprint, operators_of
 
 # Adaptive execution of stateless streams, which came with Spark 4.3 and is on by default there.
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
@@ -22,18 +22,18 @@ def exactly_once(df: DataFrame, sink_id: str) -> DataStreamWriter:
     Give it the cluster's options, `topic`, a checkpoint and a trigger, and start it. `sink_id` is a name that stays the
     same for as long as the sink does. Refuses a stream that may give other rows when a batch runs again.
     """
-    sink_id = checked_sink_id(sink_id)
+    sink_id = check_sink_id(sink_id)
     if not df.isStreaming:
         raise PipelineError(
             f"The rows for sink `{sink_id}` are not a stream.",
             'Write them with df.write.format("ottla") and the options `sinkId` and `batchId`.',
         )
     operators = list(operators_of(analyzed_plan(df, sink_id)))
-    found = objection(operators)
+    found = find_nondeterminism(operators)
     if found is not None:
         what, remedy = found
         raise PipelineError(f"Sink `{sink_id}` cannot be written exactly once: {what}", remedy)
-    refuse_adaptive(df, sink_id)
+    reject_adaptive_execution(df, sink_id)
     writer = with_plain_headers(df).writeStream.format("ottla")
     return writer.options(sinkId=sink_id, planFingerprint=fingerprint(operators))
 
@@ -48,7 +48,7 @@ def analyzed_plan(df: DataFrame, sink_id: str) -> Any:
     return jvm_frame.queryExecution().analyzed()
 
 
-def refuse_adaptive(df: DataFrame, sink_id: str) -> None:
+def reject_adaptive_execution(df: DataFrame, sink_id: str) -> None:
     version = tuple(int(part) for part in df.sparkSession.version.split(".")[:2])
     default = "true" if version >= ADAPTIVE_SINCE else "false"
     if df.sparkSession.conf.get(ADAPTIVE, default) == "true":

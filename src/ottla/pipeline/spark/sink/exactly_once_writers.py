@@ -11,7 +11,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.sink.marker_topic import POLL_S, TIMEOUT_S, MarkerTopic
-from ottla.pipeline.spark.sink.markers import Attempt, Markers, Snapshot, Written, timeout_warning, unmarked
+from ottla.pipeline.spark.sink.markers import (
+    Attempt,
+    Markers,
+    Snapshot,
+    Written,
+    timeout_warning,
+    unmarked_partitions,
+)
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 
@@ -49,7 +56,7 @@ def write_partition(
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
 
 
-def never_marked(
+def wait_for_markers(
     options: SinkOptions, query: str, batch: int, written: list[Written], markers: Markers
 ) -> list[int]:
     """The Spark partitions whose markers cannot be seen, though their tasks were told of a commit some time ago.
@@ -57,20 +64,20 @@ def never_marked(
     The coordinator answers a commit when it is decided, and ends the transaction in its partitions after that (KIP-98).
     """
     deadline = time.monotonic() + TIMEOUT_S
-    while (missing := unmarked(query, batch, written, markers)) and time.monotonic() < deadline:
+    while (missing := unmarked_partitions(query, batch, written, markers)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
         markers = {**markers, **MarkerTopic(options.client, str(options.sink_id)).read(missing)}
     return missing
 
 
-def verify(
+def verify_markers(
     options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
 ) -> None:
     """On the driver, before Spark takes the batch for done."""
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
-    missing = never_marked(options, query, batch, written, markers)
+    missing = wait_for_markers(options, query, batch, written, markers)
     if missing:
         raise PassingError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
@@ -101,7 +108,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         return write_partition(self.options, self.snapshot, query, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        verify(self.options, batchId, messages, self.snapshot.markers)
+        verify_markers(self.options, batchId, messages, self.snapshot.markers)
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
@@ -116,4 +123,4 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         return write_partition(self.options, self.snapshot, BATCH_QUERY, self.batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        verify(self.options, self.batch, messages, read_snapshot(self.options).markers)
+        verify_markers(self.options, self.batch, messages, read_snapshot(self.options).markers)

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client, why_turned_away
+from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
 PREFIX = "__ottla_sink_"
@@ -60,25 +60,25 @@ UNSETTLED = {
 
 
 @functools.lru_cache(maxsize=4)
-def kept_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
+def shared_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
     return make_client(AdminClient, {**dict(config), "log_level": "2"})
 
 
 @functools.lru_cache(maxsize=4)
-def kept_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
+def shared_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
     return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "2"})
 
 
-def topic_of(sink_id: str) -> str:
+def marker_topic_name(sink_id: str) -> str:
     return f"{PREFIX}{sink_id}"
 
 
 class MarkerTopic:
     def __init__(self, client: Mapping[str, str], sink_id: str) -> None:
         self.sink_id = sink_id
-        self.topic = topic_of(sink_id)
+        self.topic = marker_topic_name(sink_id)
         self.config = frozenset(client.items())
-        self.admin = kept_admin(self.config)
+        self.admin = shared_admin(self.config)
 
     def snapshot(self) -> Snapshot:
         """The markers of all Spark partitions that have one. Makes the topic if there is none."""
@@ -136,7 +136,7 @@ class MarkerTopic:
 
     def _last_from(self, starts: Mapping[int, int]) -> dict[int, Marker]:
         """The last marker between these offsets and the ends."""
-        consumer = kept_consumer(self.config)
+        consumer = shared_consumer(self.config)
         found: dict[int, Marker] = {}
         unread = set(starts)
         deadline = time.monotonic() + TIMEOUT_S
@@ -205,7 +205,7 @@ class MarkerTopic:
 
     def _unreadable(self, error: KafkaError | None) -> PipelineError:
         self.admin.poll(0)
-        reason = why_turned_away(dict(self.config))
+        reason = rejection_reason(dict(self.config))
         if reason is None:
             reason = "the cluster does not answer" if error is None else f"{error.str()} ({error.name()})"
         return PassingError(

@@ -75,7 +75,7 @@ def check_attempt(attempt: Attempt, markers: Markers) -> None:
         if marker.query == attempt.query:
             check_same_query(attempt, partition, marker)
         elif marker.query not in mine:
-            raise foreign(attempt, marker)
+            raise other_query(attempt, marker)
 
 
 def replaceable(attempt: Attempt, markers: Markers) -> frozenset[str]:
@@ -104,7 +104,7 @@ def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
         )
 
 
-def foreign(attempt: Attempt, marker: Marker) -> PipelineError:
+def other_query(attempt: Attempt, marker: Marker) -> PipelineError:
     return PipelineError(
         f"Sink `{attempt.sink_id}` was last written by the query {marker.query} (batch {marker.batch}), and this is the"
         f" query {attempt.query}: another query, or the same one with a new checkpoint.",
@@ -132,7 +132,7 @@ class Written(NamedTuple):
     seconds: float = 0.0
 
 
-def unmarked(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:
+def unmarked_partitions(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:
     """The Spark partitions whose tasks say that rows of the batch are written, and whose markers do not."""
     marked = {
         partition for partition, marker in markers.items() if (marker.query, marker.batch) == (query, batch)

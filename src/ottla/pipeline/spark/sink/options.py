@@ -50,14 +50,14 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
             raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
     sink_id = given.get("sinkid")
     if sink_id is None:
-        refuse_without_sink_id(given)
+        reject_without_sink_id(given)
     elif streaming:
         check_stream(given, sink_id)
     return SinkOptions(
         client=kafka_properties(given),
         topic=given.get("topic"),
         keep_timestamps=one_of(given, "keepTimestamps", ("false", "true")) == "true",
-        sink_id=None if sink_id is None else checked_sink_id(sink_id),
+        sink_id=None if sink_id is None else check_sink_id(sink_id),
         plan=given.get("planfingerprint", ""),
         reset=given.get("resetsink"),
         accept_plan=given.get("acceptplan"),
@@ -78,7 +78,7 @@ def warn_of_unknown(given: Mapping[str, str]) -> None:
         )
 
 
-def refuse_without_sink_id(given: Mapping[str, str]) -> None:
+def reject_without_sink_id(given: Mapping[str, str]) -> None:
     for name in EXACTLY_ONCE:
         if name.lower() in given:
             raise PipelineError(
@@ -99,7 +99,7 @@ def check_stream(given: Mapping[str, str], sink_id: str) -> None:
         )
 
 
-def checked_sink_id(sink_id: str) -> str:
+def check_sink_id(sink_id: str) -> str:
     if SINK_ID.fullmatch(sink_id) is None:
         raise PipelineError(
             f"The sink id is {sink_id!r}.", "Use 1 to 200 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`."

@@ -23,8 +23,8 @@ from ottla.pipeline.spark.sink.markers import (
     next_marker,
 )
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producer import not_written
-from ottla.pipeline.spark.sink.producer_pool import HeldProducer, hold, take
+from ottla.pipeline.spark.sink.producer import write_error
+from ottla.pipeline.spark.sink.producer_pool import PooledProducer, acquire, release
 from ottla.pipeline.spark.sink.records import produce_arguments
 
 FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -53,7 +53,7 @@ class PartitionWrite:
         partition = self.task.partition
         marker = self.snapshot.markers.get(partition)
         if is_written(self.attempt, marker):
-            return already(partition, marker)
+            return written_before(partition, marker)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return Written(partition, 0)
@@ -63,12 +63,12 @@ class PartitionWrite:
             self.check_late(held, marker)
             if is_written(self.attempt, marker):
                 held.discard()
-                return already(partition, marker)
+                return written_before(partition, marker)
         written = self.write(held, first, batches)
-        hold(held, self.attempt.batch)
+        release(held, self.attempt.batch)
         return written
 
-    def check_late(self, held: HeldProducer, marker: Marker | None) -> None:
+    def check_late(self, held: PooledProducer, marker: Marker | None) -> None:
         """A commit may become visible only after the snapshot; the fence waits for it (KIP-98)."""
         late = {} if marker is None else {self.task.partition: marker}
         try:
@@ -80,18 +80,20 @@ class PartitionWrite:
     def marker_topic(self) -> MarkerTopic:
         return MarkerTopic(self.options.client, self.attempt.sink_id)
 
-    def producer(self) -> HeldProducer:
+    def producer(self) -> PooledProducer:
         # The time until the first row came is not the transaction's.
         self.began = time.monotonic()
         if self.task.partition >= self.snapshot.room:
             self.marker_topic().ensure(self.task.partition)
         batch = None if self.task.is_retry else self.attempt.batch
         try:
-            return take(self.options, self.task.run, self.task.partition, batch)
+            return acquire(self.options, self.task.run, self.task.partition, batch)
         except KafkaException as error:
             raise self.explained(error.args[0]) from error
 
-    def write(self, held: HeldProducer, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(
+        self, held: PooledProducer, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
+    ) -> Written:
         self.began = time.monotonic()
         try:
             held.producer.begin_transaction()
@@ -116,7 +118,7 @@ class PartitionWrite:
             raise
         return Written(self.task.partition, rows, time.monotonic() - self.began)
 
-    def put(self, held: HeldProducer, batch: pa.RecordBatch) -> int:
+    def put(self, held: PooledProducer, batch: pa.RecordBatch) -> int:
         if self.seconds_left() <= 0:
             raise self.expired()
         options = self.options
@@ -140,7 +142,7 @@ class PartitionWrite:
                 f"The cluster does not let a transaction of {sink} last {self.options.transaction_timeout_s:.0f} s.",
                 "Give the option kafka.transaction.timeout.ms, at most the cluster's transaction.max.timeout.ms.",
             )
-        return not_written(error, where or sink)
+        return write_error(error, where or sink)
 
     def expired(self) -> PipelineError:
         return PipelineError(
@@ -152,5 +154,5 @@ class PartitionWrite:
         )
 
 
-def already(partition: int, marker: Marker | None) -> Written:
+def written_before(partition: int, marker: Marker | None) -> Written:
     return Written(partition, marker.rows if marker is not None else 0)

@@ -28,7 +28,7 @@ SOURCE = "StreamingRelationV2"
 REPARTITIONS = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
 
 
-def objection(operators: Iterable[Operator]) -> tuple[str, str] | None:
+def find_nondeterminism(operators: Iterable[Operator]) -> tuple[str, str] | None:
     """What is not the same in a second run, and what to do about it; None for a plan that can be run again."""
     for operator in operators:
         if operator.random:

@@ -30,7 +30,7 @@ IN_FLIGHT_WAIT_S = 5.0
 PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
-class FirstFailure:
+class FirstError:
     """The first record that could not be delivered. It knows nothing of its producer, which ends with its last use."""
 
     def __init__(self) -> None:
@@ -39,18 +39,18 @@ class FirstFailure:
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self.error is None and error.code() not in PURGED:
-            self.error, self.where = error, place(message.topic(), message.partition())
+            self.error, self.where = error, describe_target(message.topic(), message.partition())
 
 
 # Producers whose requests in flight were not answered in time. Few, as they keep memory and threads.
 _not_destroyed: deque[Producer] = deque(maxlen=8)
 
 
-class Records:
+class RecordProducer:
     """A producer and what became of its records."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        self.failed = FirstFailure()
+        self.failed = FirstError()
         reports = {"on_delivery": self.failed, "delivery.report.only.error": True}
         self.producer = make_client(Producer, {**PRODUCER, **client, **reports})
 
@@ -63,7 +63,7 @@ class Records:
             except BufferError:
                 self._put_when_there_is_room(record)
             except KafkaException as error:
-                raise not_written(error.args[0], place(*record[:1], *record[3:4])) from error
+                raise write_error(error.args[0], describe_target(*record[:1], *record[3:4])) from error
         self.take_reports()
         self.raise_failure()
 
@@ -87,7 +87,7 @@ class Records:
 
     def raise_failure(self) -> None:
         if self.failed.error is not None:
-            raise not_written(self.failed.error, self.failed.where)
+            raise write_error(self.failed.error, self.failed.where)
 
     def discard(self) -> None:
         """Ends the producer without sending what is in its queue.
@@ -118,7 +118,7 @@ def _unmixed(serve: Callable[[float], int], timeout_s: float) -> int:
         raise
 
 
-def place(topic: str | None, partition: int | None = None) -> str:
+def describe_target(topic: str | None, partition: int | None = None) -> str:
     is_known = partition is not None and partition >= 0
     return f"topic `{topic}`, partition {partition}" if is_known else f"topic `{topic}`"
 
@@ -146,7 +146,7 @@ REMEDIES = {
 }
 
 
-def not_written(error: KafkaError, where: str) -> PipelineError:
+def write_error(error: KafkaError, where: str) -> PipelineError:
     """`where` names the topic, or the sink."""
     what = f"A record for {where} was not written: {error.str()} ({error.name()})."
     if error.code() in PASSING:

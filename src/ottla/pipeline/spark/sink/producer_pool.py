@@ -10,26 +10,26 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from ottla.pipeline.spark.sink.marker_topic import topic_of
+from ottla.pipeline.spark.sink.marker_topic import marker_topic_name
 from ottla.pipeline.spark.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
-from ottla.pipeline.spark.sink.producer import Records
+from ottla.pipeline.spark.sink.producer import RecordProducer
 
 INIT_TIMEOUT_S = 60.0
 ABORT_TIMEOUT_S = 10.0
-HELD_MAX = 16
+POOL_SIZE = 16
 
 Key = tuple[Any, ...]
 
 
-class HeldProducer:
+class PooledProducer:
     """`is_warm`: its last transaction was the batch before, so the partition's marker is known without reading it."""
 
     def __init__(self, key: Key, options: SinkOptions, transactional_id: str) -> None:
         self.key = key
-        self.marker_topic = topic_of(str(options.sink_id))
+        self.marker_topic = marker_topic_name(str(options.sink_id))
         timeout_ms = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
         config = {**timeout_ms, **options.client, "transactional.id": transactional_id}
-        self.records = Records(config)
+        self.records = RecordProducer(config)
         self.is_warm = False
         self.last_batch = -1
         try:
@@ -67,10 +67,10 @@ class HeldProducer:
         self.records.discard()
 
 
-_held: OrderedDict[Key, HeldProducer] = OrderedDict()
+_held: OrderedDict[Key, PooledProducer] = OrderedDict()
 
 
-def take(options: SinkOptions, run: str, partition: int, batch: int | None) -> HeldProducer:
+def acquire(options: SinkOptions, run: str, partition: int, batch: int | None) -> PooledProducer:
     """A producer for the Spark partition. Without `batch`, or where it was not there for the batch before, a new one.
 
     `run` is the query's run: after a restart the batch before may have been tried elsewhere.
@@ -83,12 +83,12 @@ def take(options: SinkOptions, run: str, partition: int, batch: int | None) -> H
         return held
     if held is not None:
         held.discard()
-    return HeldProducer(key, options, transactional_id)
+    return PooledProducer(key, options, transactional_id)
 
 
-def hold(held: HeldProducer, batch: int) -> None:
+def release(held: PooledProducer, batch: int) -> None:
     """Keeps a producer whose transaction was committed."""
     held.last_batch = batch
     _held[held.key] = held
-    while len(_held) > HELD_MAX:
+    while len(_held) > POOL_SIZE:
         _held.popitem(last=False)[1].discard()
