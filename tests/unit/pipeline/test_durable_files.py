@@ -36,7 +36,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "write_whole": lambda path: durable_files.write_atomically(path, b"data"),
+    "write_atomically": lambda path: durable_files.write_atomically(path, b"data"),
     "create": lambda path: durable_files.create(path, b"data"),
     "archive": lambda path: LocalFiles(str(path.parent)).create(path.name, b"data"),
     "capture": lambda path: write_text(path, "data"),
