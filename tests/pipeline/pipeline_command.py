@@ -40,7 +40,7 @@ def ottla_asking(spark: SparkSession, *arguments: str) -> str:
     from ottla.cli.app import app
 
     session = contextlib.nullcontext(spark)
-    with mock.patch("ottla.pipeline.foreground.session", return_value=session):
+    with mock.patch("ottla.pipeline.foreground.open_session", return_value=session):
         done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -175,7 +175,7 @@ def test_a_changed_secret_or_limit_is_the_same_plan_to_the_sink(spark: SparkSess
     def plan(**options: str) -> str:
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "raw", **options}
         rows = spark.readStream.format("ottla").options(**given).load().select("value")
-        return fingerprint(operators_of(rows._jdf.queryExecution().analyzed()))
+        return fingerprint(operators_of(rows))
 
     assert plan(minPartitions="4") == plan(
         minPartitions="4", maxOffsetsPerTrigger="9", **{"kafka.ssl.key.pem": "x"}

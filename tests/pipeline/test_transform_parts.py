@@ -246,9 +246,7 @@ def test_without_dead_letters_the_sentence_names_the_record(spark: SparkSession)
     rows = as_records(
         parse_json(raw_rows(spark, [b'{"id": 1}', b"nope"]), ORDER), ENDING._replace(dead_letters="")
     )
-    with pytest.raises(
-        Exception, match="cannot take the record of topic raw, partition 0, offset 1: not a JSON"
-    ):
+    with pytest.raises(Exception, match="rejects the record of topic raw, partition 0, offset 1: not a JSON"):
         rows.collect()
 
 

@@ -307,10 +307,10 @@ def test_wrong_logic_is_a_sentence_and_no_query(
     )
     for name, said in {
         "columns": "returned rows without a column `value`",
-        "unknown": "Spark refuses the function `unknown` in wrong.py",
+        "unknown": "Spark rejects the function `unknown` in wrong.py",
         "static": "do not come from the stream",
         "nothing": "returned NoneType",
-        "random": "may give something else when a batch runs again",
+        "random": "may give another value when a batch runs again",
     }.items():
         transform = transform_in(context, source=raw, to="to", function=f"wrong.py:{name}")
         with pytest.raises(PipelineError, match=said):

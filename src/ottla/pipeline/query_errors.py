@@ -1,25 +1,26 @@
-"""What a person is told when a query has failed: Spark wraps the one sentence that matters in pages of Java."""
+"""Finds, in the pages of Java that Spark prints for a failed query, the one sentence that a user needs."""
 
 import re
 from typing import NamedTuple
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.failed_batch import batch_said
+from ottla.pipeline.progress import topic_offsets
 
-# Our errors by their full names, as Python writes them at the end of a trace. They may stand in the middle of Java's.
-OURS = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
-# The last line of a Python trace, where no error of ours is in the text: `ValueError: bad`.
-PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): ([^\n]+)", re.MULTILINE)
-# Spark's own, on the way out where a source could not be made: it hides the error that matters.
-MASK = re.compile("cannot access local variable 'reader'")
-# A transform without dead letters refuses a record with a sentence of its own.
-REFUSED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
-# What Spark says before the reason itself.
-PREFACE = re.compile(r"^Query \[.*?\] terminated with exception: (?:\[[A-Z0-9_.]+\] )?")
-SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
-TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
-# What passes by itself, in the words of librdkafka, of Spark, of databases and of sockets.
-PASSING = re.compile(
+# Our errors by their full names, as Python prints them at the end of a traceback, possibly in the middle of Java's.
+_OWN_ERROR = re.compile(r"\bottla\.pipeline\.[\w.]*?(\w+): ([^\n]+)")
+# The last line of any other Python traceback: `ValueError: bad`.
+_PYTHON_ERROR = re.compile(
+    r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Warning)): ([^\n]+)", re.MULTILINE
+)
+# Spark raises this one itself while it reports that a source could not be created. It hides the real error.
+_SPARK_ARTEFACT = re.compile("cannot access local variable 'reader'")
+# A transform without dead letters raises an error of its own for a record that it rejects.
+_REJECTED_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
+_PREFACE = re.compile(r"^Query \[.*?\] terminated with exception: (?:\[[A-Z0-9_.]+\] )?")
+_SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
+# Retriable errors in the words of librdkafka, Spark, databases and sockets.
+_RETRIABLE = re.compile(
     r"_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|COORDINATOR_(?:NOT_AVAILABLE|LOAD_IN_PROGRESS)"
     r"|NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE|NOT_LEADER|BROKER_NOT_AVAILABLE|REQUEST_TIMED_OUT"
     r"|CONCURRENT_TRANSACTIONS|Connection refused|Connection reset|ConnectionRefusedError|ConnectionResetError"
@@ -27,13 +28,14 @@ PASSING = re.compile(
     r"|Lost connection to (?:MySQL|MariaDB|server)|Can't connect to (?:MySQL|MariaDB|server)"
     r"|Broken pipe|server closed the connection unexpectedly"
 )
-# Below it Spark shows the plan with its options.
-PLAN = "=== Streaming Query ==="
-LINE_MAX = 500
+# Spark prints the query's plan, with its options, below this line.
+_PLAN = "=== Streaming Query ==="
+_QUERY_OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: \{[^{]*?: (\{.*\})\}$", re.MULTILINE)
+_LINE_MAX = 500
 
 
 class ErrorSummary(NamedTuple):
-    """`sentence` is for a person; `is_retriable` says that the same may go well a moment later."""
+    """`sentence` is what the user reads; `is_retriable` means that the same query may succeed a moment later."""
 
     sentence: str
     is_retriable: bool
@@ -46,31 +48,46 @@ def summarize(error: BaseException) -> ErrorSummary:
 
 
 def summarize_text(text: str) -> ErrorSummary:
-    """What the text of an exception comes down to: an error of ours wins, then Python's, then Spark's."""
-    batch = batch_said(text)
-    text = text.partition(PLAN)[0]
-    ours = OURS.findall(text)
-    if ours:
-        name, sentence = ours[-1]
+    """`text` is an exception's. An error of ours comes first, then a Python error, then Spark's own message."""
+    failed_batch = _failed_batch(text)
+    text = text.partition(_PLAN)[0]
+    own = _OWN_ERROR.findall(text)
+    if own:
+        name, sentence = own[-1]
         return ErrorSummary(sentence.strip(), name == PassingError.__name__)
-    refused = REFUSED.search(text)
-    if refused:
-        return ErrorSummary(TRAILING.sub("", refused[1]), is_retriable=False)
-    is_retriable = PASSING.search(text) is not None
-    python = [found for found in PYTHON.findall(text) if not MASK.match(found[1])]
+    rejected = _REJECTED_RECORD.search(text)
+    if rejected:
+        return ErrorSummary(_TRAILING.sub("", rejected[1]), is_retriable=False)
+    is_retriable = _RETRIABLE.search(text) is not None
+    python = [found for found in _PYTHON_ERROR.findall(text) if not _SPARK_ARTEFACT.match(found[1])]
     if python:
         name, sentence = python[-1]
         reason = f"{name.rpartition('.')[2]}: {sentence}"
     else:
-        condition = SPARK_CONDITION.search(text)
-        reason = PREFACE.sub("", condition[2] if condition else first_line(text))
-    return ErrorSummary(shortened(reason) + ("" if is_retriable else batch), is_retriable)
+        condition = _SPARK_CONDITION.search(text)
+        reason = _PREFACE.sub("", condition[2] if condition else _first_line(text))
+    return ErrorSummary(_shorten(reason) + ("" if is_retriable else failed_batch), is_retriable)
 
 
-def first_line(text: str) -> str:
+def _failed_batch(text: str) -> str:
+    """A sentence with the offsets of the batch that failed; empty if Spark does not print offsets of topics."""
+    printed = {kind: topic_offsets(offsets) or {} for kind, offsets in _QUERY_OFFSETS.findall(text)}
+    committed = printed.get("Committed", {})
+    ranges = [
+        f"{topic}-{partition}: {start} to {end - 1}"
+        for topic, partitions in printed.get("Available", {}).items()
+        for partition, end in partitions.items()
+        if (start := committed.get(topic, {}).get(partition, 0)) < end
+    ]
+    if not ranges:
+        return ""
+    return f" It was in the batch with the offsets {', '.join(ranges)}, which runs again at the next start."
+
+
+def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
 
 
-def shortened(line: str) -> str:
-    line = TRAILING.sub("", line)
-    return line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} ..."
+def _shorten(line: str) -> str:
+    line = _TRAILING.sub("", line)
+    return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]} ..."

@@ -11,7 +11,7 @@ from ottla.pipeline.ingest.cdc.settings import Capture
 from ottla.pipeline.ingest.reload.filesystem import S3A
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.spark import options as reading
-from ottla.pipeline.spark.sink.plan import Operator, find_nondeterminism, fingerprint
+from ottla.pipeline.spark.sink.plan import Operator, find_nondeterminism, fingerprint, in_place_fingerprint
 from ottla.pipeline.spark.sink.source_options import OPTIONS, deciding, source_text
 
 SOURCE = Operator(
@@ -30,13 +30,13 @@ def test_a_plan_of_columns_and_filters_can_run_again() -> None:
 def test_a_random_expression_is_named() -> None:
     found = find_nondeterminism([Operator("Project", 0, "Project [...]", random=("uuid()",)), SOURCE])
     assert found is not None
-    assert found[0] == "`uuid()` may give something else when a batch runs again."
+    assert found[0] == "`uuid()` may give another value when a batch runs again."
 
 
 def test_a_limit_is_refused() -> None:
     found = find_nondeterminism([Operator("GlobalLimit", 0, "GlobalLimit 5"), SOURCE])
     assert found is not None
-    assert "`GlobalLimit 5` lets through the rows that happen to come first" in found[0]
+    assert "`GlobalLimit 5` keeps the rows that happen to arrive first" in found[0]
 
 
 def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not() -> None:
@@ -51,6 +51,18 @@ def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not(
         )
         is None
     )
+
+
+def test_only_logic_that_leaves_rows_in_their_partition_may_change_in_the_middle_of_a_batch() -> None:
+    def plan(*kinds: str) -> list[Operator]:
+        return [Operator(kind, depth, f"{kind} [x#{depth}]") for depth, kind in enumerate(kinds)]
+
+    source = "StreamingRelationV2"
+    simple = in_place_fingerprint(plan("Project", source))
+    assert simple is not None
+    assert simple == in_place_fingerprint(plan("Project", "CollectMetrics", "Filter", "Generate", source))
+    for moving in (("Deduplicate", source), ("Project", "Union", source, source), ("Aggregate", source)):
+        assert in_place_fingerprint(plan(*moving)) is None
 
 
 def test_two_runs_of_one_program_have_one_fingerprint() -> None:

@@ -86,8 +86,8 @@ def test_from_is_one_topic_or_a_list() -> None:
     [
         ({}, "neither `function` nor `sql`"),
         ({"function": "t.py:f", "sql": "q.sql"}, "both `function` and `sql`"),
-        ({"sql": "q", "to": "raw"}, "`to` is raw, which it reads itself"),
-        ({"sql": "q", "dead_letters": "raw"}, "`dead_letters` is raw, which it reads itself"),
+        ({"sql": "q", "to": "raw"}, "`to` is raw, which the transform reads"),
+        ({"sql": "q", "dead_letters": "raw"}, "`dead_letters` is raw, which the transform reads"),
         ({"sql": "q", "dead_letters": "to"}, "are both to"),
         ({"sql": "q", "max_records_per_batch": 0}, "is 0"),
         ({"sql": "q", "from_": ()}, "names no topic"),

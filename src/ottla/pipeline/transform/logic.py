@@ -1,4 +1,4 @@
-"""The logic of a transform from where a person wrote it: a function in a Python file, or a query in a SQL file."""
+"""Loads the logic of a transform: a function in a Python file, or a query in a SQL file."""
 
 import difflib
 import hashlib
@@ -23,7 +23,7 @@ Logic = Callable[[DataFrame], DataFrame]
 
 
 def load_function(folder: Path, reference: str, options: Mapping[str, Any]) -> Logic:
-    """The function of `FILE.py:FUNCTION`, with the options as its keyword arguments."""
+    """The function of `FILE.py:FUNCTION`. The options are its keyword arguments."""
     file, separator, name = reference.rpartition(":")
     if not separator or not file.endswith(".py") or not name.isidentifier():
         raise PipelineError(
@@ -43,19 +43,19 @@ def load_function(folder: Path, reference: str, options: Mapping[str, Any]) -> L
         raise PipelineError(
             f"The function `{name}` in {file} cannot be called with one DataFrame and the options "
             f"{sorted(options) or 'none'}: {error}.",
-            "Mend its parameters, or the table `options`.",
+            "Fix its parameters, or the table `options`.",
         ) from None
     return lambda raw: run_logic(function, raw, options, f"the function `{name}` in {file}")
 
 
 def load_module(path: Path) -> ModuleType:
-    """The file as a module of its own, freshly read, whose functions reach executors by value."""
+    """Reads the file as a module of its own. Its functions are pickled by value, for the executors."""
     name = f"ottla_transform_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(
-            f"The file of the transform {path} cannot be read: {error}.", "Mend the path in `function`."
+            f"The file of the transform {path} cannot be read: {error}.", "Fix the path in `function`."
         ) from None
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
     assert spec is not None
@@ -67,25 +67,25 @@ def load_module(path: Path) -> ModuleType:
         exec(code, module.__dict__)
     except SyntaxError as error:
         raise PipelineError(
-            f"{path}, line {error.lineno}: {error.msg}.", "Python cannot read the file: mend that line."
+            f"{path}, line {error.lineno}: {error.msg}.", "Fix that line: Python cannot parse the file."
         ) from None
     except Exception as error:
         raise PipelineError(
             f"{path}{line_in(error, str(path))} raised {type(error).__name__}: {error}.",
-            "Mend it: the file must load by itself.",
+            "Fix it: the file must load by itself.",
         ) from None
-    # An executor has no such module to import.
+    # An executor cannot import the module.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
 
 
 def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, DataFrame], DataFrame]:
-    """The query of a file over the view `raw`, with the options as its parameters."""
+    """The query of a file over the view `raw`. The options are its parameters."""
     try:
         query = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(
-            f"The query's file {path} cannot be read: {error}.", "Mend the path in `sql`."
+            f"The query's file {path} cannot be read: {error}.", "Fix the path in `sql`."
         ) from None
     if not query:
         raise PipelineError(f"The query's file {path} is empty.", f"Write a SELECT ... FROM {VIEW} into it.")
@@ -96,7 +96,7 @@ def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, 
             what = f"the query in {path.name}"
             return run_logic(lambda _: spark.sql(query, args=dict(options)), raw, {}, what)
         finally:
-            # The view of one transform is not for the query of another.
+            # The query of another transform must not see this view.
             spark.catalog.dropTempView(VIEW)
 
     return run
@@ -105,29 +105,36 @@ def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, 
 def run_logic(
     function: Callable[..., Any], raw: DataFrame, options: Mapping[str, Any], what: str
 ) -> DataFrame:
-    """What the logic makes of the stream. Raises PipelineError where it fails or is no stream of these rows."""
+    """The rows that the logic returns for `raw`. Raises PipelineError if it fails or returns something else.
+
+    `what` names the logic in errors.
+    """
     try:
         rows = function(raw, **options)
     except PipelineError:
         raise
     except PySparkException as error:
         raise PipelineError(
-            f"Spark refuses {what}: {str(error).strip().splitlines()[0]}",
-            "Mend it, and start the transform again.",
+            f"Spark rejects {what}: {str(error).strip().splitlines()[0]}",
+            "Fix it, and start the transform again.",
         ) from error
     except Exception as error:
         raise PipelineError(
-            f"It was {what} that raised {type(error).__name__}: {error}.",
-            "Mend it, and start the transform again.",
+            f"{_capitalized(what)} raised {type(error).__name__}: {error}.",
+            "Fix it, and start the transform again.",
         ) from error
     if not isinstance(rows, DataFrame):
-        raise PipelineError(f"It was {what} that returned {type(rows).__name__}.", "Return a DataFrame.")
+        raise PipelineError(f"{_capitalized(what)} returned {type(rows).__name__}.", "Return a DataFrame.")
     if raw.isStreaming and not rows.isStreaming:
         raise PipelineError(
-            f"It was {what} that returned rows which do not come from the stream.",
-            "Make them from the rows it gets.",
+            f"{_capitalized(what)} returned rows that do not come from the stream.",
+            "Make them from the rows that it gets.",
         )
     return rows
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def no_function(module: ModuleType, file: str, name: str) -> PipelineError:
@@ -138,6 +145,6 @@ def no_function(module: ModuleType, file: str, name: str) -> PipelineError:
 
 
 def line_in(error: Exception, path: str) -> str:
-    """The line of the file in which it was raised, for the sentence."""
+    """The line of the file that raised the error, for the message."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return f", line {lines[-1]}," if lines else ""

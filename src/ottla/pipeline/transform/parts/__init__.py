@@ -1,4 +1,4 @@
-"""Ready parts for transforms: each takes rows and gives rows, in columns, and marks a bad record instead of raising."""
+"""Ready parts for transforms. Each takes rows and returns rows, and marks a bad record instead of raising an error."""
 
 from ottla.pipeline.transform.parts.csv import parse_csv
 from ottla.pipeline.transform.parts.debezium import parse_debezium

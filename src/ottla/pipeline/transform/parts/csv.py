@@ -1,4 +1,4 @@
-"""One line of CSV in each record, into columns."""
+"""Parses records that are one line of CSV each."""
 
 from collections.abc import Mapping, Sequence
 
@@ -35,10 +35,10 @@ def parse_csv(
 
 
 def csv_reason(text: Column, data: Column, width: int) -> Column:
-    said = F.concat(F.lit(f"not a CSV line of these {width} fields: "), excerpt(text))
+    reason = F.concat(F.lit(f"not a CSV line of these {width} fields: "), excerpt(text))
     return (
         F.when(text.isNull(), None)
         .when(~F.is_valid_utf8(text), "not UTF-8")
         .when(F.trim(text) == "", "empty, where a CSV line was expected")
-        .when(data[BAD].isNotNull(), said)
+        .when(data[BAD].isNotNull(), reason)
     )

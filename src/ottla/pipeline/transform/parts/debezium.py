@@ -1,4 +1,4 @@
-"""Debezium's change events into rows: what happened (op), the row before and after, when, and where it came from."""
+"""Parses Debezium's change events: the operation, the row before and after it, its time and its source."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ SOURCE = (
     "connector string, name string, db string, schema string, table string, ts_ms long, snapshot string, "
     "gtid string, file string, pos long, row int, lsn long"
 )
-# The end of the year 9999. Spark raises for times that it cannot hold, which would stop the batch.
+# The end of the year 9999. Spark raises an error for later times, which would stop the batch.
 TS_MS_MAX = 253_402_300_799_999
 OPS = ("c", "u", "d", "r", "t", "m")
 
@@ -20,10 +20,10 @@ OPS = ("c", "u", "d", "r", "t", "m")
 def parse_debezium(
     rows: DataFrame, schema: str | StructType, *, column: str = "value", into: str = "change"
 ) -> DataFrame:
-    """Adds the struct `into` with op, before, after, row (the one of both that holds), ts and source.
+    """Adds the struct `into` with op, before, after, row (`before` of a delete, otherwise `after`), ts and source.
 
-    `schema` is that of the table's rows. The envelope may stand alone or in `payload`, as with schemas enabled. A
-    tombstone stays null. An event without a known op, or without the row that its op speaks of, is marked.
+    `schema` is that of the table's rows. The envelope may be the whole value or its `payload`, as with schemas enabled.
+    A tombstone stays null. An event without a known op, or without the row that its op needs, is marked.
     """
     envelope = envelope_of(parsed_schema(schema))
     both = StructType(list(envelope.fields)).add("payload", envelope)

@@ -1,8 +1,8 @@
-"""Each key once within a span of event time.
+"""Removes duplicates: each key once within a span of event time.
 
-The rows go through a shuffle by key into Spark's state. The partition of a key is the same in every run of a batch, so
-the sink still writes each row once. Which of two rows of one key comes first is certain only where they come from one
-partition of the topic.
+The rows go through a shuffle by key into Spark's state. A key is in the same Spark partition whenever a batch runs, so
+the sink still writes each row once. Which of two rows with one key comes first is certain only if both come from the
+same partition of a topic.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ KEY, ALONE, TIME = "_deduplicate_key", "_deduplicate_alone", "_deduplicate_time"
 def deduplicate(
     rows: DataFrame, by: str | Sequence[str], *, within: str, event_time: str | Column = "timestamp"
 ) -> DataFrame:
-    """The first row of each key, and not those that follow within `within` ("1 hour") of event time.
+    """Keeps the first row of each key, and drops those that follow within `within` ("1 hour") of event time.
 
-    A row more than `within` older than the newest that was seen is late: Spark drops it, and counts it in the
-    progress of the query. Rows that are marked, and rows whose keys are all null, are no duplicates of each other.
+    A row that is more than `within` older than the newest row so far is late: Spark drops it, and counts it in the
+    progress of the query. Marked rows, and rows whose keys are all null, are not duplicates of each other.
     """
     names = [by] if isinstance(by, str) else list(by)
     is_alone = (

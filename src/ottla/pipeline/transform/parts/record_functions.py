@@ -1,6 +1,6 @@
-"""A Python function called once for each record: what it raises becomes the record's reason, not the end of the batch.
+"""Calls a Python function for each record. An error that it raises marks the record, and does not stop the batch.
 
-This is the slow way, by its nature: use it for what columns cannot say.
+A call for each record is slow: use it only for what expressions on columns cannot do.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ def guard(
     columns: Sequence[str] = ("value",),
     into: str = "data",
 ) -> DataFrame:
-    """Adds the column `into` of type `returns` ("struct<id:long,total:double>") with what `function(*columns)` gives.
+    """Adds the column `into` with the result of `function(*columns)`; `returns` is its type, as in "struct<id:long>".
 
-    A record for which it raises, or gives something that is not of the type, is marked. Marked records are not given
-    to it. The function must give the same for the same arguments, or exactly once is lost.
+    A record is marked if the function raises an error or returns another type. It is not called for marked records.
+    It must return the same for the same arguments: the exactly-once sink relies on that.
     """
     kind = _parse_datatype_string(returns) if isinstance(returns, str) else returns
     both = StructType().add("result", kind).add("error", StringType())

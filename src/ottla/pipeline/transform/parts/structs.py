@@ -1,4 +1,4 @@
-"""Nested structs as one level of fields."""
+"""Flattens nested structs into one level of fields."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ottla.pipeline.transform.parts.json import paths
 
 
 def flatten(rows: DataFrame, column: str = "data", *, separator: str = "_") -> DataFrame:
-    """The struct `column` without structs in it: `customer.name` becomes its field `customer_name`.
+    """Flattens the struct `column`: `customer.name` becomes its field `customer_name`.
 
     Arrays and maps stay as they are. `rows.select("data.*")` then gives the fields as columns.
     """
@@ -19,7 +19,7 @@ def flatten(rows: DataFrame, column: str = "data", *, separator: str = "_") -> D
     if not isinstance(schema, StructType):
         raise PipelineError(
             f"flatten: the column `{column}` is {schema.simpleString()}.",
-            "Give it a struct, as parse_json makes.",
+            "Give it a struct, such as parse_json returns.",
         )
     names = dict(flat_names(schema, separator))
     whole = F.col(column)
@@ -33,7 +33,7 @@ def flatten(rows: DataFrame, column: str = "data", *, separator: str = "_") -> D
 
 
 def flat_names(schema: StructType, separator: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The flat name and the path of each field that is no struct. Raises PipelineError where two are one."""
+    """The flat name and the path of each field that is not a struct. Raises PipelineError if two names are equal."""
     taken: dict[str, tuple[str, ...]] = {}
     for path, kind in paths(schema):
         if isinstance(kind, StructType):
