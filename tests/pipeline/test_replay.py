@@ -13,7 +13,7 @@ from tests.pipeline.transforming import read_topic, run_once, through_passing_fa
 
 from ottla.pipeline.comparison import Difference, compare
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay import range_of, replay, starting_position
+from ottla.pipeline.replay import offset_ranges, parse_start, replay
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
 
@@ -118,10 +118,10 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     assert again == (to, new, {raw: {0: (1, 6)}})
     assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
     connection = connect(context.cluster)
-    assert range_of(connection, raw, starting_position("earliest")) == {0: (0, 6)}
+    assert offset_ranges(connection, raw, parse_start("earliest")) == {0: (0, 6)}
 
     write_logic(lowest=0, factor=1)
-    with pytest.raises(PipelineError, match="holds records that are not of this replay"):
+    with pytest.raises(PipelineError, match="has records that this replay did not write"):
         replay(spark, transform, to=new)
     with pytest.raises(PipelineError, match="which the transform itself uses"):
         replay(spark, transform, to=dead)

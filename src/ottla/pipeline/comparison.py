@@ -1,7 +1,7 @@
-"""What differs between two topics that hold the results of one transform: the one in use and that of a replay.
+"""Compares two topics with the results of one transform: the topic in use and that of a replay.
 
-Records are matched by their origin headers and key; the third record of one origin and key matches the third. Records
-without origin headers are matched by key in the order in which they stand, those without a key by their value.
+Records are matched by their origin headers and key; the third record with one origin and key matches the third. Records
+without origin headers are matched by key, in the order of the topic; those without a key by their value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ TEXT_LENGTH_MAX = 100
 IDENTITY = ("origin_topic", "origin_partition", "origin_offset", "key", "loose", "number")
 KINDS = ("added", "removed", "changed")
 
-# By topic and partition: the first offset, and the one behind the last.
+# by topic and partition: the first offset, and the one after the last
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 
 
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
 
 
 def compare(old: DataFrame, new: DataFrame, names: tuple[str, str], ranges: Ranges) -> Comparison:
-    """`old` and `new` are rows of topics. Records made of raw records outside `ranges` are left out of both."""
+    """`old` and `new` are rows of topics. Records whose raw record is outside `ranges` are left out of both."""
     pairs = joined(identified(old, ranges), identified(new, ranges)).persist()
     try:
         counts = {row.kind: row["count"] for row in pairs.groupBy("kind").count().collect()}
@@ -54,7 +54,7 @@ def compare(old: DataFrame, new: DataFrame, names: tuple[str, str], ranges: Rang
 
 
 def identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
-    """Each record with what it is matched by, and with what is compared."""
+    """The columns by which records are matched, and those that are compared."""
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
     offset = origin(headers, "offset").try_cast("long")
     found = rows.select(
@@ -72,7 +72,7 @@ def identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
 
 
 def origin(headers: Column, name: str) -> Column:
-    """The last header of that name: a dead letter of a record that was transformed before has two."""
+    """The last header of that name: the dead letter of a record that had been transformed before has two."""
     found = F.filter(headers, lambda header: header["key"] == f"origin.{name}")
     return F.when(F.size(found) > 0, F.element_at(found, -1)["value"].cast("string"))
 
@@ -98,7 +98,7 @@ def is_within(ranges: Ranges) -> Column:
 
 
 def joined(old: DataFrame, new: DataFrame) -> DataFrame:
-    """Every record of either side once, with its kind: added, removed, changed or equal."""
+    """Every record of either side once, and its kind: added, removed, changed or equal."""
     on = F.lit(True)
     for name in IDENTITY:
         on = on & old[name].eqNullSafe(new[name])
@@ -126,9 +126,9 @@ def examples_of(pairs: DataFrame, kind: str) -> Iterator[Difference]:
 
 
 def describe(comparison: Comparison) -> Iterator[str]:
-    """The comparison for a person, line by line."""
+    """The lines that `ottla pipeline replay` prints."""
     yield (
-        f"{comparison.new_topic} beside {comparison.old_topic}: {comparison.equal:,} equal, "
+        f"{comparison.new_topic} against {comparison.old_topic}: {comparison.equal:,} equal, "
         f"{comparison.changed:,} changed, {comparison.added:,} added, {comparison.removed:,} removed"
     )
     for example in comparison.examples:

@@ -1,4 +1,4 @@
-"""The reference of a `pipeline.toml`, made from the settings that the code declares."""
+"""Writes docs/pipeline/settings.md from the settings that the code declares."""
 
 import dataclasses
 import types
@@ -10,23 +10,23 @@ from typing import Any
 from ottla.pipeline.config import SparkSettings, TopicSettings, WritingSettings
 from ottla.pipeline.settings import key_of
 from ottla.pipeline.stage import ClusterSettings
-from ottla.pipeline.stage_registry import KINDS, stage_class
+from ottla.pipeline.stage_registry import STAGE_CLASSES, load_stage_class
 
 HEAD = """\
 # Settings of a pipeline
 
-Every table and every setting of a `pipeline.toml`. This page is made from the code: `ottla pipeline reference`.
+Every table and every setting of a `pipeline.toml`. `ottla pipeline reference` writes this page from the code.
 [pipeline.md](../pipeline.md) shows how they go together.
 
-`${NAME}` in any text is taken from the environment, so that no secret has to stand in the file; `$${` stands for `${`.
-Relative paths are relative to the folder of the file.
+`${NAME}` in any text is replaced by the environment variable, so that the file needs no secrets; `$${` stands for
+`${`. Relative paths are relative to the folder of the file.
 
-At the top of the file, `name` names the pipeline. It is part of the identity under which the stages write exactly
-once, so choose it once. Without it, the folder's name serves.
+`name`, at the top of the file, is the pipeline's name. The stages write exactly once under an id that is made of it, so
+do not change it later. The default is the name of the folder.
 """
 WRITING = """\
-Every stage that writes topics has these besides. They are for a stage that was refused: the refusal says what to write.
-They may stay in the file, for they name one query and one plan. [The sink](../exactly-once-sink.md) says more.
+Every stage that writes topics also has these. Set them after the sink rejected the stage; the error says to what. They
+may stay in the file, because each names only one query or one plan. See [the sink](../exactly-once-sink.md).
 """
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
 
@@ -44,10 +44,10 @@ def reference_markdown() -> str:
 
 
 def stage_sections() -> Iterator[tuple[str, type[Any]]]:
-    for group, kinds in KINDS.items():
+    for group, kinds in STAGE_CLASSES.items():
         for kind in kinds:
             title = f"[{group}.NAME]" + (f', kind = "{kind}"' if len(kinds) > 1 or group == "sinks" else "")
-            yield title, stage_class(group, kind)[1].Settings
+            yield title, load_stage_class(group, kind)[1].Settings
 
 
 def section(title: str, kind: type[Any], *text: str) -> str:

@@ -1,7 +1,7 @@
-"""Replay: corrected logic over the raw topic from its beginning or a time, into topics beside those in use.
+"""Replay: runs corrected logic over the raw topic, from its beginning or a time, into topics beside those in use.
 
-The replay has a checkpoint and a sink id of its own, made from the logic itself: one that was interrupted goes on when
-it is asked for again, and one of other logic does not mix with it.
+A replay has a checkpoint and a sink id of its own, made from its logic. So the same command resumes a replay that was
+interrupted, and replays of different logic do not mix.
 """
 
 import hashlib
@@ -12,8 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla.admin.cluster import Cluster as Connection
-from ottla.admin.cluster import ClusterError
+from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.moments import parse_datetime_ms
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
@@ -30,127 +29,130 @@ from ottla.pipeline.transform.stage import Transform
 def replay(
     spark: SparkSession, transform: Transform, *, to: str, from_: str = "earliest"
 ) -> list[Comparison]:
-    """Runs the transform as it is now from `from_` ("earliest" or an ISO time) into `to`, and compares.
+    """Runs the transform, as it is now, from `from_` ("earliest" or an ISO time) into `to`, and compares the topics.
 
-    What the transform writes to its own `to` goes to `to`; what it writes to another topic T, dead letters too, goes to
-    `to`-T. Ends when everything that was in the raw topics is done.
+    Records for the transform's own `to` go to `to`; those for another topic T, also dead letters, go to `to`-T. Ends
+    when it has processed the records that were in the raw topics at the start.
     """
     settings, context = transform.settings, transform.context
-    position = starting_position(from_)
+    position = parse_start(from_)
     if to in (*settings.topics, settings.to, settings.dead_letters):
         raise PipelineError(
             f"A replay of {transform.name} cannot write to {to}, which the transform itself uses.",
             f"Choose a new topic, as in --to {settings.to}-replay.",
         )
-    connection = connect(context.cluster)
-    ranges = {topic: range_of(connection, topic, position) for topic in settings.topics}
-    name = replay_name(transform.name, settings, to, from_, logic_text(context.folder, settings))
-    refuse_foreign_records(spark, connection, to, context.checkpoint(name))
-    make_topics(connection, settings, to)
+    cluster = connect(context.cluster)
+    ranges = {topic: offset_ranges(cluster, topic, position) for topic in settings.topics}
+    name = replay_name(transform.name, settings, to, from_, read_logic(context.folder, settings))
+    check_target(spark, cluster, to, context.checkpoint(name))
+    create_topics(cluster, settings, to)
     run(spark, transform, name, to, ranges)
     return [
         compare(topic_rows(spark, context, old), topic_rows(spark, context, new), (old, new), ranges)
-        for old, new in topic_pairs(set(connection.metadata().topics), settings.to, to)
+        for old, new in topic_pairs(set(cluster.metadata().topics), settings.to, to)
     ]
 
 
 def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: Ranges) -> None:
     settings = transform.settings
-    ending = Output(
+    output = Output(
         transform.name,
         settings.topics,
         settings.to,
         settings.dead_letters,
         settings.origin_headers,
-        rename=lambda topic: renamed(topic, settings.to, to),
+        rename=lambda topic: rename_topic(topic, settings.to, to),
     )
     starting = {
         topic: {str(partition): low for partition, (low, _) in parts.items()}
         for topic, parts in ranges.items()
     }
-    records = transform.records(spark, ending, startingOffsets=json.dumps(starting))
+    records = transform.records(spark, output, startingOffsets=json.dumps(starting))
     query = transform.context.to_topics(records, name).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        failure = summarize(error)
-        raise (PassingError if failure.is_retriable else PipelineError)(
-            f"The replay of {transform.name} ended: {failure.sentence}",
-            "Mend that and start the same replay again: it goes on where it was.",
+        summary = summarize(error)
+        raise (PassingError if summary.is_retriable else PipelineError)(
+            f"The replay of {transform.name} failed: {summary.sentence}",
+            "Fix that and start the same replay again: it resumes where it stopped.",
         ) from error
 
 
-def renamed(topic: Column, live: str, to: str) -> Column:
+def rename_topic(topic: Column, live: str, to: str) -> Column:
     return F.when(topic == live, F.lit(to)).otherwise(F.concat(F.lit(f"{to}-"), topic))
 
 
 def topic_pairs(present: set[str], live: str, to: str) -> list[tuple[str, str]]:
-    """The topics in use and those of the replay that stand beside them."""
+    """Each topic in use with that of the replay."""
     others = sorted(topic for topic in present if f"{to}-{topic}" in present and topic != live)
     pairs = [(live, to), *((topic, f"{to}-{topic}") for topic in others)]
     return [(old, new) for old, new in pairs if old in present and new in present]
 
 
 def replay_name(stage: str, settings: TransformSettings, to: str, from_: str, logic: str) -> str:
-    """The name of the checkpoint and of the sink: another logic, or another beginning, is another replay."""
-    said = json.dumps([settings.topics, settings.options, from_, logic], sort_keys=True, default=str)
-    return f"{stage}.replay.{to}.{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    """The name of the checkpoint and of the sink. Other logic, or another start, is another replay."""
+    identity = json.dumps([settings.topics, settings.options, from_, logic], sort_keys=True, default=str)
+    return f"{stage}.replay.{to}.{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
 
-def logic_text(folder: Path, settings: TransformSettings) -> str:
+def read_logic(folder: Path, settings: TransformSettings) -> str:
     file = settings.sql or settings.function.rpartition(":")[0]
     try:
         return f"{settings.function} {(folder / file).read_text(encoding='utf-8')}"
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(
-            f"The transform's file {file} cannot be read: {error}.", "Mend its path."
+            f"The transform's file {file} cannot be read: {error}.", "Fix its path."
         ) from None
 
 
-def starting_position(from_: str) -> Position:
+def parse_start(from_: str) -> Position:
     if from_ == "earliest":
         return EARLIEST
     try:
         return Position("time", parse_datetime_ms(from_))
     except ValueError as error:
         raise PipelineError(
-            f"The replay cannot begin at {from_!r}: {error}.", "Give `earliest` or an ISO time."
+            f"The replay cannot start at {from_!r}: {error}.", "Give `earliest` or an ISO time."
         ) from None
 
 
-def range_of(connection: Connection, topic: str, position: Position) -> dict[int, tuple[int, int]]:
-    """Of each partition the offset at `position` and the end as it is now."""
-    present = connection.metadata().topics
+def offset_ranges(cluster: Cluster, topic: str, position: Position) -> dict[int, tuple[int, int]]:
+    """Of each partition the offset at `position` and the current end offset."""
+    present = cluster.metadata().topics
     if topic not in present:
-        raise PipelineError(f"There is no topic {topic} to replay from.", "Mend `from` of the transform.")
+        raise PipelineError(
+            f"The topic {topic}, which the transform reads, does not exist.", "Fix its `from`."
+        )
     partitions = list(present[topic].partitions)
-    ends = list_offsets(connection, topic, partitions, LATEST)
-    found = list_offsets(connection, topic, partitions, position)
-    # -1: no record is so late
+    ends = list_offsets(cluster, topic, partitions, LATEST)
+    found = list_offsets(cluster, topic, partitions, position)
+    # -1 means that no record is so late
     return {part: (low if low >= 0 else ends[part], ends[part]) for part, low in found.items()}
 
 
-def refuse_foreign_records(spark: SparkSession, connection: Connection, to: str, checkpoint: str) -> None:
-    """Into a topic with records only a replay may write that has begun to fill it."""
-    present = connection.metadata().topics
+def check_target(spark: SparkSession, cluster: Cluster, to: str, checkpoint: str) -> None:
+    """Raises PipelineError if the topic has records and this replay has not started yet."""
+    present = cluster.metadata().topics
     if to not in present or path_exists(spark, checkpoint):
         return
     partitions = list(present[to].partitions)
-    if list_offsets(connection, to, partitions, LATEST) != list_offsets(connection, to, partitions, EARLIEST):
+    if list_offsets(cluster, to, partitions, LATEST) != list_offsets(cluster, to, partitions, EARLIEST):
         raise PipelineError(
-            f"The topic {to} holds records that are not of this replay: of other logic, or of something else.",
+            f"The topic {to} has records that this replay did not write: other logic or another program did.",
             "Choose another topic, or delete it first.",
         )
 
 
 def path_exists(spark: SparkSession, path: str) -> bool:
+    """In the file system that Spark uses for the path, which Hadoop's settings decide if it has no scheme."""
     hadoop = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     return bool(hadoop.getFileSystem(spark._jsc.hadoopConfiguration()).exists(hadoop))
 
 
-def make_topics(connection: Connection, settings: TransformSettings, to: str) -> None:
-    """The topics beside those in use, with as many partitions."""
-    present = connection.metadata().topics
+def create_topics(cluster: Cluster, settings: TransformSettings, to: str) -> None:
+    """Creates the topics of the replay, with as many partitions as those in use have."""
+    present = cluster.metadata().topics
     pairs = [(settings.to, to)]
     if settings.dead_letters:
         pairs.append((settings.dead_letters, f"{to}-{settings.dead_letters}"))
@@ -159,9 +161,9 @@ def make_topics(connection: Connection, settings: TransformSettings, to: str) ->
             continue
         count = len(present[live].partitions) if live in present else -1
         try:
-            create_topic(connection, name, partitions=count, replication_factor=-1, configs={})
+            create_topic(cluster, name, partitions=count, replication_factor=-1, configs={})
         except ClusterError as error:
-            raise PipelineError(f"{error}.", "Make the topic yourself, and replay again.") from None
+            raise PipelineError(f"{error}.", "Create the topic yourself, and replay again.") from None
 
 
 def topic_rows(spark: SparkSession, context: Context, topic: str) -> DataFrame:

@@ -1,11 +1,11 @@
-"""Which class is behind each kind of stage. A class is imported only where a pipeline asks for its kind."""
+"""The class of each kind of stage. It is imported only if a pipeline has a stage of that kind."""
 
 import importlib
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
 
-KINDS = {
+STAGE_CLASSES = {
     "sources": {
         "spooldir": "ottla.pipeline.ingest.spooldir.stage:SpoolDirSource",
         "mysql": "ottla.pipeline.ingest.cdc.stage:MySqlSource",
@@ -15,8 +15,8 @@ KINDS = {
     "transforms": {"transform": "ottla.pipeline.transform.stage:Transform"},
     "sinks": {"archive": "ottla.pipeline.archive.stage:ArchiveSink"},
 }
-GROUPS = tuple(KINDS)
-# What is installed with an extra, by the name under which it is imported.
+STAGE_GROUPS = tuple(STAGE_CLASSES)
+# The extra that installs a package, by the name under which the package is imported.
 EXTRAS = {
     "pyspark": "spark",
     "pyarrow": "spark",
@@ -27,9 +27,9 @@ EXTRAS = {
 }
 
 
-def stage_class(group: str, kind: Any) -> tuple[str, Any]:
-    """The kind and its class. A group of one kind needs no `kind`."""
-    known = KINDS[group]
+def load_stage_class(group: str, kind: Any) -> tuple[str, Any]:
+    """The kind and its class. `kind` may be None in a group that has only one."""
+    known = STAGE_CLASSES[group]
     if kind is None and len(known) == 1:
         kind = next(iter(known))
     if kind is None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.pipeline.config import Declared, Pipeline
+from ottla.pipeline.config import Pipeline, StageDeclaration
 from ottla.pipeline.progress import TopicOffsets, records_behind, topic_offsets
 from ottla.pipeline.spark.checkpoint import Checkpoint
 
@@ -52,7 +52,7 @@ class EndOffsets:
             return None
 
 
-def status_of(item: Declared, folder: str, ends: EndOffsets) -> StageStatus:
+def status_of(item: StageDeclaration, folder: str, ends: EndOffsets) -> StageStatus:
     """`folder` is the stage's checkpoint."""
     path = local_path(folder)
     kind = item.kind if item.group != "transforms" else "transform"

@@ -43,7 +43,7 @@ def fake_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = f"{FakeStage.__module__}:{FakeStage.__qualname__}"
     monkeypatch.setattr(
         stage_registry,
-        "KINDS",
+        "STAGE_CLASSES",
         {"sources": {"fake": fake, "other": fake}, "transforms": {"fake": fake}, "sinks": {"fake": fake}},
     )
 
@@ -117,7 +117,7 @@ def test_what_lets_a_refused_stage_go_on_becomes_options_of_its_sink(monkeypatch
     context.to_topics(None, "a")  # type: ignore[arg-type]
     assert (given["resetSink"], given["acceptPlan"]) == ("q-1", "p-1")
     assert problems(f"{CLUSTER}{stage}reset_sink = 3")
-    assert read(f"{CLUSTER}{stage}").context.writing["a"] == {}
+    assert read(f"{CLUSTER}{stage}").context.sink_options["a"] == {}
 
 
 def test_without_a_name_the_folders_name_serves(tmp_path: Path) -> None:
@@ -167,13 +167,13 @@ size = 5
     [
         (CLUSTER, "It has no stage. Add a [sources.NAME]"),
         (with_stage("name = 'a b'\n" + CLUSTER), "The pipeline's `name` is 'a b'. Use letters"),
-        (with_stage("topics = 3\n" + CLUSTER), "[topics]: It is no table"),
-        (with_stage("cluster = 3"), "[cluster]: It is no table"),
-        ("sources = { a = 1 }\n" + CLUSTER, "[sources.a]: It is no table"),
+        (with_stage("topics = 3\n" + CLUSTER), "[topics]: It is not a table"),
+        (with_stage("cluster = 3"), "[cluster]: It is not a table"),
+        ("sources = { a = 1 }\n" + CLUSTER, "[sources.a]: It is not a table"),
         (with_stage(""), "[cluster] has no `bootstrap`"),
         (
             with_stage("[cluster]\nbootstrap = '${NOT_SET}'\n"),
-            "The environment has no variable NOT_SET, which is asked for as ${NOT_SET}",
+            "The environment has no variable NOT_SET, which the file uses as ${NOT_SET}",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
-from ottla.pipeline.config import Declared
+from ottla.pipeline.config import StageDeclaration
 from ottla.pipeline.progress import Progress, TopicOffsets, progress_of, records_behind, topic_offsets
 from ottla.pipeline.status import local_path, status_of
 
@@ -76,7 +76,7 @@ def test_offsets_of_another_form_are_not_counted(offset: Any) -> None:
 
 def test_the_status_shows_the_last_batch_and_the_one_that_is_not_committed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {9: ["{}"], 10: ['{"t": {"0": 5}}', "-"], 11: ["{}"]}, [9, 10])
-    item = Declared("sources", "s", "fake", None, FakeStage)
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, str(folder), Ends(None))  # type: ignore[arg-type]
     assert (status.batch, status.done) == (10, [{"t": {0: 5}}])
     assert status.state == "batch 11 is running, or runs again at the next start"
@@ -84,14 +84,14 @@ def test_the_status_shows_the_last_batch_and_the_one_that_is_not_committed(tmp_p
 
 
 def test_a_stage_that_has_not_run_says_so(tmp_path: Path) -> None:
-    item = Declared("sources", "s", "fake", None, FakeStage)
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, str(tmp_path), Ends({}))  # type: ignore[arg-type]
     assert (status.state, status.batch, status.behind) == ("not started yet", None, None)
 
 
 def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {0: ['{"t": {"0": 5}, "@topicIds": {"t": "id"}}']}, [0])
-    item = Declared("transforms", "s", "transform", None, FakeStage)
+    item = StageDeclaration("transforms", "s", "transform", None, FakeStage)
     ends = Ends({"t": {0: 8}})
     status = status_of(item, f"file://{folder}", ends)  # type: ignore[arg-type]
     assert (status.state, status.batch, status.behind) == ("all batches committed", 0, 3)
@@ -101,7 +101,7 @@ def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_elsewhere_needs_spark() -> None:
-    item = Declared("sources", "s", "fake", None, FakeStage)
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
     assert "can only be read with Spark" in status.state
     assert local_path("hdfs://x") is None

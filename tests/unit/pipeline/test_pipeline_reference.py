@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.fake_stages import FakeSettings
 
-from ottla.pipeline.config import FILE_NAME, ClusterSettings, SparkSettings, TopicSettings, load, parse
+from ottla.pipeline.config import FILE_NAME, SparkSettings, TopicSettings, load, parse
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.reference import default_of, reference_markdown, stage_sections, type_name
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import PIPELINE, write_template
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline" / "settings.md"

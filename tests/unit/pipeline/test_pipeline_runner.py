@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 
 from ottla.pipeline import runner
-from ottla.pipeline.config import Declared, Pipeline, SparkSettings
+from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.foreground import ending
@@ -173,7 +173,7 @@ def test_one_wave_begins_when_the_one_before_is_over() -> None:
 
 def test_a_run_that_ends_runs_writers_before_readers() -> None:
     names = [("sources", "s"), ("sources", "r"), ("transforms", "t"), ("transforms", "u"), ("sinks", "x")]
-    declared = tuple(Declared(group, name, "fake", None, FakeStage) for group, name in names)
+    declared = tuple(StageDeclaration(group, name, "fake", None, FakeStage) for group, name in names)
     context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
     pipeline = Pipeline(Path("pipeline.toml"), context, SparkSettings(), {}, declared)
     waves = waves_of(pipeline, None, once=True)

@@ -7,17 +7,17 @@ import pytest
 from ottla.admin.position import EARLIEST, Position
 from ottla.pipeline.comparison import Comparison, Difference, describe
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay import logic_text, replay_name, starting_position, topic_pairs
+from ottla.pipeline.replay import parse_start, read_logic, replay_name, topic_pairs
 from ottla.pipeline.transform.settings import TransformSettings
 
 SETTINGS = TransformSettings(from_="raw", to="orders", function="t.py:clean")
 
 
 def test_a_replay_begins_at_the_beginning_or_at_a_time() -> None:
-    assert starting_position("earliest") == EARLIEST
-    assert starting_position("2026-03-01T12:00:00Z") == Position("time", 1_772_366_400_000)
-    with pytest.raises(PipelineError, match="cannot begin at 'yesterday'"):
-        starting_position("yesterday")
+    assert parse_start("earliest") == EARLIEST
+    assert parse_start("2026-03-01T12:00:00Z") == Position("time", 1_772_366_400_000)
+    with pytest.raises(PipelineError, match="cannot start at 'yesterday'"):
+        parse_start("yesterday")
 
 
 def test_other_logic_or_another_beginning_is_another_replay() -> None:
@@ -30,9 +30,9 @@ def test_other_logic_or_another_beginning_is_another_replay() -> None:
 
 def test_a_missing_file_of_logic_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"t\.py cannot be read"):
-        logic_text(tmp_path, SETTINGS)
+        read_logic(tmp_path, SETTINGS)
     (tmp_path / "t.py").write_text("x = 1")
-    assert logic_text(tmp_path, SETTINGS) == "t.py:clean x = 1"
+    assert read_logic(tmp_path, SETTINGS) == "t.py:clean x = 1"
 
 
 def test_topics_of_a_replay_stand_beside_those_in_use() -> None:
@@ -52,7 +52,7 @@ def test_a_comparison_reads_as_lines() -> None:
         Difference("changed", ("raw", 1, 8), b"k", None, b"x" * 200),
     )
     assert list(describe(Comparison("orders", "new", 1000, 1, 1, 1, examples))) == [
-        "new beside orders: 1,000 equal, 1 changed, 1 added, 1 removed",
+        "new against orders: 1,000 equal, 1 changed, 1 added, 1 removed",
         "  added raw-0@7 key k",
         "    new: new",
         "  removed key null",

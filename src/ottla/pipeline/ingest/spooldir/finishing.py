@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.pipeline.durable_files import make_folder, sync_folder
+from ottla.pipeline.durable_files import flush_folder, make_folder
 from ottla.pipeline.ingest.spooldir.files import TakenFile, identity_of, stat_file
 from ottla.pipeline.ingest.spooldir.log import TakenLog
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
@@ -74,7 +74,7 @@ def put_away_all(files: Iterable[TakenFile], settings: SpoolDirSettings) -> None
             raise cannot_put_away(file.path, deed, error) from None
     # The log forgets these files next, so they must not come back when the machine loses its power.
     for folder in folders:
-        sync_folder(folder)
+        flush_folder(folder)
 
 
 def put_away(file: TakenFile, settings: SpoolDirSettings) -> set[str]:
