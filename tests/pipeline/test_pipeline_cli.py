@@ -102,7 +102,7 @@ def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(
         so_far = len(run.text())
         own_broker.kill()
         spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
-        run.wait_for(": waiting: ", "Next try in", since=so_far)
+        run.wait_for(": waiting: ", "Next attempt in", since=so_far)
         own_broker.start()
         wait_for_rows(run, "orders", 49)
         assert run.end(signal.SIGTERM) == 0
@@ -157,4 +157,4 @@ def test_a_file_with_mistakes_names_each_with_its_line(folder: Path) -> None:
 
 
 def test_init_writes_over_nothing(folder: Path) -> None:
-    assert "is there already" in ottla("pipeline", "init", str(folder), fails_with=1)
+    assert "exists already" in ottla("pipeline", "init", str(folder), fails_with=1)

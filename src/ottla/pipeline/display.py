@@ -1,4 +1,4 @@
-"""What a running pipeline shows: a table that lives at a terminal, or plain lines for a log."""
+"""The display of a running pipeline: a live table at a terminal, or plain lines for a log."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ class PlainDisplay:
     def batch(self, run: StageRun, progress: Progress) -> None:
         self._line(f"{run.name}: {batch_line(progress)}")
         if progress.late_rows:
-            self._line(f"{run.name}: warning: {late_sentence(progress)}")
+            self._line(f"{run.name}: warning: {late_rows_warning(progress)}")
 
     def show(self, runs: Sequence[StageRun]) -> None:
         pass
@@ -40,7 +40,7 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """One table that changes in place; what fails stays above it, as a line."""
+    """One table that is updated in place. Errors are printed above it, one line each."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -108,10 +108,10 @@ def batch_line(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def late_sentence(progress: Progress) -> str:
+def late_rows_warning(progress: Progress) -> str:
     return (
-        f"Batch {progress.batch}: {progress.late_rows:,} rows were later than the watermark allows, and Spark has"
-        " dropped them. Give `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic."
+        f"Batch {progress.batch}: Spark dropped {progress.late_rows:,} rows that came later than the watermark allows."
+        " Give `deduplicate` a longer `within`; a replay with it makes these rows again from the raw topic."
     )
 
 
@@ -122,6 +122,6 @@ def state_of(run: StageRun) -> str:
 
 
 def note_of(run: StageRun) -> str:
-    """Spark's own words about a query begin with a capital; where they name a class, it says nothing to a person."""
+    """Spark's status message without its capital letter and without the names of Java classes."""
     words = re.sub(r" from \S*\borg\.apache\.spark\..*", "", run.note)
     return words[:1].lower() + words[1:80]

@@ -1,6 +1,6 @@
-"""The few operations on files that an archive needs, for a local folder and for any file system that Hadoop knows.
+"""The few file operations that archives and checkpoints need, on a local folder or any file system of Hadoop's.
 
-A local folder needs no Java, so that its manifests can be read where no Spark runs.
+A local folder needs no Java, so it can be read without Spark.
 """
 
 import os
@@ -16,12 +16,13 @@ from ottla.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# An object store that puts an object only where there is none: with `overwrite=False` alone S3A looks first and then
-# puts, and of two that do so at once the second wins (HADOOP-19256).
+# An object store with a conditional put, which does not replace an object. With `overwrite=False` alone S3A checks and
+# then puts, and of two writers at once the second wins (HADOOP-19256).
 PUT_IF_ABSENT = "fs.option.create.conditional.overwrite"
-# A stream that can be abandoned is one whose file appears only when it is closed: a single put of an object store.
+# If a stream can be aborted, its file appears only when it is closed: a single put to an object store.
 APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
-ALREADY_THERE = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
+ALREADY_EXISTS = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
+RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
 
 
 class FoundFile(NamedTuple):
@@ -33,15 +34,15 @@ class ReadableFiles(Protocol):
     """Files below a folder; every path is relative to it."""
 
     def url(self, path: str = "") -> str:
-        """As Spark takes it."""
+        """The URL for Spark."""
         ...
 
     def names(self, folder: str) -> list[str]:
-        """The names of what is in a folder, sorted; none where there is no folder."""
+        """Sorted names in a folder; empty if it does not exist."""
         ...
 
     def read(self, path: str) -> str:
-        """FileNotFoundError where there is none."""
+        """Raises FileNotFoundError if it does not exist."""
         ...
 
 
@@ -53,17 +54,17 @@ class Files(ReadableFiles, Protocol):
         ...
 
     def create(self, path: str, content: str | bytes) -> bool:
-        """Writes a file whole or not at all. False, and nothing done, where there is one already."""
+        """Writes a file completely or not at all. False, without a change, if it exists already."""
         ...
 
     def make_folder(self, path: str) -> None: ...
 
     def move(self, source: str, target: str) -> None:
-        """Takes the place of `target` if there is one."""
+        """Replaces `target` if it exists."""
         ...
 
     def delete(self, path: str) -> None:
-        """A file or a folder with all that is in it; nothing where there is none."""
+        """Deletes a file, or a folder with its content. It need not exist."""
         ...
 
 
@@ -75,7 +76,7 @@ def files_at(root: str, spark: "SparkSession | None" = None) -> Files:
     if scheme == "file":
         return LocalFiles(path)
     if spark is None:
-        raise PipelineError(f"{root} can be read only through Spark.", "Ask for it where Spark runs.")
+        raise PipelineError(f"{root} can be read only through Spark.", "Run a command that starts Spark.")
     return HadoopFiles(root, spark)
 
 
@@ -114,7 +115,7 @@ class LocalFiles:
         durable_files.make_folder(self._at(path))
 
     def move(self, source: str, target: str) -> None:
-        """The file is on the disk, and not only in memory, before a manifest can name it."""
+        """Flushes the file first: a manifest must not name a file that a power failure could lose."""
         durable_files.move(self._at(source), self._at(target))
 
     def delete(self, path: str) -> None:
@@ -129,7 +130,7 @@ class LocalFiles:
 
 
 class HadoopFiles:
-    """Through Hadoop's FileSystem in the driver: hdfs://, s3a:// and whatever else its jars know."""
+    """Through Hadoop's FileSystem in the driver: hdfs://, s3a:// and whatever its jars support."""
 
     def __init__(self, root: str, spark: "SparkSession") -> None:
         self.root = root.rstrip("/")
@@ -185,23 +186,23 @@ class HadoopFiles:
         target, data = self._path(path), as_bytes(content)
         if self._fs.hasPathCapability(target, PUT_IF_ABSENT):
             builder = self._fs.createFile(target).recursive().must(PUT_IF_ABSENT, True)
-            return self._unless_there(lambda: write(builder.build(), data))
+            return self._unless_exists(lambda: write_stream(builder.build(), data))
         if self._fs.hasPathCapability(target, APPEARS_WHEN_CLOSED):
-            return self._unless_there(lambda: write(self._fs.create(target, False), data))
+            return self._unless_exists(lambda: write_stream(self._fs.create(target, False), data))
         draft = self._path(f"{path}.{uuid.uuid4().hex}")
-        write(self._fs.create(draft, False), data)
+        write_stream(self._fs.create(draft, False), data)
         options = self._jvm.java.lang.reflect.Array.newInstance(
             self._jvm.java.lang.Class.forName(RENAME_OPTION), 0
         )
-        done = self._unless_there(lambda: self._context.rename(draft, target, options))
+        done = self._unless_exists(lambda: self._context.rename(draft, target, options))
         self._fs.delete(draft, False)
         return done
 
-    def _unless_there(self, step: Callable[[], object]) -> bool:
+    def _unless_exists(self, step: Callable[[], object]) -> bool:
         try:
             step()
         except Exception as error:
-            if any(said in str(error) for said in ALREADY_THERE):
+            if any(name in str(error) for name in ALREADY_EXISTS):
                 return False
             raise
         return True
@@ -226,7 +227,7 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path))
 
 
-def write(stream: Any, data: bytes) -> None:
+def write_stream(stream: Any, data: bytes) -> None:
     stream.write(data)
     stream.close()
 
@@ -235,11 +236,8 @@ def as_bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
-RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
-
-
 def root_cause(error: BaseException) -> str:
-    """The innermost line of Java's account, or Python's own."""
+    """The first line of the innermost cause of a Java exception, or of the Python error."""
     cause: Any = getattr(error, "java_exception", None)
     if cause is None:
         return str(error).strip().partition("\n")[0].rstrip(".")

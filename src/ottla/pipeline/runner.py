@@ -1,6 +1,6 @@
-"""Runs the stages of a pipeline: starts their queries, starts them again after a fault that passes, and stops them.
+"""Runs the stages of a pipeline: starts their queries, restarts them after retriable errors, and stops them.
 
-A stage that cannot go on ends alone; the others do what they still can, and the exit code says so in the end.
+A stage that fails ends alone. The others continue, and the exit code reports the failure at the end.
 """
 
 import contextlib
@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 BACKOFF_S = (1, 2, 5, 10, 30)
-# A run that is to end gives up a stage at the last of these.
+# A run with --once gives a stage up at this attempt.
 ATTEMPTS_MAX_ONCE = 5
-ENDED_BY_ITSELF = PassingError(
-    "The query has ended by itself, which it never should.", "See what Spark has logged."
-)
+ENDED_BY_ITSELF = PassingError("The query ended by itself, which it should not.", "Check Spark's log.")
 
 
 class StageRun:
-    """One stage while the pipeline runs. `state` is waiting, running, done or failed; `note` says more about it."""
+    """One stage while the pipeline runs. `state` is waiting, running, done or failed; `note` gives details."""
 
     def __init__(self, name: str, stage: Stage, *, attempts_max: int | None) -> None:
         self.name = name
@@ -50,7 +48,7 @@ class StageRun:
         return self.state in ("done", "failed")
 
     def step(self, spark: "SparkSession", trigger: Mapping[str, Any], now: float) -> list[Progress]:
-        """Looks at the query, and starts it where its time has come; returns the batches since the last look."""
+        """Polls the query, or starts it when it is due. Returns the batches since the last poll."""
         if self.is_over:
             return []
         try:
@@ -59,14 +57,14 @@ class StageRun:
                     self._query = self.stage.start(spark, trigger)
                     self.state, self.note = "running", "started"
                 return []
-            return self._look(self._query, now)
+            return self._poll(self._query, now)
         except Exception as error:
             check_spark(spark, error)
             self._failed(error, now)
             return []
 
-    def _look(self, query: "StreamingQuery", now: float) -> list[Progress]:
-        # Asked before its progress: a query that ends in between has reported everything by the next look.
+    def _poll(self, query: "StreamingQuery", now: float) -> list[Progress]:
+        # Read before the progress: a query that ends in between has reported everything by the next poll.
         is_active = query.isActive
         batches = self._new_batches(query)
         if is_active:
@@ -78,7 +76,7 @@ class StageRun:
             elif self._attempts_max is None:
                 self._failed(ENDED_BY_ITSELF, now)
             else:
-                self.state, self.note = "done", "everything that was there is done"
+                self.state, self.note = "done", "all available records are processed"
         return batches
 
     def _new_batches(self, query: "StreamingQuery") -> list[Progress]:
@@ -98,33 +96,33 @@ class StageRun:
         return batches
 
     def _idle(self, report: Progress) -> Progress | None:
-        """A report without rows tells how far behind we are now; the batch that was last stays the last."""
+        """A report without rows updates how far behind the stage is; the last batch stays the last."""
         if self.progress is None or report.rows:
             return self.progress
-        rest = {"rows_per_second": 0.0, "behind": report.behind}
-        return Progress(**{**vars(self.progress), **rest})
+        idle = {"rows_per_second": 0.0, "behind": report.behind}
+        return Progress(**{**vars(self.progress), **idle})
 
     def _failed(self, error: BaseException, now: float) -> None:
-        failure = summarize(error)
+        summary = summarize(error)
         self._query = None
         self._attempts += 1
         gives_up = self._attempts_max is not None and self._attempts >= self._attempts_max
-        if failure.is_retriable and not gives_up:
+        if summary.is_retriable and not gives_up:
             wait_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S)) - 1]
             self._start_at = now + wait_s
-            self.state, self.note = "waiting", f"{failure.sentence} Next try in {wait_s} s."
+            self.state, self.note = "waiting", f"{summary.sentence} Next attempt in {wait_s} s."
         else:
-            self.state, self.note = "failed", failure.sentence
+            self.state, self.note = "failed", summary.sentence
 
     def stop(self) -> None:
-        """What the batch at work has not committed is done again at the next start."""
+        """The next start runs again what the current batch has not committed."""
         if self._query is not None:
             with contextlib.suppress(Exception):
                 self._query.stop()
 
 
 class Display(Protocol):
-    """Who is told: `changed` when a stage's state is another, `batch` after a batch with rows, `show` at every look."""
+    """`changed` is called when a stage's state changes, `batch` after a batch with rows, `show` at every poll."""
 
     def changed(self, run: StageRun) -> None: ...
     def batch(self, run: StageRun, progress: Progress) -> None: ...
@@ -138,7 +136,7 @@ def run_stages(
     display: Display,
     stop: Event,
 ) -> bool:
-    """Runs one wave after another until `stop` is set or all are over; whether none has failed."""
+    """Runs one wave after another until `stop` is set or all are over. Returns whether no stage failed."""
     runs = [run for wave in waves for run in wave]
     try:
         for wave in waves:
@@ -163,9 +161,9 @@ def step(run: StageRun, spark: "SparkSession", trigger: Mapping[str, Any], displ
 
 
 def waves_of(pipeline: Pipeline, only: str | None, *, once: bool) -> list[list[StageRun]]:
-    """All at once; or, for a run that ends, what writes a topic before what reads it.
+    """All stages at once; or, with `once`, the stages that write a topic before those that read it.
 
-    Transforms run in the order of the file then: one may read what another writes.
+    Transforms then run in the order of the file: one may read what another writes.
     """
     stages = pipeline.stages(only)
     attempts_max = ATTEMPTS_MAX_ONCE if once else None
@@ -189,7 +187,7 @@ def trigger_of(pipeline: Pipeline, *, once: bool) -> dict[str, Any]:
 
 
 def check_spark(spark: "SparkSession", error: BaseException) -> None:
-    """Raises where it is Spark itself that is gone: no stage can be started again then."""
+    """Raises PipelineError if Spark itself has ended: no stage can be restarted then."""
     from py4j.protocol import Py4JError
 
     with contextlib.suppress(Py4JError, OSError):
@@ -197,14 +195,14 @@ def check_spark(spark: "SparkSession", error: BaseException) -> None:
             return
     raise PipelineError(
         f"Spark has ended: {summarize(error).sentence}",
-        "Start the pipeline again: it goes on where it was. If it happens again, give Spark more memory, "
+        "Start the pipeline again: it resumes where it stopped. If it happens again, give Spark more memory, "
         'as in conf = { "spark.driver.memory" = "4g" } in [spark].',
     )
 
 
 @contextlib.contextmanager
 def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
-    """Spark as the file configures it; `master` is stronger than the file's."""
+    """A Spark session as the file configures it. `master` overrides the file's."""
     from ottla.pipeline.spark.session import spark_session
 
     conf = {key: as_text(value) for key, value in pipeline.spark.conf.items()}

@@ -1,4 +1,4 @@
-"""The `spark-submit` line of a pipeline: `ottla pipeline run` as the job, this package and the transforms attached."""
+"""The `spark-submit` command of a pipeline: `ottla pipeline run` is the job, with this package and the transforms."""
 
 import importlib.util
 import sys
@@ -14,7 +14,7 @@ from ottla.pipeline.spark.java import ensure_java
 FOLDER = "submit"
 PACKAGE = Path(__file__).parents[1]
 JOB = '''\
-"""Runs `ottla pipeline run` where Spark has submitted it."""
+"""Runs `ottla pipeline run` as a job of spark-submit."""
 
 from ottla.cli.main import main
 
@@ -23,26 +23,26 @@ main()
 
 
 def write_attachments(pipeline: Pipeline) -> tuple[Path, Path]:
-    """Writes the package as a zip, which is what Spark puts on the path of every executor, and the job's file."""
+    """Writes the package as a zip, which Spark puts on the path of every executor, and the job's file."""
     folder = pipeline.context.folder / FOLDER
     archive, job = folder / f"ottla-{__version__}.zip", folder / "ottla_pipeline.py"
     try:
         folder.mkdir(exist_ok=True)
         fresh = archive.with_suffix(".new")
         with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as packed:
-            for file in files_of_the_package():
+            for file in package_files():
                 packed.write(file, file.relative_to(PACKAGE.parent))
         fresh.replace(archive)
         job.write_text(JOB)
     except OSError as error:
         raise PipelineError(
-            f"What is to be submitted cannot be written to {folder}: {error.strerror}.",
-            "Make room for it, or give the folder the rights.",
+            f"The files to submit cannot be written to {folder}: {error.strerror}.",
+            "Make room there, or allow this user to write there.",
         ) from None
     return archive, job
 
 
-def files_of_the_package() -> list[Path]:
+def package_files() -> list[Path]:
     files = [file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     return sorted([*files, PACKAGE.parent / "pyspark_ottla.py"])
 
@@ -58,8 +58,8 @@ def submit_command(
 ) -> list[str]:
     """`more` are options of spark-submit itself, such as --deploy-mode or --num-executors."""
     master = master or pipeline.spark.master
-    beside = sorted(pipeline.context.folder.glob("*.py"))
-    attached = ",".join(str(path) for path in (archive, *beside))
+    modules = sorted(pipeline.context.folder.glob("*.py"))
+    attached = ",".join(str(path) for path in (archive, *modules))
     conf = [
         part for key, value in pipeline.spark.conf.items() for part in ("--conf", f"{key}={as_text(value)}")
     ]
@@ -82,7 +82,7 @@ def submit_command(
 
 
 def submit_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of spark-submit: this Python, the Java that is found, and Spark's own or pyspark's scripts."""
+    """The environment of spark-submit: this Python, a Java, and SPARK_HOME or else pyspark's scripts."""
     found = {"PYSPARK_PYTHON": sys.executable, **environment}
     pyspark = importlib.util.find_spec("pyspark")
     if "SPARK_HOME" not in found and pyspark is not None and pyspark.origin is not None:

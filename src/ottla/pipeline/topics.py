@@ -61,7 +61,7 @@ def missing_topics(
         )
 
 
-def topic_problems(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Iterator[Problem]:
+def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Iterator[Problem]:
     """Warns of topics that exist and differ from the file. The pipeline leaves such topics as they are."""
     present = cluster.metadata().topics
     for name, settings in topics.items():

@@ -8,7 +8,7 @@ from ottla.pipeline.archive.errors import read_error, write_error
 from ottla.pipeline.archive.layout import batch_name
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.ownership import claim_topics
-from ottla.pipeline.archive.stage import folder_problems, prepare
+from ottla.pipeline.archive.stage import check_folder, prepare
 from ottla.pipeline.archive.store import Archive, Manifests
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import FoundFile, LocalFiles, files_at
@@ -167,8 +167,8 @@ def test_an_archive_is_made_once_and_missed_when_it_is_gone(tmp_path: Path) -> N
 
 def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert list(folder_problems(tmp_path / "new" / "deep", "[sinks.a]")) == []
-    (problem,) = folder_problems(tmp_path / "file" / "below", "[sinks.a]")
+    assert list(check_folder(tmp_path / "new" / "deep", "[sinks.a]")) == []
+    (problem,) = check_folder(tmp_path / "file" / "below", "[sinks.a]")
     assert "file is a file" in problem.what
 
 

@@ -16,10 +16,10 @@ from ottla.pipeline.config import Pipeline, SparkSettings
 from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, order_generator, write_file
 from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.foreground import errors_into, set_by_signals
+from ottla.pipeline.foreground import set_by_signals, stderr_to
 from ottla.pipeline.runner import check_spark
 from ottla.pipeline.stage import ClusterSettings, Context, Problem
-from ottla.pipeline.validation import checkpoint_problems, master_problems, stage_problems
+from ottla.pipeline.validation import check_checkpoints, check_master, check_stage
 
 
 def pipeline_in(folder: Path, **spark: object) -> Pipeline:
@@ -71,24 +71,24 @@ def test_what_a_stage_found_before_it_failed_counts() -> None:
     stage = FakeStage("a")
     stage.found = [Problem("[sources.a]", "One.", "Do.")]
     stage.error = PipelineError("Two.", "Do.")
-    assert [problem.what for problem in stage_problems(stage)] == ["One.", "Two."]
+    assert [problem.what for problem in check_stage(stage)] == ["One.", "Two."]
     stage.error = ValueError("three")
-    assert [problem.what for problem in stage_problems(stage)] == ["One.", "ValueError: three."]
+    assert [problem.what for problem in check_stage(stage)] == ["One.", "ValueError: three."]
 
 
 def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path)
-    assert list(checkpoint_problems(pipeline, None)) == []
-    (warning,) = checkpoint_problems(pipeline, "spark://h:1")
+    assert list(check_checkpoints(pipeline, None)) == []
+    (warning,) = check_checkpoints(pipeline, "spark://h:1")
     assert warning.is_warning
     (tmp_path / "checkpoints").write_text("a file")
-    (problem,) = checkpoint_problems(pipeline, None)
-    assert "is no folder" in problem.what
+    (problem,) = check_checkpoints(pipeline, None)
+    assert "is not a folder" in problem.what
 
 
 def test_a_spark_master_that_is_away_is_named() -> None:
-    (problem,) = master_problems("spark://127.0.0.1:1")
-    assert "No Spark master answers at spark://127.0.0.1:1" in problem.what
+    (problem,) = check_master("spark://127.0.0.1:1")
+    assert "No Spark master responds at spark://127.0.0.1:1" in problem.what
 
 
 def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) ->
     assert next_number(tmp_path) == 1
 
 
-def test_some_orders_are_broken_as_in_life() -> None:
+def test_some_orders_are_invalid() -> None:
     random = Random(7)
     lines = [order(number, random) for number in range(5000)]
     good, empty, torn = 0, 0, 0
@@ -148,10 +148,10 @@ def test_where_spark_itself_is_gone_no_stage_is_tried_again() -> None:
 def test_what_is_said_on_stderr_goes_into_the_log_while_the_table_lives(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     for said in (b"one\n", b"two\n"):
-        with errors_into(log):
+        with stderr_to(log):
             os.write(2, said)
     assert log.read_bytes() == b"one\ntwo\n"
-    with errors_into(None):
+    with stderr_to(None):
         pass
 
 

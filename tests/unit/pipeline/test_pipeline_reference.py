@@ -44,7 +44,7 @@ def test_what_init_writes_is_a_pipeline_named_after_its_folder(tmp_path: Path) -
     assert pipeline.context.cluster.bootstrap == "broker:1"
     assert pipeline.names == ["files", "orders", "archive"]
     assert (folder / "transforms.py").exists()
-    with pytest.raises(PipelineError, match="is there already"):
+    with pytest.raises(PipelineError, match="exists already"):
         write_template(folder, "broker:1")
 
 

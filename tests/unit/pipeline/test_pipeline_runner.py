@@ -14,7 +14,7 @@ from ottla.pipeline import runner
 from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.foreground import ending
+from ottla.pipeline.foreground import closing_lines
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
 from ottla.pipeline.stage import ClusterSettings, Context
@@ -109,12 +109,12 @@ def test_dead_letters_add_up() -> None:
 def test_a_fault_that_passes_is_tried_again_and_later_each_time() -> None:
     run = run_of(stage("a", AWAY, finished(error=AWAY), FakeQuery()))
     step(run, 0)
-    assert (run.state, run.note) == ("waiting", "The broker is away. Start it. Next try in 1 s.")
+    assert (run.state, run.note) == ("waiting", "The broker is away. Start it. Next attempt in 1 s.")
     step(run, 0.9)
     assert run.state == "waiting"
     step(run, 1)
     step(run, 1)
-    assert "Next try in 2 s" in run.note
+    assert "Next attempt in 2 s" in run.note
     step(run, 2.9)
     assert run.state == "waiting"
     step(run, 3)
@@ -126,7 +126,7 @@ def test_after_a_batch_went_well_patience_begins_anew() -> None:
     step(run, 0)
     step(run, 1)
     step(run, 1)
-    assert "Next try in 1 s" in run.note
+    assert "Next attempt in 1 s" in run.note
 
 
 def test_a_run_that_is_to_end_gives_up_in_the_end() -> None:
@@ -141,7 +141,7 @@ def test_a_query_that_ends_by_itself_in_a_run_without_end_is_started_again() -> 
     step(run, 0)
     step(run, 1)
     assert (run.state, run.rows) == ("waiting", 3)
-    assert "The query has ended by itself" in run.note
+    assert "The query ended by itself" in run.note
     step(run, 2)
     assert run.state == "running"
 
@@ -151,7 +151,7 @@ def test_what_does_not_pass_fails_at_once_and_the_others_go_on() -> None:
     heard = Heard()
     assert not run_stages(None, [[wrong, good]], TRIGGER, heard, Event())  # type: ignore[arg-type]
     assert heard.events == ["wrong failed", "good running", "good batch 0", "good done"]
-    assert ending([wrong, good], stopped=False) == (
+    assert closing_lines([wrong, good], stopped=False) == (
         "wrong failed: The topic is gone. Make it.\nDone: wrong 0 rows, good 3 rows."
     )
 
@@ -194,10 +194,10 @@ def test_plain_lines_tell_batches_and_changes() -> None:
     display.show([run])
     said = [line.partition(" ")[2] for line in lines]
     assert said == [
-        "orders: waiting: The broker is away. Start it. Next try in 1 s.",
+        "orders: waiting: The broker is away. Start it. Next attempt in 1 s.",
         "orders: batch 3, 1,500 rows in 0.5 s, 3,000 rows/s, 42 behind, 7 dead letters",
-        "orders: warning: Batch 3: 2 rows were later than the watermark allows, and Spark has dropped them. Give"
-        " `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic.",
+        "orders: warning: Batch 3: Spark dropped 2 rows that came later than the watermark allows."
+        " Give `deduplicate` a longer `within`; a replay with it makes these rows again from the raw topic.",
     ]
 
 

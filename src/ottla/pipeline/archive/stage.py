@@ -37,7 +37,7 @@ class ArchiveSink:
     def problems(self) -> Iterator[Problem]:
         where = f"[sinks.{self.name}]"
         if "://" not in self.path:
-            yield from folder_problems(Path(self.path), where)
+            yield from check_folder(Path(self.path), where)
         cluster = cluster_of(self.context.cluster, self.settings.topics)
         try:
             present = {at.topic for at in cluster.partitions()}
@@ -88,7 +88,7 @@ class ArchiveSink:
         )
 
 
-def folder_problems(folder: Path, where: str) -> Iterator[Problem]:
+def check_folder(folder: Path, where: str) -> Iterator[Problem]:
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
         yield Problem(where, f"`path` cannot be a folder: {nearest} is a file.", "Name another path.")

@@ -1,4 +1,4 @@
-"""The tour's broker: `ottla serve` as a process of its own, ended with the tour."""
+"""The tour's broker: `ottla serve` as a child process, which ends with the tour."""
 
 import re
 import subprocess
@@ -17,14 +17,14 @@ POLL_S = 0.02
 
 @contextmanager
 def running_broker(data: Path, listen: str, log: Path) -> Iterator[str]:
-    """Yields the address at which it serves."""
+    """Yields the address at which it listens."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.cli.main", "serve", "--data", str(data), "--listen", listen],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Ctrl-C at the terminal is for the pipeline first: it needs its broker to stop in order.
+            # Ctrl-C at the terminal must reach the pipeline first: it needs the broker to stop cleanly.
             start_new_session=True,
         )
     try:
@@ -46,9 +46,9 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
         if ready:
             return ready[1]
         if process.poll() is not None:
-            said = " ".join(text.strip().splitlines()[-3:])
+            output = " ".join(text.strip().splitlines()[-3:])
             raise PipelineError(
-                f"The broker did not start: {said}", "Free its address, or choose another with --listen."
+                f"The broker did not start: {output}", "Free its address, or choose another with --listen."
             )
         time.sleep(POLL_S)
     raise PipelineError(f"The broker was not ready within {START_S:.0f} s.", f"See {log}.")
