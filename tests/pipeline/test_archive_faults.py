@@ -61,7 +61,7 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     archive = tmp_path / "archive"
     archive.mkdir()
     (archive / "_staging").write_text("in the way of the folder")
-    with told(f"The archive at file://{archive} cannot be written", "Nothing is lost"):
+    with told(f"The archive at file://{archive} cannot be written", "No record is lost"):
         run_all(spark, stage)
     (archive / "_staging").unlink()
     run_all(spark, stage)
@@ -69,7 +69,7 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     assert archive_table(spark, stage.path).count() == 100
 
     archive.rename(tmp_path / "elsewhere")
-    with told(f"The archive at file://{archive} is gone", "bring it back"):
+    with told(f"The archive at file://{archive} is gone", "Mount or restore it"):
         run_all(spark, stage)
     with told("is gone"):
         archive_table(spark, stage.path)

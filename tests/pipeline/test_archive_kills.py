@@ -47,7 +47,7 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
     with monkeypatch.context() as ending:
         # The manifest is there; the Delta log and Spark do not know of it: Spark runs the batch again.
         ending.setattr(batch_writer, "publish", follow)
-        with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: since"):
+        with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: "):
             run_all(spark, stage)
     assert list(archive.load().batches.values()) == [1]
     assert DeltaLog(archive.files, topic_name).position()[1] < archive.load().number
@@ -58,7 +58,7 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
     files = set(archive.load().files)
     assert {str(file.relative_to(stage.path)) for file in data_files(tmp_path)} == files
     log = DeltaLog(archive.files, topic_name)
-    assert (log.position()[1], len(log.listed(spark))) == (archive.load().number, len(files))
+    assert (log.position()[1], len(log.listed_files(spark))) == (archive.load().number, len(files))
     assert archive.files.names("_staging") == []
 
 

@@ -115,5 +115,5 @@ def test_a_log_that_is_there_is_kept_up_also_when_it_is_no_longer_asked_for(tmp_
 def test_somebody_elses_delta_table_is_left_alone(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     files.create(f"raw/_delta_log/{0:020}.json", '{"commitInfo": {}}\n')
-    with pytest.raises(PipelineError, match="_delta_log was not begun by Ottla"):
+    with pytest.raises(PipelineError, match="_delta_log was not created by Ottla"):
         DeltaLog(files, "raw").publish(HISTORY)

@@ -8,7 +8,7 @@ from ottla.pipeline.archive.errors import read_error, write_error
 from ottla.pipeline.archive.layout import batch_name
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.ownership import claim_topics
-from ottla.pipeline.archive.stage import check_folder, prepare
+from ottla.pipeline.archive.stage import check_archive, check_folder
 from ottla.pipeline.archive.store import Archive, Manifests
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import FoundFile, LocalFiles, files_at
@@ -66,7 +66,7 @@ def test_a_run_that_another_has_followed_adds_nothing(tmp_path: Path) -> None:
     archive.commit(a_batch(0, []), first.check)
     second = claim_topics(Archive.at(str(tmp_path)), ["raw", "more"])
     with pytest.raises(
-        PipelineError, match=r"no longer archives the topic raw into .*: since .* process \d+ on "
+        PipelineError, match=r"no longer archives the topic raw into .*: process \d+ on .* since "
     ):
         archive.commit(a_batch(1, []), first.check)
     assert archive.load().batches == {QUERY: 0}
@@ -152,17 +152,17 @@ def test_a_manifest_that_is_not_even_text_is_named(tmp_path: Path) -> None:
 
 def test_an_archive_is_made_once_and_missed_when_it_is_gone(tmp_path: Path) -> None:
     archive, checkpoint = Archive.at(str(tmp_path / "archive")), LocalFiles(str(tmp_path / "checkpoint"))
-    prepare(archive, Checkpoint(checkpoint))
+    check_archive(archive, Checkpoint(checkpoint))
     assert archive.exists()
     checkpoint.create("metadata", f'{{"id":"{QUERY}"}}')
     checkpoint.create("commits/0", "v1\n{}")
     with pytest.raises(PipelineError, match="does not hold batch 0"):
-        prepare(archive, Checkpoint(checkpoint))
+        check_archive(archive, Checkpoint(checkpoint))
     archive.commit(a_batch(0, []), lambda _: None)
-    prepare(archive, Checkpoint(checkpoint))
+    check_archive(archive, Checkpoint(checkpoint))
     archive.files.delete("")
     with pytest.raises(PipelineError, match="is gone: it has no folder _manifests"):
-        prepare(archive, Checkpoint(checkpoint))
+        check_archive(archive, Checkpoint(checkpoint))
 
 
 def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
@@ -175,10 +175,13 @@ def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("account", "said"),
     [
-        ("java.io.IOException: No space left on device", "is full. Make room on it"),
+        ("java.io.IOException: No space left on device", "is full. Make room there"),
         ("org.apache.hadoop.security.AccessControlException: Permission denied: user=x", "permission denied"),
-        ("ExitCodeException: Mkdirs failed to create file:/x/y (exists=false)", "its folder cannot be made"),
-        ("Something\njava.lang.Exception: odd.", "could not be written: java.lang.Exception: odd. Mend that"),
+        (
+            "ExitCodeException: Mkdirs failed to create file:/x/y (exists=false)",
+            "its folder cannot be created",
+        ),
+        ("Something\njava.lang.Exception: odd.", "could not be written: java.lang.Exception: odd. Fix that"),
         ("Error while reading file file:///a/x.parquet. bad magic", "file:///a/x.parquet cannot be read"),
     ],
 )

@@ -22,7 +22,7 @@ def test_an_archive_that_is_close_behind_is_not_worth_a_word() -> None:
 
 def test_records_that_expire_before_long_are_counted() -> None:
     assert warning_of(lag(400, age_ms=165 * HOUR_MS)) == (
-        "600 records of raw-0 are not archived, and begin to expire in about 3 hours."
+        "600 records of raw-0 are not archived, and start to expire in about 3 hours."
     )
 
 
@@ -33,7 +33,7 @@ def test_records_that_were_deleted_before_they_were_archived_are_counted() -> No
 def test_both_are_said_together() -> None:
     said = warning_of(lag(400, age_ms=168 * HOUR_MS, earliest=450))
     assert said == (
-        "550 records of raw-0 are not archived, and begin to expire in about 0 seconds; "
+        "550 records of raw-0 are not archived, and start to expire in about 0 seconds; "
         "50 offsets of raw-0 were deleted before they were archived."
     )
 
@@ -42,7 +42,7 @@ def test_retention_by_size_counts_too() -> None:
     by_size = Retention(None, 100_000)
     assert warning_of(lag(800, by_size)) is None
     assert warning_of(lag(400, by_size)) == (
-        "600 records of raw-0 are not archived, and begin to expire by size before long."
+        "600 records of raw-0 are not archived, and start to expire soon, by size."
     )
 
 

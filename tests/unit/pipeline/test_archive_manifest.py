@@ -90,13 +90,13 @@ def test_what_a_committed_batch_or_an_old_merge_has_staged_is_dead(name: str, is
 )
 def test_a_damaged_manifest_is_named(text: str) -> None:
     with pytest.raises(
-        PipelineError, match=r"The manifest /there/x\.json is damaged: .* Put it back from a copy"
+        PipelineError, match=r"The manifest /there/x\.json is damaged: .* Restore it from a copy"
     ):
         from_json(text, "/there/x.json")
 
 
 def test_a_manifest_of_a_newer_ottla_is_not_guessed_at() -> None:
-    with pytest.raises(PipelineError, match="has version 2, which this Ottla does not know"):
+    with pytest.raises(PipelineError, match="has version 2, which this version of Ottla does not support"):
         from_json('{"version": 2}', "x")
 
 

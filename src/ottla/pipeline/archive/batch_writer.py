@@ -1,8 +1,8 @@
-"""One micro-batch into the archive, exactly once.
+"""Writes a micro-batch into the archive, exactly once.
 
-The batch's files are written aside, moved to names that only this batch of this run has, and counted by its manifest,
-which comes last and is there whole or not at all. A batch that runs again and finds its manifest has nothing to do; one
-that does not find it writes its files anew, and removes what an earlier attempt left when its own manifest is there.
+The batch's files are staged, moved to names that only this batch of this run has, and added by its manifest, which is
+written last, completely or not at all. A batch that runs again and finds its manifest has nothing to do. One that does
+not find it writes its files again, and removes those of the earlier attempt once its own manifest exists.
 """
 
 import logging
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# One task sorts and writes as much; more of one hour in a batch is shared by several.
+# One task sorts and writes this many. If a batch has more of one hour, several tasks share it.
 RECORDS_PER_FILE = 1_000_000
 HOURS_PER_BATCH = 2
 WRITE_OPTIONS = {
     "compression": "zstd",
-    # What is staged is nobody's until it is moved: it need not be renamed once more at the end of the job.
+    # Nobody reads staged files, so the job need not rename them once more at its end.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 
 class BatchWriter:
-    """What Spark calls with each micro-batch of one query."""
+    """Called by Spark with each micro-batch of one query."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BatchWriter:
         self.checkpoint = checkpoint
         self.cluster = cluster
         self.watch = watch
-        # What the first batch goes on from, where the checkpoint is new and the archive is not.
+        # where the first batch starts if the checkpoint is new and the archive is not
         self.start = archive.load().ends
         self.is_first = True
 
@@ -79,7 +79,7 @@ class BatchWriter:
             except PipelineError:
                 raise
             except Exception:
-                # A run that followed this one has removed what it had staged.
+                # If another run has claimed the topics, it removed the files that this run had staged.
                 self.run.check(self.archive.load())
                 raise
 
@@ -93,11 +93,11 @@ class BatchWriter:
         else:
             log.info("batch %d is archived already", batch_id)
         if self.is_first:
-            # Only the first batch of a run can have been tried before.
+            # Only the first batch of a run can have had an earlier attempt.
             self.is_first = False
             remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
             clean_up(self.archive)
-        self.watch.look(self.archive)
+        self.watch.check(self.archive)
 
     def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
         start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.start
@@ -112,14 +112,14 @@ class BatchWriter:
 
 
 def remove_staged(archive: Archive, query_id: str) -> None:
-    """What earlier runs of the query have staged: on a full disk there would be more of it with each attempt."""
+    """Removes what earlier runs of the query staged. On a full disk, each attempt would add more."""
     for name in archive.files.names(STAGING):
         if staging_query(name) == query_name(query_id):
             archive.files.delete(f"{STAGING}/{name}")
 
 
 def remove_earlier_attempts(archive: Archive, batch: str) -> None:
-    """The files of attempts at a batch that never had a manifest: they held the same records, so lie beside its own."""
+    """Removes files of earlier attempts at a batch. They hold the same records, so they are in the same folders."""
     archived = archive.load()
     named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}
     hours = {
@@ -137,7 +137,7 @@ def file_prefix(hour: Hour, batch: str) -> str:
 
 
 def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
-    """About one file for each hour of a topic, its records sorted by partition and offset, at their final names."""
+    """Writes about one file for each hour of a topic, with its records sorted by partition and offset."""
     staging = f"{STAGING}/{name}"
     shares = max(1, math.ceil(records / RECORDS_PER_FILE))
     stage_rows(archived_rows(rows), archive.files.url(staging), shares=shares, tasks=HOURS_PER_BATCH * shares)
@@ -145,8 +145,8 @@ def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) ->
 
 
 def stage_rows(rows: "DataFrame", url: str, *, shares: int, tasks: int) -> None:
-    """Each hour of a topic goes to `shares` of the tasks, by partition; each of them writes one file of it."""
-    # Spark's default has no statistics, by which readers pass over what they do not want.
+    """Divides each hour of a topic among `shares` tasks, by partition. Each of them writes one file."""
+    # Spark's default type has no statistics, with which readers skip row groups.
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     hour = [F.col("_topic"), F.col("date"), F.col("hour")]
     together = rows.repartition(tasks, *hour, F.pmod("partition", F.lit(shares)))
@@ -162,23 +162,23 @@ def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) ->
     names = final_names(list(staged), name)
     for path, final in names.items():
         archive.files.move(path, final)
-    return tuple(DataFile(final, staged[path], slices[tail(path)]) for path, final in names.items())
+    return tuple(DataFile(final, staged[path], slices[staged_path(path)]) for path, final in names.items())
 
 
 def slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
-    """What the files below a folder hold, read back from them: by the end of each path, then by partition."""
+    """The content of the files below a folder, read back from them: by the end of each path, then by partition."""
     content = spark.read.schema("partition int, offset long").parquet(url)
     counted = content.groupBy(F.col("_metadata.file_path").alias("path"), "partition").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
     )
     slices: dict[str, dict[int, Slice]] = {}
     for row in counted.collect():
-        slices.setdefault(tail(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
+        slices.setdefault(staged_path(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
     return slices
 
 
-def tail(path: str) -> str:
-    """The part below the staging folder: the rest is written in different ways by different parts of Spark."""
+def staged_path(path: str) -> str:
+    """The part below the staging folder: parts of Spark write the rest in different ways."""
     return path[path.index("/_topic=") :]
 
 
@@ -201,10 +201,10 @@ def batch_ranges(
     earliest: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
 ) -> tuple[OffsetRange, ...]:
-    """The offsets that a batch covers, with those that no record has: compacted, aborted, or control records.
+    """The offsets that a batch covers, also those without a record: compacted, aborted, or control records.
 
-    Where the topic begins above the batch's start, records may have been deleted before they were read: then only what
-    was read, or what is still there, is covered, and the rest stays a hole.
+    If the topic starts after the batch's start, records may have been deleted before they were read. Then the batch
+    covers only the offsets that it read or that still exist, and the rest stays a hole.
     """
     ranges = []
     for at, last in sorted(end.items()):

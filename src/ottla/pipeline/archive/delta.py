@@ -1,7 +1,8 @@
-"""The archive of a topic as a Delta table as well: a Delta log in the topic's folder, beside the same Parquet files.
+"""Makes the archive of a topic a Delta table as well: writes a Delta log into the topic's folder of Parquet files.
 
-It needs no jar: a version is a small file that is written only where there is none, as a manifest is. Of several that
-publish at once, one writes a version and the others go on behind it; killed at any moment, the next one catches up.
+It needs no jar. A version is a small file that, like a manifest, is created only if it does not exist. If several
+processes publish at once, one of them writes a version and the others continue after it. If one is killed, the next
+process to publish catches up.
 """
 
 import re
@@ -26,9 +27,9 @@ from ottla.pipeline.files import Files
 
 VERSION_NAME = re.compile(r"(\d{20})\.json")
 LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")
-# So that a reader reads one checkpoint and fewer than as many versions.
+# A reader reads one checkpoint and fewer than this many versions after it.
 CHECKPOINT_EVERY = 100
-# As many versions one can go back in time; a multiple of the former, so that the oldest of them is a checkpoint.
+# How many versions back a reader can go. A multiple of CHECKPOINT_EVERY, so that the oldest is a checkpoint.
 VERSIONS_KEPT = 1000
 
 
@@ -49,7 +50,7 @@ class DeltaLog:
         return self._files.exists(self.folder)
 
     def position(self) -> tuple[int, int]:
-        """The last version, -1 where there is none, and the number of the last manifest that it knows of."""
+        """The last version, -1 if there is none, and the number of the last manifest that it includes."""
         versions = self._versions()
         for version in reversed(versions):
             number = manifest_number(self._files.read(self._path(version)))
@@ -57,13 +58,13 @@ class DeltaLog:
                 return versions[-1], number
         if versions:
             raise PipelineError(
-                f"The Delta log {self.url} was not begun by Ottla.",
-                "Remove it, or let the archive lie elsewhere: the archive writes a log of its own.",
+                f"The Delta log {self.url} was not created by Ottla.",
+                "Remove it, or set another `path`: the archive writes a log of its own.",
             )
         return -1, 0
 
     def publish(self, manifests: Mapping[int, Manifest]) -> None:
-        """Says whatever of the manifests it does not say yet."""
+        """Adds a version for each manifest that the log does not include yet."""
         now_ms = time.time_ns() // 1_000_000
         version, known = self._position or self.position()
         while version < 0:
@@ -80,8 +81,8 @@ class DeltaLog:
                     version, known = self.position()
         self._position = version, known
 
-    def listed(self, spark: Any) -> set[str]:
-        """The paths of the table's files, as the log says; below the topic's folder."""
+    def listed_files(self, spark: Any) -> set[str]:
+        """The files of the table according to the log, as paths below the topic's folder."""
         names = self._files.names(self.folder)
         checkpoints = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")]
         paths: set[str] = set()
@@ -112,7 +113,7 @@ class DeltaLog:
 
 
 def delta_logs(archive: Archive, topics: Iterable[str], *, wanted: bool) -> list[DeltaLog]:
-    """Those to be kept: of all topics where that is wanted, else those that are there, lest they grow stale."""
+    """The logs to update: those of all topics if `wanted`, otherwise those that exist, which must not become stale."""
     logs = [DeltaLog(archive.files, topic) for topic in topics]
     return [log for log in logs if wanted or log.exists()]
 

@@ -1,7 +1,7 @@
-"""What a Delta log says about an archived topic: actions, as Delta's protocol has them.
+"""The actions of Delta's protocol for an archived topic.
 
-The manifests decide; the log says the same in Delta's words. A version follows one manifest, whose number it keeps as
-the version of an application transaction, so that whoever goes on knows where.
+The manifests decide, and the log repeats them. Each version is made from one manifest, and keeps its number as the
+version of an application transaction, so that the next writer knows where to continue.
 """
 
 import json
@@ -14,7 +14,7 @@ from ottla.pipeline.archive.manifest import Archived, Batch, Claim, DataFile, Ma
 Action = dict[str, Any]
 
 APPLICATION = "ottla-archive"
-# Version 1 of readers and 2 of writers: what every reader of Delta tables knows.
+# Reader version 1 and writer version 2, which every reader of Delta tables supports.
 PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 PARTITION_COLUMNS = ["date", "hour"]
 COLUMNS: dict[str, Any] = {
@@ -30,33 +30,33 @@ COLUMNS: dict[str, Any] = {
     "date": "date",
     "hour": "integer",
 }
-# Of tables, from which their ids are made
+# for the ids of tables
 NAMESPACE = uuid.UUID("6d1f3c1e-6f1b-5f0e-9f5a-0d7f1f5f6a11")
 
 
 def first_version(archived: Archived, topic: str, now_ms: int) -> list[Action]:
-    """All that is archived of the topic by now, as a new table."""
+    """A new table with everything that is archived of the topic."""
     return [commit_info("CREATE TABLE", now_ms), *table_state(archived, topic, now_ms)]
 
 
 def table_state(archived: Archived, topic: str, now_ms: int) -> list[Action]:
-    """What a checkpoint holds: everything that one has to know of the versions before."""
+    """The content of a checkpoint: the sum of all versions so far."""
     added = [add(file, now_ms, is_new=True) for file in archived.files_of(topic)]
-    return [PROTOCOL, metadata(archived, topic), transaction(archived.number), *added]
+    return [PROTOCOL, metadata(archived, topic), application_transaction(archived.number), *added]
 
 
 def next_version(number: int, manifest: Manifest, topic: str, now_ms: int) -> list[Action]:
-    """What a manifest changes in the topic's table; nothing where it does not touch the topic."""
+    """The changes of a manifest to the topic's table; empty if it has no files of the topic."""
     if isinstance(manifest, Claim):
         return []
     files = [file for file in manifest.files if file.topic == topic]
     if not files:
         return []
-    known = [transaction(number)]
+    known = [application_transaction(number)]
     if isinstance(manifest, Batch):
         return [commit_info("WRITE", now_ms), *known, *(add(file, now_ms, is_new=True) for file in files)]
     removed = [remove(path, manifest) for path in manifest.supersedes if path.startswith(f"{topic}/")]
-    # The same records in other files: whoever follows the table as a stream must not see them again.
+    # The same records in other files: a reader that follows the table as a stream must not see them again.
     return [
         commit_info("OPTIMIZE", now_ms),
         *known,
@@ -69,12 +69,12 @@ def commit_info(operation: str, now_ms: int) -> Action:
     return {"commitInfo": {"timestamp": now_ms, "operation": operation, "operationParameters": {}}}
 
 
-def transaction(number: int) -> Action:
+def application_transaction(number: int) -> Action:
     return {"txn": {"appId": APPLICATION, "version": number}}
 
 
 def metadata(archived: Archived, topic: str) -> Action:
-    """The same for all versions, and other than that of a table of another archive: by the archive's first run."""
+    """The table's id is made from the archive's first run: it never changes, and differs between archives."""
     return {
         "metaData": {
             "id": str(uuid.uuid5(NAMESPACE, f"{archived.origin}/{topic}")),
@@ -88,7 +88,7 @@ def metadata(archived: Archived, topic: str) -> Action:
 
 
 def data_type(kind: Any) -> Any:
-    """Spark's way to write a type: a dict is a struct, a list an array of its only item."""
+    """A type in Spark's JSON format. A dict is a struct, a list an array of its only item."""
     if isinstance(kind, dict):
         fields = [
             {"name": name, "type": data_type(one), "nullable": True, "metadata": {}}
@@ -124,12 +124,12 @@ def remove(path: str, merge: Merge) -> Action:
 
 
 def path_in_table(path: str) -> str:
-    """Of an archive's file: below its topic. It has no character that a URL would write in another way."""
+    """An archive's file as a path below its topic. It has no characters that a URL would escape."""
     return path.partition("/")[2]
 
 
 def statistics(file: DataFile) -> str:
-    """By which a reader passes over files that cannot hold the offsets it wants."""
+    """With these a reader skips files that cannot contain the offsets it wants."""
     slices = file.slices.values()
     low = {"partition": min(file.slices), "offset": min(one.first for one in slices)}
     high = {"partition": max(file.slices), "offset": max(one.last for one in slices)}
@@ -142,16 +142,16 @@ def to_lines(actions: Iterable[Action]) -> str:
 
 
 def manifest_number(text: str) -> int | None:
-    """The number of the manifest that a version follows; None where somebody else wrote the version."""
+    """The number of the manifest from which a version was made; None if another program wrote the version."""
     for line in text.splitlines():
-        said = json.loads(line).get("txn", {})
-        if said.get("appId") == APPLICATION:
-            return int(said["version"])
+        transaction = json.loads(line).get("txn", {})
+        if transaction.get("appId") == APPLICATION:
+            return int(transaction["version"])
     return None
 
 
 def apply_version(paths: set[str], text: str) -> set[str]:
-    """The files of the version whose text it is, from those of the version before."""
+    """The table's files after a version, from those before it and the version's text."""
     actions = [json.loads(line) for line in text.splitlines()]
     removed = {action["remove"]["path"] for action in actions if "remove" in action}
     return paths - removed | {action["add"]["path"] for action in actions if "add" in action}

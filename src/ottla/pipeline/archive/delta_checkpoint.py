@@ -1,4 +1,4 @@
-"""A checkpoint of a Delta log: all that one has to know of the versions before, in one Parquet file."""
+"""A checkpoint of a Delta log: the sum of all versions so far, as one Parquet file."""
 
 from collections.abc import Sequence
 
@@ -24,8 +24,7 @@ METADATA = {
     "partitionColumns": pa.list_(TEXT),
     "configuration": TEXTS,
 }
-# A column for each kind of action, as Delta's protocol has them. There are no tombstones to keep: the archive deletes
-# superseded files by itself.
+# A column for each action of Delta's protocol. It needs no tombstones: the archive deletes superseded files itself.
 SCHEMA = pa.schema(
     {
         "txn": pa.struct({"appId": TEXT, "version": NUMBER}),
@@ -38,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 def to_parquet(actions: Sequence[Action]) -> bytes:
-    """A row for each action."""
+    """The actions as a Parquet file, one row each."""
     content = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(list(actions), schema=SCHEMA), content)
     return bytes(content.getvalue())

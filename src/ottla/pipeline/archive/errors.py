@@ -1,4 +1,4 @@
-"""What a person is told when an archive cannot be written or read: the sentence behind what Java or the system says."""
+"""Turns errors of Java and the file system into errors that say what is wrong with the archive and what to do."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ UNREADABLE = re.compile(
     r"(?:reading file:?|Could not read footer for file:?|file: FileStatus\{path=)\s*'?(\S+?\.parquet)"
 )
 PATH = re.compile(r"([\w+.-]+:/[^\s'\"]*?\.parquet|/[^\s'\"]*?\.parquet)")
-NOTHING_LOST = "Nothing is lost: the batch is written when the pipeline starts again."
+NOTHING_LOST = "No record is lost: the batch is written when the pipeline starts again."
 
 
 @contextlib.contextmanager
@@ -32,32 +32,32 @@ def explain_write_errors(url: str) -> Iterator[None]:
         raise write_error(url, f"{error}\n{root_cause(error)}") from error
 
 
-def write_error(url: str, account: str) -> PipelineError:
-    """`account` is all that was said, in whatever language."""
-    if UNREADABLE.search(account):
-        return read_error(url, account)
-    if FULL.search(account):
+def write_error(url: str, text: str) -> PipelineError:
+    """`text` is the whole error, of Python or Java."""
+    if UNREADABLE.search(text):
+        return read_error(url, text)
+    if FULL.search(text):
         return PipelineError(
-            f"The archive at {url} is full.", f"Make room on it, then start again. {NOTHING_LOST}"
+            f"The archive at {url} is full.", f"Make room there, and start again. {NOTHING_LOST}"
         )
-    if DENIED.search(account):
+    if DENIED.search(text):
         return PipelineError(
-            f"The archive at {url} may not be written: permission denied.",
-            f"Give the user of this process, and of Spark's executors, the right to write there. {NOTHING_LOST}",
+            f"The archive at {url} cannot be written: permission denied.",
+            f"Allow the user of this process, and of Spark's executors, to write there. {NOTHING_LOST}",
         )
-    if NO_FOLDER.search(account):
+    if NO_FOLDER.search(text):
         return PipelineError(
-            f"The archive at {url} cannot be written: its folder cannot be made ({last_line(account)}).",
-            f"Correct `path`, or bring the disk or bucket back. {NOTHING_LOST}",
+            f"The archive at {url} cannot be written: its folder cannot be created ({last_line(text)}).",
+            f"Fix `path`, or restore the disk or bucket. {NOTHING_LOST}",
         )
     return PipelineError(
-        f"The archive at {url} could not be written: {last_line(account)}.",
-        f"Mend that and start again. {NOTHING_LOST}",
+        f"The archive at {url} could not be written: {last_line(text)}.",
+        f"Fix that and start again. {NOTHING_LOST}",
     )
 
 
 def is_explained(error: Exception) -> bool:
-    """An error that has its sentence already, be it inside of what Spark made of it: a source's that was read from."""
+    """Whether it is an error of ours, also one that a source raised and Spark wrapped."""
     return isinstance(error, PipelineError) or "ottla.pipeline.errors." in str(error)
 
 
@@ -71,17 +71,18 @@ def explain_read_errors(url: str) -> Iterator[None]:
         raise read_error(url, f"{error}\n{root_cause(error)}") from error
 
 
-def read_error(url: str, account: str) -> PipelineError:
-    named = UNREADABLE.search(account) or PATH.search(account)
+def read_error(url: str, text: str) -> PipelineError:
+    named = UNREADABLE.search(text) or PATH.search(text)
     if named is None:
         return PipelineError(
-            f"The archive at {url} could not be read: {last_line(account)}.", "Check the path and its rights."
+            f"The archive at {url} could not be read: {last_line(text)}.",
+            "Check the path and its permissions.",
         )
     return PipelineError(
-        f"The archive's file {named[1]} cannot be read: it is missing or damaged ({last_line(account)}).",
-        "Put it back from a copy. `ottla pipeline verify` names every such file and the offsets that were in it.",
+        f"The archive's file {named[1]} cannot be read: it is missing or damaged ({last_line(text)}).",
+        "Restore it from a copy. `ottla pipeline verify` names every such file and the offsets that it held.",
     )
 
 
-def last_line(account: str) -> str:
-    return account.strip().rpartition("\n")[2].strip().rstrip(".")
+def last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip().rstrip(".")

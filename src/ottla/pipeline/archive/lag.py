@@ -1,4 +1,4 @@
-"""Whether the archive keeps ahead of a topic's retention: what expires soon, and what was deleted too early."""
+"""How far the archive is behind its topics, and whether retention deletes records before they are archived."""
 
 import logging
 import math
@@ -17,22 +17,21 @@ from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
-from ottla.pipeline.spark.options import read_options
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.topics import connect
 
 log = logging.getLogger(__name__)
 
-# Half of the retention used up is the time to say so.
+# A warning comes when half of the retention is used up.
 USED_MAX = 0.5
-LOOK_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 SAMPLE_RECORDS = 100
 SAMPLE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Retention:
-    """As the topic has it; None is without limit. A compacted topic deletes nothing by age or size."""
+    """The retention of a topic; None is without limit. A compacted topic deletes nothing by age or size."""
 
     ms: int | None
     bytes: int | None
@@ -40,25 +39,19 @@ class Retention:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the archive is behind one partition. `deleted` records were gone before they were archived."""
+    """How far the archive is behind one partition. `deleted` offsets were deleted before they were archived."""
 
     at: TopicPartition
     behind: int
     deleted: int
-    # the part of the retention that the oldest record that is not archived has used up, and when it ends
+    # the share of the retention that is used up, and when the oldest record that is not archived expires
     used: float = 0.0
     expires_in_s: float | None = None
 
 
-def cluster_of(cluster: ClusterSettings, topics: Sequence[str]) -> Discovery:
-    """What the cluster says of some topics, as a reader of committed records sees it."""
-    options = {**cluster.options(), "subscribe": ",".join(topics), "kafka.isolation.level": "read_committed"}
-    return Discovery(read_options(options, streaming=False))
-
-
 def archive_lag(cluster: ClusterSettings, topics: Sequence[str], archived: Archived) -> list[Lag]:
-    """Of each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
-    discovery = cluster_of(cluster, topics)
+    """For each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
+    discovery = Discovery.of_topics(cluster.options(), topics)
     partitions = sorted(discovery.partitions())
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
     retention = {topic: retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
@@ -82,7 +75,7 @@ def lag_of(
     oldest: Sequence[tuple[int, int]],
     now_ms: float,
 ) -> Lag:
-    """`oldest` are timestamp and size of the first records that are not archived."""
+    """`oldest` are the timestamps and sizes of the first records that are not archived."""
     behind = max(0, latest - max(archived_end, earliest))
     deleted = max(0, earliest - archived_end)
     if not behind or not oldest:
@@ -99,38 +92,34 @@ def lag_of(
 
 
 def warning_of(lag: Lag) -> str | None:
-    """The warning, where there is something to warn of."""
+    """None if there is nothing to warn of."""
     parts = []
     if lag.behind and lag.used >= USED_MAX:
-        when = (
-            f"in about {duration(lag.expires_in_s)}"
-            if lag.expires_in_s is not None
-            else "by size before long"
-        )
-        parts.append(f"{lag.behind} records of {lag.at} are not archived, and begin to expire {when}")
+        when = f"in about {duration(lag.expires_in_s)}" if lag.expires_in_s is not None else "soon, by size"
+        parts.append(f"{lag.behind} records of {lag.at} are not archived, and start to expire {when}")
     if lag.deleted:
         parts.append(f"{lag.deleted} offsets of {lag.at} were deleted before they were archived")
     return "; ".join(parts) + "." if parts else None
 
 
 def warnings(lags: Iterable[Lag]) -> list[str]:
-    return [said for lag in lags if (said := warning_of(lag))]
+    return [warning for lag in lags if (warning := warning_of(lag))]
 
 
 class RetentionWatch:
-    """Says in the log, now and then while an archive runs, that it falls behind."""
+    """Logs a warning, at most once a minute, while the archive is close to a topic's retention."""
 
     def __init__(self, cluster: ClusterSettings, topics: Sequence[str]) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
 
-    def look(self, archive: Archive) -> None:
+    def check(self, archive: Archive) -> None:
         now_s = time.monotonic()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + LOOK_EVERY_S
-            for said in warnings(archive_lag(self._cluster, self._topics, archive.load())):
-                log.warning("The archive at %s falls behind: %s", archive.url, said)
+        if now_s >= self._next_check_s:
+            self._next_check_s = now_s + CHECK_EVERY_S
+            for warning in warnings(archive_lag(self._cluster, self._topics, archive.load())):
+                log.warning("The archive at %s falls behind: %s", archive.url, warning)
 
 
 def duration(seconds: float) -> str:
@@ -157,7 +146,7 @@ def limit(value: str | None) -> int | None:
 
 
 def sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
-    """Timestamp and size of the records from an offset on."""
+    """Timestamps and sizes of the first records from an offset."""
     config = cluster.client_config(
         **{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0}
     )

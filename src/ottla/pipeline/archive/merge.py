@@ -1,8 +1,7 @@
-"""Small files of hours that are over, merged into larger ones.
+"""Merges the small files of past hours into larger ones.
 
-The merged file is written beside the small ones and takes their place by one manifest: whoever reads sees either them
-or it. The small ones are deleted by a later merge, when nobody can still be reading them, and so is what a merge that
-was killed has left.
+The merged file is written beside the small ones and replaces them by one manifest: a reader sees either them or it. A
+later merge deletes the small ones, when no query can still be reading them, and the files of merges that were killed.
 """
 
 import math
@@ -27,14 +26,14 @@ LARGE_BYTES = 128 << 20
 ROUND_BYTES = 2 << 30
 TASKS_MAX = 64
 HOUR_MS = 3_600_000
-# A late batch may still write into an hour shortly after its end.
+# A batch may write into an hour shortly after its end.
 CLOSED_AFTER_MS = HOUR_MS
-# Longer than a query on the archive is expected to run.
+# longer than any query on the archive should run
 KEEP_SUPERSEDED_MS = 24 * HOUR_MS
 
 
 class Merged(NamedTuple):
-    """What became of the small files of an hour."""
+    """The files of an hour before and after the merge, and their records."""
 
     hour: Hour
     before: int
@@ -43,12 +42,12 @@ class Merged(NamedTuple):
 
 
 def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
-    """Merges every hour that is worth it, some at a time: what is done stays done if it is interrupted."""
+    """Merges every past hour with small files, in rounds. A merge that is interrupted keeps its finished rounds."""
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
     logs = delta_logs(archive, archived.topics, wanted=False)
-    # What the table's readers may still be sent to must not be deleted.
+    # First, because a Delta log that is behind may still list files that are deleted next.
     publish(archive, logs)
     delete_leftovers(archive, archived, now_ms)
     done = []
@@ -59,7 +58,7 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
 
 
 def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
-    """The small files of each hour that is over, where there are at least two."""
+    """The small files of each past hour that has at least two of them."""
     hours: dict[Hour, list[DataFile]] = {}
     for file in archived.files.values():
         if file.bytes < LARGE_BYTES // 2 and end_ms(file.hour) + CLOSED_AFTER_MS <= now_ms:
@@ -77,7 +76,7 @@ def end_ms(hour: Hour) -> int:
 
 
 def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
-    """Whole hours together, as much as one merge takes."""
+    """The files of whole hours, as many as one merge can write at a time."""
     taken: list[list[DataFile]] = []
     size = ROUND_BYTES
     for files in hours.values():
@@ -98,25 +97,25 @@ def merge_files(
     merged = write_merged(spark, archive, files, name)
     if totals(merged) != totals(files):
         raise PipelineError(
-            f"The files of the archive at {archive.url} do not hold what their manifests say.",
-            "See which with `ottla pipeline verify`. Nothing was changed.",
+            f"Files of the archive at {archive.url} differ from their manifests.",
+            "Find them with `ottla pipeline verify`. Nothing was changed.",
         )
     superseded = tuple(file.path for file in files)
 
     def check(archived: Archived) -> None:
         if time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000:
-            # By now another merge takes what this one has written for what a killed one has left.
-            refuse(
+            # Another merge may by now delete these files as those of a merge that was killed.
+            give_up(
                 f"This merge of {archive.url} took longer than a day.",
-                "Merge again where files are read faster.",
+                "Merge again on a machine that reads the files faster.",
             )
         if not archived.files.keys() >= set(superseded):
-            refuse(f"Another merge of {archive.url} is at work.", "Let it end, then merge what is left.")
+            give_up(f"Another merge of {archive.url} is running.", "Wait until it ends, then merge the rest.")
 
-    def refuse(what: str, to_do: str) -> NoReturn:
+    def give_up(what: str, remedy: str) -> NoReturn:
         for file in merged:
             archive.files.delete(file.path)
-        raise PipelineError(what, f"{to_do} Nothing was changed.")
+        raise PipelineError(what, f"{remedy} Nothing was changed.")
 
     archive.commit(Merge(now_ms, merged, superseded), check)
     return merged
@@ -152,7 +151,7 @@ def write_merged(
 
 
 def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
-    """What the files hold together of each hour and partition."""
+    """The content of the files together, by hour and partition."""
     slices: dict[tuple[Hour, int], Slice] = {}
     for file in files:
         for partition, one in file.slices.items():
@@ -169,7 +168,7 @@ def delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
 
 
 def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
-    """Of the files that lie there: those that were superseded a day ago, and those of a merge that died before."""
+    """Those of the files that were superseded a day ago, or that a merge left which died before."""
     before_ms = now_ms - KEEP_SUPERSEDED_MS
     superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}
     over = []

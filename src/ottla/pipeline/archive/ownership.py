@@ -1,8 +1,8 @@
-"""Which run archives a topic: the one that started last, as with Kafka's transactional ids.
+"""Which run owns a topic of the archive: the one that started last, as with Kafka's transactional ids.
 
-A run says in the archive's history that the topics are its own before it looks at what is archived. Another run that
-still lives finds that in the history when it wants to add its next batch, and stops. So two pipelines that archive a
-topic into one path never cover an offset twice, and one that was killed is followed at once: no lease has to expire.
+A run adds a claim of its topics to the archive's history before it reads what is archived. An earlier run that is still
+alive finds the claim when it adds its next batch, and stops. So two pipelines that archive a topic into one path never
+archive an offset twice, and a run can follow one that was killed at once, without waiting for a lease.
 """
 
 import os
@@ -18,13 +18,13 @@ from ottla.pipeline.archive.manifest import Archived, Claim
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 
-# Longer than a merge is expected to run
+# longer than any merge should run
 MERGE_TIME_MAX_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True)
 class Run:
-    """One start of a stage, and the topics that are its own until another run takes them over."""
+    """One start of a stage, and the topics that it owns until another run claims them."""
 
     name: str
     topics: tuple[str, ...]
@@ -39,18 +39,18 @@ class Run:
 
 def ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
     if owner is None:
-        by = "its manifests are gone"
+        reason = "its manifests are gone"
     else:
         since = datetime.fromtimestamp(owner.claimed_at_ms // 1000, UTC)
-        by = f"since {since:%Y-%m-%d %H:%M:%S} UTC {owner.who} does"
+        reason = f"{owner.who} does so since {since:%Y-%m-%d %H:%M:%S} UTC"
     return PipelineError(
-        f"This run no longer archives the topic {topic} into {url}: {by}.",
-        "Let one pipeline at a time archive a topic into a path. Nothing is lost, and nothing is archived twice.",
+        f"This run no longer archives the topic {topic} into {url}: {reason}.",
+        "Run only one pipeline at a time that archives a topic into a path. No record is lost or archived twice.",
     )
 
 
 def claim_topics(archive: Archive, topics: Sequence[str]) -> Run:
-    """From here on only this run adds batches of the topics: what is archived of them does not grow otherwise."""
+    """From here on only this run can add batches of the topics."""
     run = Run(run_name(), tuple(topics), archive.url)
     who = f"process {os.getpid()} on {socket.gethostname()}"
     with explain_write_errors(archive.url):
@@ -61,7 +61,7 @@ def claim_topics(archive: Archive, topics: Sequence[str]) -> Run:
 
 
 def clean_up(archive: Archive) -> None:
-    """Folds manifests where there are many, and removes what batches and merges that died have staged."""
+    """Folds manifests if there are many, and removes the staged files of batches and merges that died."""
     archive.fold()
     committed = {query_name(query): batch for query, batch in archive.load().batches.items()}
     before_ms = time.time_ns() // 1_000_000 - MERGE_TIME_MAX_MS

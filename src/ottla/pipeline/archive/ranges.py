@@ -1,4 +1,4 @@
-"""Arithmetic of offset ranges: what several ranges of a partition cover together, where they leave holes or overlap."""
+"""Arithmetic of offset ranges: the union of ranges of a partition, their holes and overlaps."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from ottla.pipeline.spark.offsets import OffsetRange
 
 
 class Span(NamedTuple):
-    """Offsets from `start` up to and without `end`, of one partition."""
+    """Offsets of one partition, from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 def spans_by_partition(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, list[Span]]:
-    """The ranges of each partition, sorted; empty ones are left out."""
+    """The ranges of each partition, sorted, without empty ones."""
     spans: dict[TopicPartition, list[Span]] = {}
     for one in sorted(ranges):
         if one.size > 0:
@@ -49,7 +49,7 @@ def overlaps(spans: Iterable[Span]) -> list[Span]:
 
 
 def holes(spans: Iterable[Span], start: int, end: int) -> list[Span]:
-    """Offsets from `start` up to and without `end` that no span covers."""
+    """Offsets from `start` up to but not including `end` that no span covers."""
     missing: list[Span] = []
     at = start
     for span in union(spans):

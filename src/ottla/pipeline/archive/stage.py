@@ -1,4 +1,4 @@
-"""The stage `kind = "archive"`: topics into an archive, before their retention ends."""
+"""The stage `kind = "archive"`: archives topics before their retention ends."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.errors import explain_write_errors
-from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, warning_of
+from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, warning_of
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.ownership import claim_topics
@@ -16,6 +16,7 @@ from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.store import Archive, archive_gone
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
+from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
 from ottla.pipeline.stage import Context, Problem
 from ottla.pipeline.topics import missing_topics
@@ -38,7 +39,7 @@ class ArchiveSink:
         where = f"[sinks.{self.name}]"
         if "://" not in self.path:
             yield from check_folder(Path(self.path), where)
-        cluster = cluster_of(self.context.cluster, self.settings.topics)
+        cluster = Discovery.of_topics(self.context.cluster.options(), self.settings.topics)
         try:
             present = {at.topic for at in cluster.partitions()}
             yield from missing_topics(self.settings.topics, present, self.context, where)
@@ -50,10 +51,10 @@ class ArchiveSink:
         if "://" in self.path or not Archive.at(self.path).exists():
             return
         for lag in archive_lag(self.context.cluster, self.settings.topics, Archive.at(self.path).load()):
-            said = warning_of(lag)
-            if said:
+            warning = warning_of(lag)
+            if warning:
                 yield Problem(
-                    where, said, "Run the archive now, or raise the topic's retention.", is_warning=True
+                    where, warning, "Run the archive now, or raise the topic's retention.", is_warning=True
                 )
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
@@ -62,8 +63,8 @@ class ArchiveSink:
 
         archive = Archive.at(self.path, spark)
         checkpoint = Checkpoint.at(self.context.checkpoint(self.name), spark)
-        cluster = cluster_of(self.context.cluster, self.settings.topics)
-        prepare(archive, checkpoint)
+        cluster = Discovery.of_topics(self.context.cluster.options(), self.settings.topics)
+        check_archive(archive, checkpoint)
         run = claim_topics(archive, self.settings.topics)
         logs = delta_logs(archive, run.topics, wanted=self.settings.format == "delta")
         with explain_write_errors(archive.url):
@@ -95,13 +96,13 @@ def check_folder(folder: Path, where: str) -> Iterator[Problem]:
     elif not os.access(nearest, os.W_OK | os.X_OK):
         yield Problem(
             where,
-            f"`path` cannot be written: no right to write in {nearest}.",
-            "Change its rights or `path`.",
+            f"`path` cannot be written: {nearest} is not writable for this user.",
+            "Allow this user to write there, or change `path`.",
         )
 
 
-def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
-    """A checkpoint that has come further than the archive means that the archive is another, or gone."""
+def check_archive(archive: Archive, checkpoint: Checkpoint) -> None:
+    """Raises PipelineError if the checkpoint is ahead of the archive: then the archive is gone, or another one."""
     last = checkpoint.last_committed()
     if last is None:
         archive.files.make_folder(MANIFESTS)
@@ -110,13 +111,13 @@ def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
     elif last > archive.load().batches.get(str(checkpoint.query_id()), -1):
         raise PipelineError(
             f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
-            "Bring back the archive that belongs to this checkpoint. To go on behind what this one covers, remove "
-            "the stage's checkpoint.",
+            "Restore the archive that belongs to this checkpoint. To continue after the offsets that this archive "
+            "covers, remove the stage's checkpoint.",
         )
 
 
 def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> Offsets:
-    """Where a new query begins: behind what is archived, or at what the topic still has; else from the beginning."""
+    """Where a new query starts: after the archived offsets, or at the first that the topic still has."""
     start = {}
     for at, low in earliest.items():
         end = archived.ends.get(at)
@@ -128,7 +129,7 @@ def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> 
 
 def recreated_topic(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
     return PipelineError(
-        f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and made anew, or "
-        "has lost records.",
-        "Archive the new topic into another `path`, with another name of the stage.",
+        f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and created "
+        "again, or lost records.",
+        "Archive the new topic into another `path`, under another name of the stage.",
     )

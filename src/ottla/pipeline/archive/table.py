@@ -1,4 +1,4 @@
-"""The archive as a table: what `ottla pipeline sql` asks."""
+"""Archives as tables, for `ottla pipeline sql` and for programs."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def archive_table(spark: "SparkSession", path: str, topic: str | None = None) -> "DataFrame":
-    """All records of an archive, or those of a topic, as they are now; `date` and `hour` choose files."""
+    """All records of an archive, or of one topic, at this moment. Conditions on `date` and `hour` select files."""
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
@@ -31,9 +31,9 @@ def archive_table(spark: "SparkSession", path: str, topic: str | None = None) ->
 
 
 def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[str]:
-    """A view for each archive, by the name of its sink, and for each of its topics. Returns the names.
+    """Creates a view for each archive, named as its sink, and for each of its topics. Returns the names.
 
-    A sink's name wins over a topic's; of two archives with one topic the first has it.
+    If names are equal, a sink comes before a topic, and the first archive with a topic before the others.
     """
     names = dict.fromkeys(archives)
     for sink, path in archives.items():
@@ -46,5 +46,5 @@ def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[s
 
 
 def quoted(name: str) -> str:
-    """As SQL takes a name with dots and dashes."""
+    """As SQL needs it for names with dots and dashes."""
     return f"`{name}`"

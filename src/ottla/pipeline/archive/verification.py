@@ -1,4 +1,4 @@
-"""Proves that every offset of the topics is archived once, or names the holes, the duplicates and the damaged files."""
+"""Verifies that every offset of the topics is archived once, or reports holes, duplicates and damaged files."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,19 +13,19 @@ from ottla.pipeline.archive.columns import SCHEMA
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
-from ottla.pipeline.archive.lag import cluster_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combine
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, union
 from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import Offsets, to_json
 from ottla.pipeline.stage import ClusterSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Of each kind of finding in one partition; there is no use in more before these are mended.
+# of each kind in one partition: more are of no use before these are fixed
 FINDINGS_MAX = 10_000
-PASS_OVER_DAMAGE = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 
 HOLE = "not archived"
 DELETED = "deleted by the topic before it was archived"
@@ -35,7 +35,7 @@ DIFFERENT = "other bytes in the archive than on the cluster"
 
 
 class Finding(NamedTuple):
-    """Offsets of a partition with which something is wrong."""
+    """Offsets of a partition, and what is wrong with them."""
 
     at: TopicPartition
     span: Span
@@ -54,7 +54,7 @@ class Damage(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What is archived of a partition (`start` up to and without `end`), and what the cluster still has."""
+    """The archived offsets of a partition (`end` is not included), and those that the cluster still has."""
 
     at: TopicPartition
     start: int
@@ -81,7 +81,7 @@ class Report:
         return not self.findings and not self.damage
 
     def sentences(self) -> list[str]:
-        """For a person: what is wrong, line by line, then what was looked at."""
+        """The lines of the report: what is wrong, then what was verified."""
         lines = [str(one) for one in (*self.damage, *self.findings)]
         for one in self.extents:
             verdict = "every offset once" if self._is_whole_of(one.at) else "see above"
@@ -106,12 +106,12 @@ def verify(
     *,
     deep: bool = False,
 ) -> Report:
-    """`deep` also reads the topics, and compares every record that they still have with the archive's."""
+    """`deep` also compares every record that the topics still have with the archive's."""
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
     chosen = list(topics) or archived.topics
-    discovery = cluster_of(cluster, chosen)
+    discovery = Discovery.of_topics(cluster.options(), chosen)
     partitions = discovery.partitions()
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
     findings = check_coverage(archived, chosen, earliest)
@@ -133,7 +133,7 @@ def verify(
 def check_coverage(
     archived: Archived, topics: Sequence[str], earliest: Mapping[TopicPartition, int]
 ) -> list[Finding]:
-    """What the manifests themselves tell: offsets that no batch covers, or more than one."""
+    """Finds offsets that no batch covers, or more than one, by the manifests alone."""
     findings = []
     for at, spans in spans_by_partition(archived.ranges).items():
         if at.topic not in topics:
@@ -169,7 +169,7 @@ def extents_of(
 def find_files(
     archive: Archive, files: Sequence[DataFile], topic: str
 ) -> tuple[list[DataFile], list[Damage]]:
-    """The files that are there, and word of those that are not."""
+    """The files that exist, and the damage of those that do not."""
     there = {found.path for found in archive.files.below(topic)} if files else set()
     missing = [
         Damage(archive.files.url(file.path), "it is missing") for file in files if file.path not in there
@@ -180,10 +180,10 @@ def find_files(
 def check_files(
     spark: "SparkSession", archive: Archive, files: Sequence[DataFile], topic: str
 ) -> tuple[list[Finding], list[Damage]]:
-    """Reads partition and offset of every record of every file, and holds them against the manifests."""
+    """Reads the partition and offset of every record, and compares them with the manifests."""
     if not files:
         return [], []
-    rows = spark.read.schema("partition int, offset long").options(**PASS_OVER_DAMAGE)
+    rows = spark.read.schema("partition int, offset long").options(**SKIP_DAMAGED)
     placed = rows.parquet(*(archive.files.url(file.path) for file in files)).select(
         "partition",
         "offset",
@@ -202,14 +202,14 @@ def check_files(
 
 
 def check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
-    """The Delta table, where there is one, has the files that the manifests name which it knows of."""
+    """A Delta table, if there is one, must list the files of the manifests that it includes."""
     log = DeltaLog(archive.files, topic)
     if not log.exists():
         return []
     _, known = log.position()
-    said = {number: one for number, one in archive.manifests().items() if number <= known}
-    named = {path_in_table(file.path) for file in combine(said).files_of(topic)}
-    listed = log.listed(spark)
+    included = {number: one for number, one in archive.manifests().items() if number <= known}
+    named = {path_in_table(file.path) for file in combine(included).files_of(topic)}
+    listed = log.listed_files(spark)
     if listed == named:
         return []
     more, fewer = len(listed - named), len(named - listed)
@@ -218,7 +218,7 @@ def check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list
 
 
 class Content(NamedTuple):
-    """What was read of a partition in a file, and how many records do not come after the one before them."""
+    """The content of a file from a partition, and how many of its records are out of order."""
 
     slice: Slice
     disorder: int
@@ -245,20 +245,21 @@ def contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
 
 
 def tail(path: str) -> str:
-    """Of a URL as Spark writes it: the hour's folder and the name, which no way of writing changes."""
+    """The end of a URL, from the hour's folder on: Spark writes the rest in different ways."""
     return path[path.rindex("/date=") :]
 
 
 def compare_file(file: DataFile, content: Mapping[int, Content]) -> str | None:
-    """What is wrong with a file's content, if anything."""
+    """What is wrong with a file's content; None if nothing is."""
     if not content and file.records:
         return f"it cannot be read; the manifest says that it holds {file.records} records"
     for partition in sorted(file.slices.keys() | content.keys()):
-        said, found = file.slices.get(partition), content.get(partition)
-        if found is None or said != found.slice:
-            return f"of partition {partition} it holds {shown(found and found.slice)}, its manifest says {shown(said)}"
+        expected, found = file.slices.get(partition), content.get(partition)
+        if found is None or expected != found.slice:
+            content_text = shown(found and found.slice)
+            return f"of partition {partition} it holds {content_text}, its manifest says {shown(expected)}"
         if found.disorder:
-            return f"its offsets of partition {partition} do not rise"
+            return f"its offsets of partition {partition} are not in order"
     return None
 
 
@@ -272,7 +273,7 @@ def repeated_offsets(rows: "DataFrame") -> list[tuple[int, Span]]:
 
 
 def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
-    """Single offsets as few spans."""
+    """Single offsets, joined into spans."""
     by_partition: dict[int, list[Span]] = {}
     for partition, offset in rows:
         by_partition.setdefault(partition, []).append(Span(offset, offset + 1))
@@ -282,7 +283,7 @@ def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
 def compared_offsets(
     ends: Mapping[TopicPartition, int], earliest: Mapping[TopicPartition, int], topic: str
 ) -> tuple[Offsets, Offsets]:
-    """What the cluster still has of what is archived: where it begins and ends, of each partition of the topic."""
+    """The archived offsets that the cluster still has: start and end of each partition of the topic."""
     start = {at: low for at, low in earliest.items() if at.topic == topic}
     return start, {at: max(low, ends.get(at, low)) for at, low in start.items()}
 
@@ -290,7 +291,7 @@ def compared_offsets(
 def compare_records(
     spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
 ) -> list[Finding]:
-    """Every record that the topic has between the offsets is in the archive's files, with the same bytes."""
+    """Finds records of the topic between the offsets that are not in the archive's files, or have other bytes there."""
     start, end = offsets
     options = {
         **cluster.options(),
@@ -301,7 +302,7 @@ def compare_records(
         "kafka.isolation.level": "read_committed",
     }
     theirs = with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
-    files = spark.read.schema(SCHEMA).options(**PASS_OVER_DAMAGE)
+    files = spark.read.schema(SCHEMA).options(**SKIP_DAMAGED)
     ours = with_digest(files.parquet(*urls) if urls else spark.createDataFrame([], SCHEMA), "ours")
     unlike = (
         theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(FINDINGS_MAX)
@@ -317,7 +318,7 @@ def compare_records(
 
 
 def with_digest(rows: "DataFrame", name: str) -> "DataFrame":
-    """A hash over all that a record is. Nulls are passed over by it, so whether there is one is hashed too."""
+    """A hash over all fields of a record. It skips nulls, so whether a field is null is hashed too."""
     columns = ("key", "value", "headers", "timestamp", "timestampType")
     digest = F.xxhash64(*(F.isnull(column) for column in columns), *columns)
     return rows.select("partition", "offset", digest.alias(name))

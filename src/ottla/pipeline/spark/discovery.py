@@ -15,7 +15,7 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets
-from ottla.pipeline.spark.options import Point, ReadOptions
+from ottla.pipeline.spark.options import Point, ReadOptions, read_options
 
 RESPONSE_TIMEOUT_S = 30.0
 ATTEMPT_TIMEOUT_S = 2.0
@@ -48,6 +48,12 @@ class Discovery:
         self.client = make_client(AdminClient, config)
         committed = options.read_committed
         self.isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    @classmethod
+    def of_topics(cls, cluster: Mapping[str, str], topics: Iterable[str]) -> "Discovery":
+        """For a reader of these topics' committed records; `cluster` are the options `kafka.*`."""
+        options = {**cluster, "subscribe": ",".join(topics), "kafka.isolation.level": "read_committed"}
+        return cls(read_options(options, streaming=False))
 
     def partitions(self) -> set[TopicPartition]:
         """Of the chosen topics, those that exist. A topic that is subscribed to and does not exist has none."""
