@@ -106,7 +106,7 @@ def test_what_stops_a_query_is_told_in_a_sentence(
     run_once(spark, topics, tmp_path, subscribe=topic_name)
     topics.produce(topic_name, values(10))
     topics.delete_before(topic_name, 15)
-    with pytest.raises(PySparkException, match="10 to 14 were deleted unread"):
+    with pytest.raises(PySparkException, match="10 to 14 were deleted before they were read"):
         run_once(spark, topics, tmp_path, subscribe=topic_name)
     run_once(spark, topics, tmp_path, subscribe=topic_name, failOnDataLoss="false")
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 15

@@ -108,7 +108,7 @@ def test_offsets_beyond_the_log_are_cut_to_it_where_loss_is_allowed(topics: Topi
 
 def test_a_cluster_that_does_not_answer_is_a_fault_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.discovery.RESPONSE_TIMEOUT_S", 0.5)
-    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not answer"):
+    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not respond"):
         planned(Topics("127.0.0.1:1"), subscribe="a")
 
 
@@ -194,9 +194,11 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(topics: Topics,
 def test_records_that_were_deleted_unread_stop_the_stream_or_are_skipped(topics: Topics, topic: str) -> None:
     start = {topic: {"0": 2, "1": 5}}
     topics.delete_before(topic, 6)
-    with pytest.raises(PipelineError, match=f"{topic}-0 now begins at offset 6: 2 to 5 were deleted unread"):
+    with pytest.raises(
+        PipelineError, match=f"{topic}-0 now starts at offset 6: 2 to 5 were deleted before they were read"
+    ):
         stream(topics, subscribe=topic).latestOffset(start, ReadAllAvailable())
-    with pytest.warns(UserWarning, match="The query goes on"):
+    with pytest.warns(UserWarning, match="The query continues"):
         end = stream(topics, subscribe=topic, failOnDataLoss="false").latestOffset(start, ReadAllAvailable())
     assert offsets(end) == {topic: {"0": 10, "1": 5}}
 
@@ -217,7 +219,7 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_as_long(topics: Topics
     topics.delete(topic)
     make_again(topics, topic)
     topics.produce(topic, [*values(20), *values(20, partition=1)])
-    told = f"The topic {topic} was deleted and made anew: its id was "
+    told = f"The topic {topic} was deleted and created again: its id was "
     with pytest.raises(PipelineError, match=told):
         stream(topics, subscribe=topic).latestOffset(end, ReadAllAvailable())
     with pytest.raises(PipelineError, match=told):
@@ -249,7 +251,7 @@ def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topic
     with pytest.raises(PipelineError, match=f"{topic}-gone-0 is gone: it was read up to offset 3"):
         stream(topics, **options).latestOffset({f"{topic}-gone": {"0": 3}}, ReadAllAvailable())
     reader = stream(topics, **options, failOnDataLoss="false")
-    with pytest.warns(UserWarning, match="The query goes on"):
+    with pytest.warns(UserWarning, match="The query continues"):
         end = reader.latestOffset(start, ReadAllAvailable())
     assert offsets(end) == {topic: {"0": 10, "1": 5}}
     assert read(reader, start, end) == []

@@ -64,5 +64,5 @@ def test_a_broker_that_answers_with_nothing_is_given_up_in_the_end(
         return answer()
 
     monkeypatch.setattr(connection, "fetched", slow)
-    with pytest.raises(PassingError, match="t-0 gave nothing for 120 s"):
+    with pytest.raises(PassingError, match="t-0 sent nothing for 120 s"):
         next(batches)

@@ -94,7 +94,7 @@ def test_a_stream_has_no_end() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(PipelineError, match="no regular expression"):
+    with pytest.raises(PipelineError, match="not a regular expression"):
         read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "a("}, streaming=True)
 
 

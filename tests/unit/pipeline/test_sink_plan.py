@@ -90,7 +90,7 @@ def fields_of(kind: type[Any]) -> set[str]:
     ("source", "options"),
     [
         ("ottla", {name.lower() for name in (*reading.SELECTIONS, *reading.OFFSETS, *reading.OTHERS)}),
-        ("ottla", {*reading.SILENT, "kafka.isolation.level"}),
+        ("ottla", {*reading.IGNORED, "kafka.isolation.level"}),
         ("ottla-spooldir", fields_of(SpoolDirSettings)),
         ("ottla-mysql", fields_of(Capture)),
         ("ottla-postgres", fields_of(PostgresCapture)),

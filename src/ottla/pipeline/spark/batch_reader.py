@@ -1,4 +1,4 @@
-"""A batch read of topics: where it starts and ends is decided once, when the query is planned."""
+"""Reads topics as a batch. Start and end are decided once, when the query is planned."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class BatchReader(DataSourceReader):
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        # Spark plans one partition of nothing where there is none.
+        # Spark plans one empty partition if there is none.
         return iter(()) if partition.value is None else read_range(self.options, partition.value)
 
 

@@ -1,28 +1,34 @@
-"""Reads a range of offsets of one partition through librdkafka, which knows TLS and SASL; runs in executors."""
+"""Reads a range of offsets of one partition through librdkafka, which has TLS and SASL. Runs in executors."""
 
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    Message,
+)
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client
 from ottla.pipeline.spark.data_loss import position_after_loss, report_loss
-from ottla.pipeline.spark.message_rows import rows_of
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
+from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
 
 ROWS_FIRST, ROWS_MAX = 500, 20_000
 BATCH_BYTES = 16 << 20
-# consume() waits for as many as it was asked for: where offsets have holes, that is too many.
+# consume() waits for as many as requested, which are never complete where offsets have gaps.
 WAIT_S = 0.1
-# librdkafka does not always tell that a topic is gone: who hears nothing for so long looks whether it is.
+# librdkafka does not always report that a topic is gone: after this silence the reader checks.
 CHECK_AFTER_S = 5.0
 
-# librdkafka's defaults wait a second when its queue is full, and its queue is full with 100,000 messages.
+# By default librdkafka waits a second when its queue is full, which it is with 100,000 messages.
 CONSUMER = {"fetch.queue.backoff.ms": 2, "queued.min.messages": 1_000_000, "fetch.message.max.bytes": 8 << 20}
 
 LOST = (
@@ -31,43 +37,45 @@ LOST = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
+# librdkafka's numbers for the timestamp type: Java's, which Spark shows
+TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
 
 
 def consumer_config(options: ReadOptions) -> dict[str, Any]:
     return {
-        # A group is needed by name alone: partitions are assigned and nothing is committed.
+        # librdkafka requires a group, but partitions are assigned and nothing is committed.
         "group.id": "ottla-spark",
         **CONSUMER,
         **options.client,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        # Any other would pass over what is lost without a word.
+        # Any other value would skip lost records silently.
         "auto.offset.reset": "error",
     }
 
 
 def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """As `fetching.fetch_range`: every record once, in order, up to the position where the range ends."""
+    """As `fetch_reader.fetch_range`: every record once, in order, up to the position where the range ends."""
     consumer = make_client(Consumer, consumer_config(options))
-    position, count, heard, has_looked = wanted.start, ROWS_FIRST, time.monotonic(), False
+    position, count, last_record_s, has_checked = wanted.start, ROWS_FIRST, time.monotonic(), False
     try:
         consumer.assign([KafkaPartition(*wanted.at, position)])
         while position < wanted.end:
             messages = consumer.consume(min(count, wanted.end - position), timeout=WAIT_S)
             records, position, is_lost = records_of(messages, wanted, position, options)
-            silent_s = time.monotonic() - heard
+            silent_s = time.monotonic() - last_record_s
             if records:
                 rows = rows_of(records, wanted.topic, wanted.partition, options.extras)
                 count = min(2 * count, ROWS_MAX, max(1, BATCH_BYTES * len(records) // max(1, rows.nbytes)))
                 yield rows
-                heard, has_looked = time.monotonic(), False
+                last_record_s, has_checked = time.monotonic(), False
             elif silent_s > options.poll_timeout_s:
                 raise PassingError(
-                    f"{wanted.at} gave nothing for {options.poll_timeout_s:.0f} s at offset {position}.",
+                    f"{wanted.at} sent nothing for {options.poll_timeout_s:.0f} s at offset {position}.",
                     "Check that the cluster runs.",
                 )
-            elif silent_s > CHECK_AFTER_S and not has_looked:
-                is_lost = has_looked = True
+            elif silent_s > CHECK_AFTER_S and not has_checked:
+                is_lost = has_checked = True
             if is_lost and position < wanted.end:
                 position = position_after_loss(options, wanted, position)
                 consumer.assign([KafkaPartition(*wanted.at, position)])
@@ -78,7 +86,7 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
 def records_of(
     messages: Sequence[Message], wanted: OffsetRange, position: int, options: ReadOptions
 ) -> tuple[list[Message], int, bool]:
-    """The records of the range among the messages, the position after them, and whether the log does not have that."""
+    """The records of the range, the position after them, and whether that position is not in the log."""
     records = []
     for message in messages:
         error = message.error()
@@ -88,7 +96,7 @@ def records_of(
                 records.append(message)
             position = max(position, offset + 1)
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The end of a log may lie before the range for a moment, when its leader has changed.
+            # The log may end before the range for a moment after its leader changed.
             position = max(position, int(message.offset() or 0))
             if position < wanted.end and not options.fail_on_data_loss:
                 lost = f"{position} to {wanted.end - 1} cannot be read"
@@ -99,6 +107,31 @@ def records_of(
         else:
             raise PipelineError(
                 f"{wanted.at} cannot be read at offset {position}: {error.str()}.",
-                "The broker's log says more.",
+                "Check the broker's log.",
             )
     return records, position, False
+
+
+def rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Extras) -> pa.RecordBatch:
+    """Messages of one partition as an Arrow batch."""
+    count = len(messages)
+    times = [message.timestamp() for message in messages]
+    arrays = [
+        pa.array([message.key() for message in messages], pa.binary()),
+        pa.array([message.value() for message in messages], pa.binary()),
+        pa.repeat(pa.scalar(topic, pa.string()), count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.array([message.offset() for message in messages], pa.int64()),
+        pa.array([time_ms * 1000 for _, time_ms in times], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        pa.array([TIMESTAMP_TYPES.get(kind, -1) for kind, _ in times], pa.int32()),
+    ]
+    if extras.headers:
+        arrays.append(pa.array([as_structs(message.headers()) for message in messages], HEADERS_TYPE))
+    if extras.leader_epoch:
+        arrays.append(pa.array([message.leader_epoch() for message in messages], pa.int32()))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
+
+
+def as_structs(headers: Any) -> list[dict[str, Any]] | None:
+    """Spark shows a record without headers as null."""
+    return [{"key": key, "value": value} for key, value in headers] if headers else None

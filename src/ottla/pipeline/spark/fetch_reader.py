@@ -1,4 +1,4 @@
-"""Reads a range of offsets of one partition as Arrow batches, on a plain socket; runs in executors."""
+"""Reads a range of offsets of one partition as Arrow batches, over a plaintext socket. Runs in executors."""
 
 import time
 from collections.abc import Iterator
@@ -15,22 +15,24 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
 
-# Large, so that numpy has many records to work on side by side.
+# large, so that numpy works on many records at once
 FETCH_BYTES = 4 << 20
 FETCH_WAIT_MS = 500
 SOCKET_TIMEOUT_S = 30.0
 RETRY_PAUSE_S = 0.1
-# A topic that was just made, or moves, may be unknown to a broker for a moment.
+# A broker may not know a topic for a moment after it was created or moved.
 GONE_AFTER_S = 5.0
-# Leader or replica not available, not the leader, storage error, fenced or unknown leader epoch, offset not available
+# leader or replica not available, not the leader, storage error, fenced or unknown leader epoch, offset not available
 RETRIED = (wire.UNKNOWN_TOPIC_OR_PARTITION, 5, 6, 9, 56, 74, 75, 78)
-# Of the topic, the group or the cluster
+# authorization failed: for the topic, the group or the cluster
 FORBIDDEN = (29, 30, 31)
 
 
 def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Every record of the range once, in order. It ends by position: offsets have holes where a log was compacted
-    or a transaction ended."""
+    """Every record of the range once, in order.
+
+    It ends by position: offsets have gaps where a log was compacted or a transaction ended.
+    """
     fetcher = PartitionFetcher(options, wanted.at)
     position = wanted.start
     try:
@@ -39,7 +41,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if fetched is None or fetched.error == wire.OFFSET_OUT_OF_RANGE:
                 position = position_after_loss(options, wanted, position)
                 continue
-            # What lies before the position may come along: a broker sends whole batches.
+            # A broker sends whole batches, so records before the position may come too.
             asked = wanted._replace(start=position)
             batches = whole_batches(fetched.data, fetched.start, fetched.end)
             if batches:
@@ -51,7 +53,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             rows = rows_of(fetched.data, seen, asked, options.extras)
             if rows is not None:
                 yield rows
-                # However long others took with these rows.
+                # The time that Spark spends on these rows does not count.
                 fetcher.wait_from_now()
     except (CorruptBatch, KafkaError) as error:
         raise PipelineError(
@@ -63,7 +65,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
 
 
 class PartitionFetcher:
-    """Asks the partition's leader, and finds it again when it moves or goes away for a while."""
+    """Fetches from the partition's leader, and finds it again when it moves or is down for a while."""
 
     def __init__(self, options: ReadOptions, at: TopicPartition) -> None:
         self.options = options
@@ -74,7 +76,7 @@ class PartitionFetcher:
         self.wait_from_now()
 
     def wait_from_now(self) -> None:
-        """The broker has as long to send something as the options say."""
+        """Restarts the time within which the broker has to send records."""
         self.waiting_since_s = time.monotonic()
 
     def close(self) -> None:
@@ -83,9 +85,9 @@ class PartitionFetcher:
         self.connection = self.asked = None
 
     def fetch(self, position: int) -> wire.Fetched | None:
-        """None where the partition does not exist."""
+        """None if the partition does not exist."""
         while True:
-            self.check_patience("nothing came")
+            self.check_timeout("no response")
             try:
                 fetched = self.answer(position)
             except OSError as error:
@@ -118,14 +120,14 @@ class PartitionFetcher:
         self.asked = position
 
     def ask_ahead(self, position: int) -> None:
-        """So that the broker works on the next while the rows of the last are made."""
+        """Requests the next records now, so that the broker works while the rows of the last are made."""
         try:
             self.ask(position)
         except OSError:
             self.close()
 
     def connect(self) -> wire.Connection:
-        """To the leader. LookupError where the partition does not exist, OSError where nobody answers."""
+        """Connects to the leader. Raises LookupError if the partition does not exist, OSError if no broker responds."""
         client_id = self.options.client.get("client.id", "ottla-spark")
         failed = OSError("no bootstrap server is given")
         for address in wire.addresses(self.options.client["bootstrap.servers"]):
@@ -141,27 +143,27 @@ class PartitionFetcher:
         raise failed
 
     def check(self, code: int, position: int) -> None:
-        """Waits a moment where the error may pass."""
+        """Waits a moment if the error is retriable, and raises PipelineError otherwise."""
         if code in RETRIED:
-            self.retry(f"the broker answers with error {code}")
+            self.retry(f"the broker responds with error {code}")
         elif code in FORBIDDEN:
             raise PipelineError(
-                f"{self.at} may not be read by this client (error {code}).", "Allow it to read."
+                f"This client is not allowed to read {self.at} (error {code}).", "Allow it to read."
             )
         else:
             raise PipelineError(
-                f"{self.at} cannot be read at offset {position}: the broker answers with error {code}.",
-                "Its log says more.",
+                f"{self.at} cannot be read at offset {position}: the broker responds with error {code}.",
+                "Check the broker's log.",
             )
 
     def retry(self, why: str) -> None:
         self.close()
-        self.check_patience(why)
+        self.check_timeout(why)
         time.sleep(RETRY_PAUSE_S)
 
-    def check_patience(self, why: str) -> None:
+    def check_timeout(self, why: str) -> None:
         if time.monotonic() - self.waiting_since_s > self.options.poll_timeout_s:
             raise PassingError(
-                f"{self.at} gave nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
+                f"{self.at} sent nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
                 "Check that the cluster runs.",
             )

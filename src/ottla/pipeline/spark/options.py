@@ -1,4 +1,4 @@
-"""The options of a reader of `format("ottla")`: names, defaults and meaning are those of Spark's Kafka source."""
+"""The options of a reader of `format("ottla")`, with the names, defaults and meanings of Spark's Kafka source."""
 
 import difflib
 import re
@@ -33,16 +33,16 @@ OTHERS = (
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
 )
-# What a source of Spark's own may be given besides, and what Spark adds itself
-SILENT = (
+# further options of Spark's Kafka source, and those that Spark adds; ignored without a warning
+IGNORED = (
     "path",
     "checkpointlocation",
     "groupidprefix",
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-# Set by the source, as in Spark's
-NOT_YOURS = (
+# set by the source, as in Spark's
+RESERVED = (
     "auto.offset.reset",
     "enable.auto.commit",
     "key.deserializer",
@@ -50,7 +50,7 @@ NOT_YOURS = (
     "interceptor.classes",
 )
 
-# Java's default; librdkafka has the other
+# Java's default, which differs from librdkafka's
 CLIENT = {"isolation.level": "read_uncommitted"}
 
 DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
@@ -59,10 +59,10 @@ DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True)
 class Point:
-    """Where to begin or to end: at an end of the log, at an offset of each partition, or at a time of each."""
+    """Where to start or to end: at an end of the log, or at an offset or a time of each partition."""
 
     kind: Literal["end", "offsets", "time"]
-    # of all partitions (the time, or EARLIEST or LATEST), or of each
+    # for all partitions (a time, EARLIEST or LATEST), or for each
     everywhere: int | None = None
     each: Offsets = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class ReadOptions:
     assign: frozenset[TopicPartition]
     start: Point
     end: Point
-    # what a time after the last record means for the start: no answer, or the latest offset
+    # whether a start time after the last record means the latest offset; it is an error otherwise
     late_start_is_latest: bool
     rows_max: int | None
     rows_min: int | None
@@ -96,7 +96,7 @@ class ReadOptions:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
-    for name in NOT_YOURS:
+    for name in RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the source.", "Leave it out.")
     subscribe, pattern, assign = selection(given)
@@ -128,7 +128,7 @@ def extras_of(given: Mapping[str, str]) -> Extras:
 def warn_of_unknown(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in (*SELECTIONS, *OFFSETS, *OTHERS)}
     for name in map(str.lower, given):
-        if name in known or name in SILENT or name.startswith(PREFIX):
+        if name in known or name in IGNORED or name.startswith(PREFIX):
             continue
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean `{known[close[0]]}`?" if close else ""
@@ -142,15 +142,15 @@ def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, fr
     if len(chosen) != 1:
         found = " and ".join(f"`{name}`" for name in chosen) or "none"
         raise PipelineError(
-            f"The topics are chosen by one of the options {', '.join(SELECTIONS)}; given is {found}.",
-            "Give one.",
+            f"One of the options {', '.join(SELECTIONS)} selects the topics; given is {found}.",
+            "Give exactly one.",
         )
     value = given[chosen[0].lower()]
     if chosen == ["subscribe"]:
         topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
         if not topics:
             raise PipelineError(
-                f"The option `subscribe` is {value!r}.", "Name one or more topics, split by commas."
+                f"The option `subscribe` is {value!r}.", "Name one or more topics, separated by commas."
             )
         return topics, None, frozenset()
     if chosen == ["assign"]:
@@ -159,8 +159,8 @@ def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, fr
         re.compile(value)
     except re.error as error:
         raise PipelineError(
-            f"The option `subscribePattern` is {value!r}, which is no regular expression: {error}.",
-            "Correct it.",
+            f"The option `subscribePattern` is {value!r}, which is not a regular expression: {error}.",
+            "Fix it.",
         ) from error
     return (), value, frozenset()
 
@@ -190,7 +190,7 @@ def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
 
 
 def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
-    """Of several options the first counts, as in Spark: one time, times of partitions, offsets."""
+    """If several options are given, the first counts, as in Spark: one time, times of partitions, offsets."""
     time_ms = whole_number(given, f"{which}Timestamp")
     if time_ms is not None:
         return Point("time", everywhere=time_ms)

@@ -1,4 +1,4 @@
-"""Which of the two ways reads a range: our own requests where they may go in the clear, librdkafka elsewhere."""
+"""Reads a range of offsets: with our own requests if the connection is plaintext, otherwise with librdkafka."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from ottla.pipeline.spark.options import ReadOptions
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Every record of the range that the isolation level shows, once and in order."""
-    # Each way imports what the other does not need, and a worker may start for every task.
+    """Every record of the range that the isolation level allows, once and in order."""
+    # Each reader imports what the other does not need, and a Python worker may start for every task.
     if options.is_plaintext:
         from ottla.pipeline.spark.fetch_reader import fetch_range
 

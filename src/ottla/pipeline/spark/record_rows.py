@@ -1,6 +1,6 @@
-"""Record batches as a broker sends them, into Arrow: fields are found in columns, their bytes copied once.
+"""Converts record batches, as a broker sends them, to Arrow, column by column. Copies the bytes of a field once.
 
-No Python object is made for a record: that is what makes this several times faster than a consumer's messages.
+It creates no Python object for a record, and is therefore several times faster than a consumer's messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,6 @@ from ottla.records.records import iter_records, unpacked_records
 
 CONTROL_KEY = Struct(">hh")  # version, type
 ABORT = 0
-NO_HEADERS = 0
 
 
 class PlacedBatch(NamedTuple):
@@ -28,11 +27,11 @@ class PlacedBatch(NamedTuple):
 
 
 class CorruptBatch(Exception):
-    """What was fetched is not what the log holds, or the log is damaged."""
+    """The bytes that were fetched are not a valid batch: the log, or what was sent, is damaged."""
 
 
 def whole_batches(data: bytearray, start: int, end: int) -> list[PlacedBatch]:
-    """A broker cuts its answer at a size: what is left of a batch at the end is asked for again."""
+    """A broker cuts its response at a size, so a batch that is incomplete at the end must be fetched again."""
     found: list[PlacedBatch] = []
     position = start
     while position + HEADER_SIZE <= end:
@@ -51,9 +50,9 @@ def whole_batches(data: bytearray, start: int, end: int) -> list[PlacedBatch]:
 def visible_batches(
     data: bytearray, batches: Iterable[PlacedBatch], aborted: Iterable[tuple[int, int]], read_committed: bool
 ) -> list[PlacedBatch]:
-    """Those with records for an application: no markers, with read_committed nothing that was aborted.
+    """The batches with records for an application: no control batches, and with read_committed none that was aborted.
 
-    `aborted` is in the order of first offsets. A producer's abort marker ends its transaction, and it may go on.
+    `aborted` has (producer id, first offset). A producer's abort marker ends its transaction; it may begin another.
     """
     waiting = sorted(aborted, key=lambda transaction: -transaction[1])
     open_aborted: set[int] = set()
@@ -73,7 +72,7 @@ def visible_batches(
 
 
 def is_abort(data: bytearray, position: int) -> bool:
-    # A marker that compaction has emptied ends nothing that is still there.
+    # The cleaner empties a marker only after the records of its transaction are gone.
     return any(
         CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1] == ABORT
         for record in iter_records(data, position)
@@ -83,7 +82,7 @@ def is_abort(data: bytearray, position: int) -> bool:
 def rows_of(
     data: bytearray, batches: Sequence[PlacedBatch], wanted: OffsetRange, extras: Extras
 ) -> pa.RecordBatch | None:
-    """The records of `batches` that are in the range, as rows; None where there are none."""
+    """The records of `batches` that are in the range, as rows; None if there are none."""
     batches = [
         batch
         for batch in batches
@@ -118,7 +117,7 @@ def rows_of(
 
 
 def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[PlacedRecords]]:
-    """The records where they lie, or, where some are compressed, all of them in a buffer of their own."""
+    """The records in place, or, if some are compressed, all of them in a new buffer."""
     if all(batch.header.compression == NONE for batch in batches):
         return RecordBuffer(data), [
             placed(batch.header, batch.position + HEADER_SIZE, batch.position + batch.header.size)
@@ -141,7 +140,7 @@ def placed(header: BatchHeader, start: int, end: int) -> PlacedRecords:
 def timestamps(
     buffer: RecordBuffer, bodies: Ints, first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice
 ) -> tuple[Ints, Any]:
-    """In microseconds, and their kind: 0 the producer's, 1 the broker's, which stands in the header alone."""
+    """Timestamps in microseconds, and their types: 0 is the producer's, 1 the broker's, which only the header has."""
     counts = np.diff(first_of_batch)
     is_append = np.array([batch.header.is_log_append_time for batch in batches])
     bases = np.array(
@@ -157,17 +156,17 @@ def timestamps(
 
 
 def leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
-    """Of the leader that appended each record, null where the batch says -1: it does not know."""
+    """The epoch of the leader that appended each record; null if the batch has -1, which means unknown."""
     of_batches = np.array([batch.header.partition_leader_epoch for batch in batches], np.int32)
     epochs = np.repeat(of_batches, np.diff(first_of_batch))[rows]
     return pa.array(epochs, mask=epochs < 0)
 
 
 def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
-    """The bytes at `starts` as an Arrow array, null where the length is -1.
+    """The bytes at `starts` as an Arrow array; null where the length is -1.
 
-    The buffer is one array of which every second element is a field and the others are what lies between:
-    taking every second copies in one go.
+    The buffer is one array in which every second element is a field and the others are the bytes between them. Taking
+    every second element copies all fields at once.
     """
     count = len(starts)
     bounds = np.empty(2 * count + 1, np.int32)
@@ -183,7 +182,7 @@ def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
 
 
 def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
-    """A list of (key, value) for each record, null where it has none. Every step takes the next header of each."""
+    """A list of (key, value) for each record, null if it has none. Each step reads the next header of all records."""
     counts, at = buffer.varints(positions)
     if not bool(counts.any()):
         return pa.nulls(len(counts), HEADERS_TYPE)
@@ -204,7 +203,7 @@ def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
 
 
 def text(values: Any) -> Any:
-    """A header's key is text, but nothing stops a producer from sending other bytes: those are replaced."""
+    """A header's key should be UTF-8, but a producer may send other bytes, which are replaced."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""The columns of a topic's records, those of Spark's Kafka source, for Spark and for Arrow."""
+"""The columns of a topic's records, as in Spark's Kafka source: the schemas for Spark and for Arrow."""
 
 from typing import NamedTuple
 
@@ -44,10 +44,10 @@ ARROW_WITH_HEADERS = ARROW.append(pa.field("headers", HEADERS_TYPE))
 
 
 class Extras(NamedTuple):
-    """The columns that are there only where they are asked for, behind the others and in this order."""
+    """Optional columns. They come after the others, in this order."""
 
     headers: bool = False
-    # Spark's source has none: of the batch that holds the record, null where the broker does not tell.
+    # Spark's source does not have it. It is that of the record's batch; null if the broker does not send it.
     leader_epoch: bool = False
 
 

@@ -1,4 +1,4 @@
-"""A SparkSession as the pipeline needs it, with our data sources registered."""
+"""Starts a SparkSession with the settings that the pipeline needs and with our data sources."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline.spark.java import ensure_java
 
-# module:class of every data source of ours, imported when a session is made
+# module:class of our data sources, imported when a session starts
 DATA_SOURCES = (
     "ottla.pipeline.spark.source:OttlaDataSource",
     "ottla.pipeline.ingest.reload.source:ArchiveDataSource",
@@ -22,10 +22,10 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    # Spark looks through the text of a Python error with an expression that takes stack for every character: with
-    # Java's own stack a long one ends the thread of the query without a word.
+    # Spark searches the text of a Python error with a regular expression that uses stack for every character. With
+    # Java's default stack a long text ends the query's thread silently.
     "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOGGING}",
-    # A batch that runs again must give the same rows in the same partitions; adaptive plans move them.
+    # A batch that runs again must have the same rows in the same partitions; adaptive execution moves them.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 
@@ -33,7 +33,7 @@ CONF = {
 def spark_session(
     name: str, master: str | None = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session, started if there is none. `master=None` leaves it to spark-submit."""
+    """The running session, or a new one. With `master=None` spark-submit decides the master."""
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
@@ -47,7 +47,7 @@ def spark_session(
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("ottla")` and the sources of the pipeline's stages known to a session."""
+    """Registers `format("ottla")` and the sources of the pipeline's stages."""
     for source in DATA_SOURCES:
         module, _, kind = source.partition(":")
         spark.dataSource.register(getattr(importlib.import_module(module), kind))

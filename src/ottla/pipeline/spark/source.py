@@ -1,4 +1,4 @@
-"""`format("ottla")`, as Spark meets it."""
+"""The data source `format("ottla")`."""
 
 from typing import TYPE_CHECKING
 
