@@ -106,7 +106,7 @@ def test_a_batch_with_an_id_is_written_once_however_often_it_runs(
     for batch in (1, 1, 2, 2):
         write(batch)
     assert sorted(numbers(any_broker.bootstrap, topic_name)) == list(range(100, 300))
-    with pytest.raises(PySparkException, match="holds batch 2 of this query already"):
+    with pytest.raises(PySparkException, match="has batch 2 of this query already"):
         write(1)
 
 
@@ -142,7 +142,7 @@ def test_an_older_checkpoint_is_refused(spark: SparkSession, query: Query, tmp_p
     query.run(stream(spark))
     query.run(stream(spark))
     query.checkpoint = tmp_path / "old"
-    with pytest.raises(PySparkException, match="holds batch 2 of this query already"):
+    with pytest.raises(PySparkException, match="has batch 2 of this query already"):
         query.run(stream(spark))
 
 
@@ -199,5 +199,5 @@ def test_a_batch_frame_is_told_the_other_way(spark: SparkSession) -> None:
 
 
 def test_wrong_columns_stop_a_query_before_a_task_starts(spark: SparkSession, query: Query) -> None:
-    with pytest.raises(PySparkException, match="`value` is bigint, and a topic takes binary or string"):
+    with pytest.raises(PySparkException, match="`value` is bigint, and must be binary or string"):
         query.run(stream(spark).select(F.col("value").cast("long").alias("value")))

@@ -65,7 +65,7 @@ def test_a_changed_plan_is_accepted_by_the_name_of_the_old_one_alone() -> None:
 
 
 def test_a_checkpoint_older_than_the_sink_is_refused() -> None:
-    with pytest.raises(PipelineError, match=r"holds batch 9 .*would write batch 7"):
+    with pytest.raises(PipelineError, match=r"has batch 9 .*would write batch 7"):
         check_attempt(attempt(7), {0: marker(6), 3: marker(9)})
 
 

@@ -78,11 +78,11 @@ def schema(**columns: DataType) -> StructType:
     ("columns", "sentence"),
     [
         ({"key": TEXT}, "no column `value`; they have key"),
-        ({"value": INT}, "`value` is int, and a topic takes binary or string"),
+        ({"value": INT}, "`value` is int, and must be binary or string"),
         ({"value": TEXT, "key": schema(a=INT)}, "`key` is struct<a:int>"),
         ({"value": TEXT, "headers": MapType(TEXT, BYTES)}, "`headers` is map<string,binary>"),
         ({"value": TEXT, "headers": ArrayType(schema(key=TEXT, other=BYTES))}, "`headers` is array"),
-        ({"value": TEXT, "partition": TEXT}, "`partition` is string, and a topic takes int"),
+        ({"value": TEXT, "partition": TEXT}, "`partition` is string, and must be int"),
         ({"value": TEXT, "timestamp": LongType()}, "`timestamp` is bigint"),
         ({"value": TEXT, "topic": BYTES}, "`topic` is binary"),
     ],
@@ -94,7 +94,7 @@ def test_a_column_that_a_topic_cannot_take_is_named(columns: dict[str, DataType]
 
 def test_rows_need_a_topic_from_somewhere() -> None:
     check_columns(schema(value=TEXT, topic=TEXT), has_topic=False)
-    with pytest.raises(PipelineError, match="not said which topic"):
+    with pytest.raises(PipelineError, match="have no topic"):
         check_columns(schema(value=TEXT), has_topic=False)
 
 

@@ -46,7 +46,7 @@ def test_a_partition_is_the_rows_or_left_to_the_producer() -> None:
 
 
 def test_a_partition_below_zero_is_told() -> None:
-    with pytest.raises(PipelineError, match="asks for partition -2"):
+    with pytest.raises(PipelineError, match="has the partition -2"):
         arguments(value=pa.array([b"a"]), partition=pa.array([-2], pa.int32()))
 
 

@@ -1,4 +1,4 @@
-"""Writing at least once, as Spark's own sink does: what a task wrote before it failed is written again with it."""
+"""Writes at least once, as Spark's own sink does: a task that failed writes all of its rows again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushe
     records: RecordProducer | None = None
     try:
         for batch in batches:
-            # A task without rows asks nothing of the cluster.
+            # A task without rows sends no requests.
             records = records or RecordProducer(options.client)
             records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
             rows += batch.num_rows

@@ -1,4 +1,4 @@
-"""The exactly-once writers as Spark meets them: a task writes its partition, the driver sees that all are there."""
+"""The exactly-once writers: each task writes its partition, and the driver verifies that all are written."""
 
 import logging
 import time
@@ -24,12 +24,12 @@ from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 
 log = logging.getLogger(__name__)
 
-# Spark's local properties of a micro-batch's job.
+# Spark's local properties of the job of a micro-batch
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 
-# The query of batch writes, whose batches the user counts.
+# the query id of batch writes, whose batches the user numbers
 BATCH_QUERY = "batch"
 
 
@@ -50,7 +50,7 @@ def write_partition(
     assert context is not None
     attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
     run = context.getLocalProperty(RUN_ID) or ""
-    # A batch write knows nothing of an earlier one that failed; a stream's does, by its run.
+    # A batch write does not know of an earlier one that failed; a stream does, by its run.
     is_retry = query == BATCH_QUERY or context.attemptNumber() > 0
     task = Task(context.partitionId(), run, is_retry)
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
@@ -59,9 +59,9 @@ def write_partition(
 def wait_for_markers(
     options: SinkOptions, query: str, batch: int, written: list[Written], markers: Markers
 ) -> list[int]:
-    """The Spark partitions whose markers cannot be seen, though their tasks were told of a commit some time ago.
+    """Waits until all markers are visible. Returns the Spark partitions whose markers are still missing.
 
-    The coordinator answers a commit when it is decided, and ends the transaction in its partitions after that (KIP-98).
+    The coordinator responds when it has decided a commit, and writes to the partitions after that (KIP-98).
     """
     deadline = time.monotonic() + TIMEOUT_S
     while (missing := unmarked_partitions(query, batch, written, markers)) and time.monotonic() < deadline:
@@ -73,7 +73,7 @@ def wait_for_markers(
 def verify_markers(
     options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
 ) -> None:
-    """On the driver, before Spark takes the batch for done."""
+    """Runs on the driver, before Spark commits the batch. Raises PassingError if markers are missing."""
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
@@ -81,8 +81,8 @@ def verify_markers(
     if missing:
         raise PassingError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
-            " topic, though their tasks ended well.",
-            "The batch is run again. If this stays, see that nobody deletes records of that topic.",
+            " topic, though their tasks succeeded.",
+            "The batch runs again. If this happens again, check that nobody deletes records of that topic.",
         )
     warning = timeout_warning(str(options.sink_id), batch, written, options.transaction_timeout_s)
     if warning is not None:
@@ -90,7 +90,7 @@ def verify_markers(
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Made on the driver for each batch, and again for its commit: both need the markers of that moment."""
+    """Created on the driver for each batch and again for its commit: both need the markers at that moment."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -102,8 +102,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
             raise PipelineError(
-                "Spark does not say to which batch of which query a task belongs.",
-                "Write exactly once from a query of micro-batches; other modes have no batches.",
+                "Spark does not say to which query and batch a task belongs.",
+                "Use a query with micro-batches: other modes cannot write exactly once.",
             )
         return write_partition(self.options, self.snapshot, query, int(batch), iterator)
 
@@ -112,7 +112,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """Made once, on the driver, and sent to the tasks and to the commit."""
+    """Created once on the driver, and sent to the tasks and to the commit."""
 
     def __init__(self, options: SinkOptions, batch: int) -> None:
         self.options = options

@@ -12,21 +12,21 @@ from ottla.pipeline.spark.options import one_of
 
 EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
 KNOWN = ("topic", "keepTimestamps", *EXACTLY_ONCE)
-# What Spark and its own Kafka sink take besides.
-SILENT = ("path", "checkpointlocation", "queryname", "includeheaders")
-# Set by the sink: without them it could keep no promise.
-NOT_YOURS = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
+# further options of Spark and its Kafka sink; ignored without a warning
+IGNORED = ("path", "checkpointlocation", "queryname", "includeheaders")
+# set by the sink, whose guarantees need them
+RESERVED = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
 
-# A part of the names of a topic and of transactional ids.
+# used in the name of a topic and in transactional ids
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
-# The most that a cluster allows by default (transaction.max.timeout.ms).
+# the most that a cluster allows by default (transaction.max.timeout.ms)
 TRANSACTION_TIMEOUT_MS = 900_000
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """`plan` is the fingerprint of the plan; `reset` names the query, `accept_plan` the plan that may be replaced."""
+    """`plan` is the plan's fingerprint; `reset` is the query, `accept_plan` the plan that this one may replace."""
 
     client: dict[str, str]
     topic: str | None = None
@@ -45,7 +45,7 @@ class SinkOptions:
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
     warn_of_unknown(given)
-    for name in NOT_YOURS:
+    for name in RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
     sink_id = given.get("sinkid")
@@ -68,7 +68,7 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
 def warn_of_unknown(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in KNOWN}
     for name in given:
-        if name in known or name in SILENT or name.startswith(PREFIX):
+        if name in known or name in IGNORED or name.startswith(PREFIX):
             continue
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean `{known[close[0]]}`?" if close else ""
@@ -83,7 +83,7 @@ def reject_without_sink_id(given: Mapping[str, str]) -> None:
         if name.lower() in given:
             raise PipelineError(
                 f"The option `{name}` is for writing exactly once, and `sinkId` is not given.",
-                "Give `sinkId`, a name for this sink that stays the same; or leave the option out.",
+                "Set `sinkId`, a name for this sink that stays the same; or leave the option out.",
             )
 
 
@@ -112,6 +112,6 @@ def batch_id(given: Mapping[str, str]) -> int:
     if re.fullmatch(r"\d{1,18}", text) is None:
         raise PipelineError(
             f"The option `batchId` is {text!r}." if text else "The option `batchId` is missing.",
-            "Give a whole number that is the same when this write runs again, and higher for the next write.",
+            "Set a whole number that is the same when this write runs again, and higher for the next write.",
         )
     return int(text)

@@ -1,7 +1,7 @@
-"""Writing exactly once: each Spark partition's rows and its marker in one transaction.
+"""Writes exactly once: the rows of a Spark partition and its marker, in one transaction.
 
-A batch that runs again finds the markers of the partitions that were written, and leaves them out. The transactional id
-is the sink's and the partition's, so whoever comes later fences whoever was before.
+A batch that runs again finds the markers of the partitions that were written, and skips them. The transactional id is
+made from the sink's id and the partition, so a later attempt fences an earlier one.
 """
 
 import time
@@ -31,7 +31,7 @@ FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 class Task(NamedTuple):
-    """Which Spark partition, in which run of the query; `is_retry` where an earlier attempt may have written it."""
+    """A Spark partition in a run of the query. `is_retry` means that an earlier attempt may have written it."""
 
     partition: int
     run: str
@@ -39,7 +39,7 @@ class Task(NamedTuple):
 
 
 class PartitionWrite:
-    """One task's work: the rows of one Spark partition of one batch."""
+    """The work of one task: writes the rows of one Spark partition of one batch."""
 
     def __init__(self, options: SinkOptions, snapshot: Snapshot, attempt: Attempt, task: Task) -> None:
         self.options = options
@@ -57,98 +57,98 @@ class PartitionWrite:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return Written(partition, 0)
-        held = self.producer()
-        if not held.is_warm:
-            marker = self.marker_topic().read([partition]).get(partition)
-            self.check_late(held, marker)
+        pooled = self._producer()
+        if not pooled.is_warm:
+            marker = self._marker_topic().read([partition]).get(partition)
+            self._check_again(pooled, marker)
             if is_written(self.attempt, marker):
-                held.discard()
+                pooled.discard()
                 return written_before(partition, marker)
-        written = self.write(held, first, batches)
-        release(held, self.attempt.batch)
+        written = self._write(pooled, first, batches)
+        release(pooled, self.attempt.batch)
         return written
 
-    def check_late(self, held: PooledProducer, marker: Marker | None) -> None:
-        """A commit may become visible only after the snapshot; the fence waits for it (KIP-98)."""
+    def _check_again(self, pooled: PooledProducer, marker: Marker | None) -> None:
+        """Checks again: a commit may become visible only after the snapshot. Fencing waited for it (KIP-98)."""
         late = {} if marker is None else {self.task.partition: marker}
         try:
             check_attempt(self.attempt, {**self.snapshot.markers, **late})
         except PipelineError:
-            held.discard()
+            pooled.discard()
             raise
 
-    def marker_topic(self) -> MarkerTopic:
+    def _marker_topic(self) -> MarkerTopic:
         return MarkerTopic(self.options.client, self.attempt.sink_id)
 
-    def producer(self) -> PooledProducer:
-        # The time until the first row came is not the transaction's.
+    def _producer(self) -> PooledProducer:
+        # The transaction's time does not include the wait for the first row.
         self.began = time.monotonic()
         if self.task.partition >= self.snapshot.room:
-            self.marker_topic().ensure(self.task.partition)
+            self._marker_topic().ensure(self.task.partition)
         batch = None if self.task.is_retry else self.attempt.batch
         try:
             return acquire(self.options, self.task.run, self.task.partition, batch)
         except KafkaException as error:
-            raise self.explained(error.args[0]) from error
+            raise self._explain(error.args[0]) from error
 
-    def write(
-        self, held: PooledProducer, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
+    def _write(
+        self, pooled: PooledProducer, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
     ) -> Written:
         self.began = time.monotonic()
         try:
-            held.producer.begin_transaction()
-            rows = self.put(held, first)
+            pooled.producer.begin_transaction()
+            rows = self._put(pooled, first)
             for batch in batches:
-                rows += self.put(held, batch)
+                rows += self._put(pooled, batch)
             marker = next_marker(self.attempt, self.snapshot.markers, rows)
             key = self.attempt.sink_id.encode()
-            held.records.put([(held.marker_topic, marker.encode(), key, self.task.partition)])
-            held.commit(self.seconds_left)
+            pooled.records.put([(pooled.marker_topic, marker.encode(), key, self.task.partition)])
+            pooled.commit(self._seconds_left)
         except KafkaException as error:
-            held.abandon()
-            raise self.explained(error.args[0]) from error
+            pooled.abort()
+            raise self._explain(error.args[0]) from error
         except PipelineError as error:
-            failed = held.records.failed
-            held.abandon()
-            if failed.error is None:
+            cause = pooled.records.first_error
+            pooled.abort()
+            if cause.error is None:
                 raise
-            raise self.explained(failed.error, failed.where) from error
+            raise self._explain(cause.error, cause.where) from error
         except BaseException:
-            held.abandon()
+            pooled.abort()
             raise
         return Written(self.task.partition, rows, time.monotonic() - self.began)
 
-    def put(self, held: PooledProducer, batch: pa.RecordBatch) -> int:
-        if self.seconds_left() <= 0:
-            raise self.expired()
+    def _put(self, pooled: PooledProducer, batch: pa.RecordBatch) -> int:
+        if self._seconds_left() <= 0:
+            raise self._timed_out()
         options = self.options
-        held.records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
+        pooled.records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
         return int(batch.num_rows)
 
-    def seconds_left(self) -> float:
+    def _seconds_left(self) -> float:
         return self.options.transaction_timeout_s - (time.monotonic() - self.began)
 
-    def explained(self, error: KafkaError, where: str = "") -> PipelineError:
+    def _explain(self, error: KafkaError, where: str = "") -> PipelineError:
         sink = f"sink `{self.attempt.sink_id}`, Spark partition {self.task.partition}"
-        if self.seconds_left() <= 0:
-            return self.expired()
+        if self._seconds_left() <= 0:
+            return self._timed_out()
         if error.code() in FENCED:
             return PipelineError(
-                f"Something newer writes to {sink}, so this query was shut out; nothing of its transaction stays.",
-                "Let one query at a time use a sink id: stop the other, or give it an id of its own.",
+                f"A newer query writes to {sink} and fenced this one, whose transaction is aborted.",
+                "Let only one query at a time use a sink id: stop the other, or give it an id of its own.",
             )
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return PipelineError(
                 f"The cluster does not let a transaction of {sink} last {self.options.transaction_timeout_s:.0f} s.",
-                "Give the option kafka.transaction.timeout.ms, at most the cluster's transaction.max.timeout.ms.",
+                "Set the option kafka.transaction.timeout.ms, at most to the cluster's transaction.max.timeout.ms.",
             )
         return write_error(error, where or sink)
 
-    def expired(self) -> PipelineError:
+    def _timed_out(self) -> PipelineError:
         return PipelineError(
-            f"Batch {self.attempt.batch} of sink `{self.attempt.sink_id}`: Spark partition {self.task.partition} was"
-            f" not done within the {self.options.transaction_timeout_s:.0f} s that its transaction may last, so"
-            " nothing of it was written.",
+            f"Batch {self.attempt.batch} of sink `{self.attempt.sink_id}`: Spark partition {self.task.partition} took"
+            f" longer than the {self.options.transaction_timeout_s:.0f} s that its transaction may last, so nothing of"
+            " it was written.",
             "Make the batches smaller (maxOffsetsPerTrigger), use more partitions, or raise"
             " kafka.transaction.timeout.ms together with the cluster's transaction.max.timeout.ms.",
         )

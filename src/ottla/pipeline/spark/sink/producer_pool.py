@@ -1,7 +1,7 @@
-"""Transactional producers, kept in the Python worker from one batch to the next.
+"""A pool of transactional producers, which stay in Spark's Python worker from one batch to the next.
 
-To make one and to fence its predecessors takes tens of milliseconds, which is most of a small batch. A kept producer is
-as safe as a new one: whoever has written since has fenced it, and its transaction would fail.
+Creating a producer and fencing its predecessors takes tens of milliseconds, which is most of a small batch. A pooled
+producer is as safe as a new one: any other that wrote since then has fenced it, and its transaction would fail.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ Key = tuple[Any, ...]
 
 
 class PooledProducer:
-    """`is_warm`: its last transaction was the batch before, so the partition's marker is known without reading it."""
+    """`is_warm` means that it committed the batch before, so the partition's marker need not be read."""
 
     def __init__(self, key: Key, options: SinkOptions, transactional_id: str) -> None:
         self.key = key
@@ -33,7 +33,7 @@ class PooledProducer:
         self.is_warm = False
         self.last_batch = -1
         try:
-            # A producer that has not met the cluster yet asks for its coordinator only after half a second.
+            # Connects first: otherwise librdkafka looks for the coordinator only after half a second.
             self.producer.list_topics(self.marker_topic, timeout=INIT_TIMEOUT_S)
             self.producer.init_transactions(INIT_TIMEOUT_S)
         except KafkaException:
@@ -49,14 +49,14 @@ class PooledProducer:
             try:
                 return self.producer.commit_transaction(max(seconds_left(), 1.0))
             except KafkaException as error:
-                # A record that was not delivered says more than the commit that failed for it.
-                self.records.take_reports()
-                self.records.raise_failure()
+                # The error of a record says more than that of the commit that failed because of it.
+                self.records.poll()
+                self.records.raise_first_error()
                 if not error.args[0].retriable() or seconds_left() <= 0:
                     raise
 
-    def abandon(self) -> None:
-        """Where the transaction cannot be aborted, the next producer of this id or the cluster's timeout does it."""
+    def abort(self) -> None:
+        """If aborting fails, the next producer with this id or the cluster's timeout aborts the transaction."""
         try:
             self.producer.abort_transaction(ABORT_TIMEOUT_S)
         except KafkaException:
@@ -67,28 +67,28 @@ class PooledProducer:
         self.records.discard()
 
 
-_held: OrderedDict[Key, PooledProducer] = OrderedDict()
+_pool: OrderedDict[Key, PooledProducer] = OrderedDict()
 
 
 def acquire(options: SinkOptions, run: str, partition: int, batch: int | None) -> PooledProducer:
-    """A producer for the Spark partition. Without `batch`, or where it was not there for the batch before, a new one.
+    """A producer for the Spark partition: the pooled one if it committed the batch before `batch`, else a new one.
 
-    `run` is the query's run: after a restart the batch before may have been tried elsewhere.
+    `run` is the query's run: after a restart, another process may have written the batch before.
     """
     transactional_id = f"{options.sink_id}-{partition}"
     key = (transactional_id, run, tuple(sorted(options.client.items())))
-    held = _held.pop(key, None)
-    if held is not None and held.last_batch + 1 == batch:
-        held.is_warm = True
-        return held
-    if held is not None:
-        held.discard()
+    pooled = _pool.pop(key, None)
+    if pooled is not None and pooled.last_batch + 1 == batch:
+        pooled.is_warm = True
+        return pooled
+    if pooled is not None:
+        pooled.discard()
     return PooledProducer(key, options, transactional_id)
 
 
-def release(held: PooledProducer, batch: int) -> None:
-    """Keeps a producer whose transaction was committed."""
-    held.last_batch = batch
-    _held[held.key] = held
-    while len(_held) > POOL_SIZE:
-        _held.popitem(last=False)[1].discard()
+def release(pooled: PooledProducer, batch: int) -> None:
+    """Returns a producer whose transaction is committed to the pool."""
+    pooled.last_batch = batch
+    _pool[pooled.key] = pooled
+    while len(_pool) > POOL_SIZE:
+        _pool.popitem(last=False)[1].discard()
