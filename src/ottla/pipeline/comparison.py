@@ -10,10 +10,10 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-EXAMPLES_MAX = 3
-TEXT_LENGTH_MAX = 100
-IDENTITY = ("origin_topic", "origin_partition", "origin_offset", "key", "loose", "number")
-KINDS = ("added", "removed", "changed")
+_EXAMPLES_MAX = 3
+_TEXT_LENGTH_MAX = 100
+_IDENTITY = ("origin_topic", "origin_partition", "origin_offset", "key", "loose", "number")
+_KINDS = ("added", "removed", "changed")
 
 # by topic and partition: the first offset, and the one after the last
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -43,41 +43,41 @@ class Comparison(NamedTuple):
 
 def compare(old: DataFrame, new: DataFrame, names: tuple[str, str], ranges: Ranges) -> Comparison:
     """`old` and `new` are rows of topics. Records whose raw record is outside `ranges` are left out of both."""
-    pairs = joined(identified(old, ranges), identified(new, ranges)).persist()
+    pairs = _joined(_identified(old, ranges), _identified(new, ranges)).persist()
     try:
         counts = {row.kind: row["count"] for row in pairs.groupBy("kind").count().collect()}
-        examples = [example for kind in KINDS if counts.get(kind) for example in examples_of(pairs, kind)]
+        examples = [example for kind in _KINDS if counts.get(kind) for example in _examples_of(pairs, kind)]
     finally:
         pairs.unpersist()
-    found = {kind: counts.get(kind, 0) for kind in ("equal", *KINDS)}
+    found = {kind: counts.get(kind, 0) for kind in ("equal", *_KINDS)}
     return Comparison(*names, **found, examples=tuple(examples))
 
 
-def identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
+def _identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
     """The columns by which records are matched, and those that are compared."""
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
-    offset = origin(headers, "offset").try_cast("long")
+    offset = _origin(headers, "offset").try_cast("long")
     found = rows.select(
-        origin(headers, "topic").alias("origin_topic"),
-        origin(headers, "partition").try_cast("int").alias("origin_partition"),
+        _origin(headers, "topic").alias("origin_topic"),
+        _origin(headers, "partition").try_cast("int").alias("origin_partition"),
         offset.alias("origin_offset"),
         "key",
         F.when(offset.isNull() & F.col("key").isNull(), F.col("value")).alias("loose"),
         "value",
         F.filter(headers, lambda header: ~header["key"].startswith("origin.")).alias("headers"),
         F.struct("partition", "offset").alias("place"),
-    ).filter(F.col("origin_offset").isNull() | is_within(ranges))
-    window = Window.partitionBy(*IDENTITY[:-1]).orderBy("place")
+    ).filter(F.col("origin_offset").isNull() | _is_within(ranges))
+    window = Window.partitionBy(*_IDENTITY[:-1]).orderBy("place")
     return found.withColumn("number", F.row_number().over(window))
 
 
-def origin(headers: Column, name: str) -> Column:
+def _origin(headers: Column, name: str) -> Column:
     """The last header of that name: the dead letter of a record that had been transformed before has two."""
     found = F.filter(headers, lambda header: header["key"] == f"origin.{name}")
     return F.when(F.size(found) > 0, F.element_at(found, -1)["value"].cast("string"))
 
 
-def is_within(ranges: Ranges) -> Column:
+def _is_within(ranges: Ranges) -> Column:
     known = {
         f"{topic}/{partition}": bounds
         for topic, parts in ranges.items()
@@ -97,10 +97,10 @@ def is_within(ranges: Ranges) -> Column:
     return F.coalesce(F.col("origin_offset").between(bounds["low"], bounds["high"] - 1), F.lit(False))
 
 
-def joined(old: DataFrame, new: DataFrame) -> DataFrame:
+def _joined(old: DataFrame, new: DataFrame) -> DataFrame:
     """Every record of either side once, and its kind: added, removed, changed or equal."""
     on = F.lit(True)
-    for name in IDENTITY:
+    for name in _IDENTITY:
         on = on & old[name].eqNullSafe(new[name])
     is_equal = old["value"].eqNullSafe(new["value"]) & old["headers"].eqNullSafe(new["headers"])
     kind = (
@@ -111,14 +111,14 @@ def joined(old: DataFrame, new: DataFrame) -> DataFrame:
     )
     return old.join(new, on, "full_outer").select(
         kind.alias("kind"),
-        *(F.coalesce(old[name], new[name]).alias(name) for name in IDENTITY[:4]),
+        *(F.coalesce(old[name], new[name]).alias(name) for name in _IDENTITY[:4]),
         old["value"].alias("old"),
         new["value"].alias("new"),
     )
 
 
-def examples_of(pairs: DataFrame, kind: str) -> Iterator[Difference]:
-    chosen = pairs.filter(F.col("kind") == kind).orderBy(*IDENTITY[:4]).limit(EXAMPLES_MAX)
+def _examples_of(pairs: DataFrame, kind: str) -> Iterator[Difference]:
+    chosen = pairs.filter(F.col("kind") == kind).orderBy(*_IDENTITY[:4]).limit(_EXAMPLES_MAX)
     for row in chosen.collect():
         place = (row.origin_topic, row.origin_partition, row.origin_offset)
         key, old, new = (None if value is None else bytes(value) for value in (row.key, row.old, row.new))
@@ -133,15 +133,15 @@ def describe(comparison: Comparison) -> Iterator[str]:
     )
     for example in comparison.examples:
         origin_text = "{}-{}@{} ".format(*example.origin) if example.origin else ""
-        yield f"  {example.kind} {origin_text}key {as_text(example.key)}"
+        yield f"  {example.kind} {origin_text}key {_as_text(example.key)}"
         if example.kind != "added":
-            yield f"    old: {as_text(example.old)}"
+            yield f"    old: {_as_text(example.old)}"
         if example.kind != "removed":
-            yield f"    new: {as_text(example.new)}"
+            yield f"    new: {_as_text(example.new)}"
 
 
-def as_text(value: bytes | None) -> str:
+def _as_text(value: bytes | None) -> str:
     if value is None:
         return "null"
     text = value.decode("utf-8", errors="backslashreplace")
-    return text if len(text) <= TEXT_LENGTH_MAX else f"{text[:TEXT_LENGTH_MAX]}..."
+    return text if len(text) <= _TEXT_LENGTH_MAX else f"{text[:_TEXT_LENGTH_MAX]}..."

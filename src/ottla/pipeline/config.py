@@ -17,10 +17,10 @@ FILE_NAME = "pipeline.toml"
 TABLES = ("name", "cluster", "spark", "topics", *STAGE_GROUPS)
 # A stage's name is used as a folder's name, in transactional ids and as the name of a query.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
+_VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
 # Stages of these groups write topics, and have WritingSettings besides their own settings.
-WRITERS = ("sources", "transforms")
-HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
+_WRITERS = ("sources", "transforms")
+_HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Pipeline:
     def stages(self, only: str | None = None) -> dict[str, Stage]:
         """The stages by name, sources before transforms before sinks, each in the order of the file."""
         if only is not None and only not in self.names:
-            raise unknown_stage(only, self)
+            raise _unknown_stage(only, self)
         return {
             item.name: item.make(item.name, item.settings, self.context)
             for item in self.declared
@@ -100,7 +100,7 @@ class Pipeline:
         for item in self.declared:
             if item.name == name and item.group in groups:
                 return item
-        raise unknown_stage(name, self, *groups)
+        raise _unknown_stage(name, self, *groups)
 
     @property
     def names(self) -> list[str]:
@@ -118,7 +118,7 @@ class ConfigErrors(PipelineError):
         return "\n".join(f"{problem.where}: {problem.what} {problem.remedy}" for problem in self.problems)
 
 
-def unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
+def _unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
     known = [item.name for item in pipeline.declared if not groups or item.group in groups]
     what = f"{pipeline.path} has no stage `{name}`" + (
         f" among its {' and '.join(groups)}." if groups else "."
@@ -144,20 +144,20 @@ def parse(text: str, path: Path, environment: Mapping[str, str]) -> Pipeline:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PipelineError(f"{path} is not TOML: {error}.", "Fix that line.") from None
-    return Reader(path, tables, lines_of_tables(text), environment).pipeline()
+    return _Reader(path, tables, _lines_of_tables(text), environment).pipeline()
 
 
-def lines_of_tables(text: str) -> dict[str, int]:
+def _lines_of_tables(text: str) -> dict[str, int]:
     """The line of each [table]."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
-        header = HEADER.match(line)
+        header = _HEADER.match(line)
         if header:
             found[re.sub(r"[\"']", "", header[1])] = number
     return found
 
 
-class Reader:
+class _Reader:
     """Reads the tables one after another, and collects their errors."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Reader:
     def _name(self) -> str:
         name = self.tables.get("name", self.path.resolve().parent.name)
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", NAME_RULE))
+            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", _NAME_RULE))
         return str(name)
 
     def _stages(self) -> Iterator[StageDeclaration]:
@@ -219,7 +219,7 @@ class Reader:
             for name, table in self._named(group).items():
                 where = f"{group}.{name}"
                 if not NAME.fullmatch(name):
-                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", NAME_RULE))
+                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", _NAME_RULE))
                 elif name in seen:
                     what = f"The name `{name}` is also that of [{seen[name]}]."
                     self._problem(where, PipelineError(what, "Give every stage a name of its own."))
@@ -235,7 +235,7 @@ class Reader:
         except PipelineError as error:
             self._problem(where, error)
             return
-        shared = {key_of(item) for item in fields(WritingSettings)} if group in WRITERS else set()
+        shared = {key_of(item) for item in fields(WritingSettings)} if group in _WRITERS else set()
         rest = {key: value for key, value in table.items() if key not in {"kind", *shared}}
         settings = self._table(where, rest, make.Settings)
         writing = self._table(where, {key: table[key] for key in shared & {*table}}, WritingSettings)
@@ -270,7 +270,7 @@ class Reader:
         self.problems.append(Problem(place, what, error.remedy))
 
 
-NAME_RULE = "Use letters, digits, `.`, `_` and `-`; the first must be a letter or a digit."
+_NAME_RULE = "Use letters, digits, `.`, `_` and `-`; the first must be a letter or a digit."
 
 
 def with_variables(value: Any, environment: Mapping[str, str]) -> Any:
@@ -280,7 +280,7 @@ def with_variables(value: Any, environment: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [with_variables(item, environment) for item in value]
     if isinstance(value, str):
-        return VARIABLE.sub(lambda found: _variable(found, environment), value)
+        return _VARIABLE.sub(lambda found: _variable(found, environment), value)
     return value
 
 

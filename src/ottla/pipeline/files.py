@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 # An object store with a conditional put, which does not replace an object. With `overwrite=False` alone S3A checks and
 # then puts, and of two writers at once the second wins (HADOOP-19256).
-PUT_IF_ABSENT = "fs.option.create.conditional.overwrite"
+_PUT_IF_ABSENT = "fs.option.create.conditional.overwrite"
 # If a stream can be aborted, its file appears only when it is closed: a single put to an object store.
-APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
-ALREADY_EXISTS = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
-RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
+_APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
+_ALREADY_EXISTS = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
+_RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
 
 
 class FoundFile(NamedTuple):
@@ -109,7 +109,7 @@ class LocalFiles:
         return self._at(path).read_text(encoding="utf-8")
 
     def create(self, path: str, content: str | bytes) -> bool:
-        return durable_files.create(self._at(path), as_bytes(content))
+        return durable_files.create(self._at(path), _as_bytes(content))
 
     def make_folder(self, path: str) -> None:
         durable_files.make_folder(self._at(path))
@@ -183,16 +183,16 @@ class HadoopFiles:
     def create(self, path: str, content: str | bytes) -> bool:
         if self.exists(path):
             return False
-        target, data = self._path(path), as_bytes(content)
-        if self._fs.hasPathCapability(target, PUT_IF_ABSENT):
-            builder = self._fs.createFile(target).recursive().must(PUT_IF_ABSENT, True)
-            return self._unless_exists(lambda: write_stream(builder.build(), data))
-        if self._fs.hasPathCapability(target, APPEARS_WHEN_CLOSED):
-            return self._unless_exists(lambda: write_stream(self._fs.create(target, False), data))
+        target, data = self._path(path), _as_bytes(content)
+        if self._fs.hasPathCapability(target, _PUT_IF_ABSENT):
+            builder = self._fs.createFile(target).recursive().must(_PUT_IF_ABSENT, True)
+            return self._unless_exists(lambda: _write_stream(builder.build(), data))
+        if self._fs.hasPathCapability(target, _APPEARS_WHEN_CLOSED):
+            return self._unless_exists(lambda: _write_stream(self._fs.create(target, False), data))
         draft = self._path(f"{path}.{uuid.uuid4().hex}")
-        write_stream(self._fs.create(draft, False), data)
+        _write_stream(self._fs.create(draft, False), data)
         options = self._jvm.java.lang.reflect.Array.newInstance(
-            self._jvm.java.lang.Class.forName(RENAME_OPTION), 0
+            self._jvm.java.lang.Class.forName(_RENAME_OPTION), 0
         )
         done = self._unless_exists(lambda: self._context.rename(draft, target, options))
         self._fs.delete(draft, False)
@@ -202,7 +202,7 @@ class HadoopFiles:
         try:
             step()
         except Exception as error:
-            if any(name in str(error) for name in ALREADY_EXISTS):
+            if any(name in str(error) for name in _ALREADY_EXISTS):
                 return False
             raise
         return True
@@ -227,12 +227,12 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path))
 
 
-def write_stream(stream: Any, data: bytes) -> None:
+def _write_stream(stream: Any, data: bytes) -> None:
     stream.write(data)
     stream.close()
 
 
-def as_bytes(content: str | bytes) -> bytes:
+def _as_bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 

@@ -21,7 +21,7 @@ from ottla.pipeline.topics import connect, create_missing_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOG_NAME = "spark.log"
+_LOG_NAME = "spark.log"
 
 
 def run_pipeline(
@@ -39,7 +39,7 @@ def run_pipeline(
         console.print(f"Created topic {topic}")
     waves = waves_of(pipeline, only, once=once)
     stop = Event()
-    log = None if plain else pipeline.context.folder / LOG_NAME
+    log = None if plain else pipeline.context.folder / _LOG_NAME
     where = master or pipeline.spark.master
     console.print(f"Starting Spark on {where}" + (f"; its log is {log}" if log else ""))
     with set_by_signals(stop), stderr_to(log), open_session(pipeline, master) as spark:
@@ -57,7 +57,7 @@ def command_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSe
     """A Spark session for one command. Spark's errors become PipelineErrors, and its output goes to the log."""
     from pyspark.errors import PySparkException
 
-    log = pipeline.context.folder / LOG_NAME
+    log = pipeline.context.folder / _LOG_NAME
     with stderr_to(log), open_session(pipeline, master) as spark:
         try:
             yield spark

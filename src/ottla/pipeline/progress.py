@@ -37,8 +37,8 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
         rows=rows,
         rows_per_second=rows / seconds if seconds else 0.0,
         seconds=seconds,
-        behind=behind_of(sources),
-        dead_letters=dead_letters_of(report.get("observedMetrics") or {}),
+        behind=_behind_of(sources),
+        dead_letters=_dead_letters_of(report.get("observedMetrics") or {}),
         late_rows=sum(
             int(operator.get("numRowsDroppedByWatermark") or 0)
             for operator in report.get("stateOperators") or []
@@ -46,7 +46,7 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
     )
 
 
-def behind_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
+def _behind_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
     """Records that exist and are in no batch yet, over all sources that are topics."""
     counts = []
     for source in sources:
@@ -70,14 +70,14 @@ def topic_offsets(offset: Any) -> TopicOffsets | None:
         return None
     try:
         return {
-            topic: {int(partition): checked_offset(value) for partition, value in partitions.items()}
+            topic: {int(partition): _checked_offset(value) for partition, value in partitions.items()}
             for topic, partitions in offset.items()
         }
     except (TypeError, ValueError):
         return None
 
 
-def checked_offset(value: Any) -> int:
+def _checked_offset(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an offset")
     return value
@@ -92,7 +92,7 @@ def records_behind(done: TopicOffsets, latest: TopicOffsets) -> int:
     )
 
 
-def dead_letters_of(metrics: Mapping[str, Any]) -> int | None:
+def _dead_letters_of(metrics: Mapping[str, Any]) -> int | None:
     """None if the stage has no metric `dead_letters`."""
     counts = [values["dead_letters"] for values in metrics.values() if "dead_letters" in values]
     return sum(int(count or 0) for count in counts) if counts else None

@@ -12,7 +12,7 @@ from ottla.pipeline.settings import key_of
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.stage_registry import STAGE_CLASSES, load_stage_class
 
-HEAD = """\
+_HEAD = """\
 # Settings of a pipeline
 
 Every table and every setting of a `pipeline.toml`. `ottla pipeline reference` writes this page from the code.
@@ -24,22 +24,22 @@ Every table and every setting of a `pipeline.toml`. `ottla pipeline reference` w
 `name`, at the top of the file, is the pipeline's name. The stages write exactly once under an id that is made of it, so
 do not change it later. The default is the name of the folder.
 """
-WRITING = """\
+_WRITING = """\
 Every stage that writes topics also has these. Set them after the sink rejected the stage; the error says to what. They
 may stay in the file, because each names only one query or one plan. See [the sink](../exactly-once-sink.md).
 """
-TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
+_TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
 
 
 def reference_markdown() -> str:
     parts = [
-        HEAD,
-        section("[cluster]", ClusterSettings),
-        section("[spark]", SparkSettings),
-        section("[topics.NAME]", TopicSettings),
+        _HEAD,
+        _section("[cluster]", ClusterSettings),
+        _section("[spark]", SparkSettings),
+        _section("[topics.NAME]", TopicSettings),
     ]
-    parts += [section(title, kind) for title, kind in stage_sections()]
-    parts.append(section("[sources.NAME] and [transforms.NAME]", WritingSettings, WRITING))
+    parts += [_section(title, kind) for title, kind in stage_sections()]
+    parts.append(_section("[sources.NAME] and [transforms.NAME]", WritingSettings, _WRITING))
     return "\n".join(parts)
 
 
@@ -50,10 +50,10 @@ def stage_sections() -> Iterator[tuple[str, type[Any]]]:
             yield title, load_stage_class(group, kind)[1].Settings
 
 
-def section(title: str, kind: type[Any], *text: str) -> str:
+def _section(title: str, kind: type[Any], *text: str) -> str:
     hints = typing.get_type_hints(kind)
     rows = [
-        f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {meaning_of(field)} |"
+        f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {_meaning_of(field)} |"
         for field in dataclasses.fields(kind)
     ]
     return "\n".join(
@@ -78,7 +78,7 @@ def type_name(hint: Any) -> str:
         return f"list of {type_name(arguments[0])}"
     if origin is dict:
         return "table"
-    return TYPE_NAMES.get(hint, str(hint))
+    return _TYPE_NAMES.get(hint, str(hint))
 
 
 def default_of(field: Field[Any]) -> str:
@@ -88,20 +88,20 @@ def default_of(field: Field[Any]) -> str:
         value = field.default
     else:
         return "must be given"
-    return "none" if value in (None, "", (), [], {}) and value is not False else f"`{toml_of(value)}`"
+    return "none" if value in (None, "", (), [], {}) and value is not False else f"`{_toml_of(value)}`"
 
 
-def toml_of(value: Any) -> str:
+def _toml_of(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(toml_of(item) for item in value) + "]"
+        return "[" + ", ".join(_toml_of(item) for item in value) + "]"
     return str(value)
 
 
-def meaning_of(field: Field[Any]) -> str:
+def _meaning_of(field: Field[Any]) -> str:
     choices = field.metadata.get("choices") or ()
     listed = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
     doc = str(field.metadata["doc"]).replace("|", "\\|").rstrip(".")

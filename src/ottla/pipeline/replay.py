@@ -44,16 +44,16 @@ def replay(
     cluster = connect(context.cluster)
     ranges = {topic: offset_ranges(cluster, topic, position) for topic in settings.topics}
     name = replay_name(transform.name, settings, to, from_, read_logic(context.folder, settings))
-    check_target(spark, cluster, to, context.checkpoint(name))
-    create_topics(cluster, settings, to)
-    run(spark, transform, name, to, ranges)
+    _check_target(spark, cluster, to, context.checkpoint(name))
+    _create_topics(cluster, settings, to)
+    _run(spark, transform, name, to, ranges)
     return [
-        compare(topic_rows(spark, context, old), topic_rows(spark, context, new), (old, new), ranges)
+        compare(_topic_rows(spark, context, old), _topic_rows(spark, context, new), (old, new), ranges)
         for old, new in topic_pairs(set(cluster.metadata().topics), settings.to, to)
     ]
 
 
-def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: Ranges) -> None:
+def _run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: Ranges) -> None:
     settings = transform.settings
     output = Output(
         transform.name,
@@ -61,7 +61,7 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
         settings.to,
         settings.dead_letters,
         settings.origin_headers,
-        rename=lambda topic: rename_topic(topic, settings.to, to),
+        rename=lambda topic: _rename_topic(topic, settings.to, to),
     )
     starting = {
         topic: {str(partition): low for partition, (low, _) in parts.items()}
@@ -79,7 +79,7 @@ def run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: R
         ) from error
 
 
-def rename_topic(topic: Column, live: str, to: str) -> Column:
+def _rename_topic(topic: Column, live: str, to: str) -> Column:
     return F.when(topic == live, F.lit(to)).otherwise(F.concat(F.lit(f"{to}-"), topic))
 
 
@@ -131,10 +131,10 @@ def offset_ranges(cluster: Cluster, topic: str, position: Position) -> dict[int,
     return {part: (low if low >= 0 else ends[part], ends[part]) for part, low in found.items()}
 
 
-def check_target(spark: SparkSession, cluster: Cluster, to: str, checkpoint: str) -> None:
+def _check_target(spark: SparkSession, cluster: Cluster, to: str, checkpoint: str) -> None:
     """Raises PipelineError if the topic has records and this replay has not started yet."""
     present = cluster.metadata().topics
-    if to not in present or path_exists(spark, checkpoint):
+    if to not in present or _path_exists(spark, checkpoint):
         return
     partitions = list(present[to].partitions)
     if list_offsets(cluster, to, partitions, LATEST) != list_offsets(cluster, to, partitions, EARLIEST):
@@ -144,13 +144,13 @@ def check_target(spark: SparkSession, cluster: Cluster, to: str, checkpoint: str
         )
 
 
-def path_exists(spark: SparkSession, path: str) -> bool:
+def _path_exists(spark: SparkSession, path: str) -> bool:
     """In the file system that Spark uses for the path, which Hadoop's settings decide if it has no scheme."""
     hadoop = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     return bool(hadoop.getFileSystem(spark._jsc.hadoopConfiguration()).exists(hadoop))
 
 
-def create_topics(cluster: Cluster, settings: TransformSettings, to: str) -> None:
+def _create_topics(cluster: Cluster, settings: TransformSettings, to: str) -> None:
     """Creates the topics of the replay, with as many partitions as those in use have."""
     present = cluster.metadata().topics
     pairs = [(settings.to, to)]
@@ -166,7 +166,7 @@ def create_topics(cluster: Cluster, settings: TransformSettings, to: str) -> Non
             raise PipelineError(f"{error}.", "Create the topic yourself, and replay again.") from None
 
 
-def topic_rows(spark: SparkSession, context: Context, topic: str) -> DataFrame:
+def _topic_rows(spark: SparkSession, context: Context, topic: str) -> DataFrame:
     reader = spark.read.format("ottla").options(**context.cluster.options())
     options = {"subscribe": topic, "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
     return reader.options(**options).load()

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.5
-BACKOFF_S = (1, 2, 5, 10, 30)
+_BACKOFF_S = (1, 2, 5, 10, 30)
 # A run with --once gives a stage up at this attempt.
 ATTEMPTS_MAX_ONCE = 5
-ENDED_BY_ITSELF = PassingError("The query ended by itself, which it should not.", "Check Spark's log.")
+_ENDED_BY_ITSELF = PassingError("The query ended by itself, which it should not.", "Check Spark's log.")
 
 
 class StageRun:
@@ -74,7 +74,7 @@ class StageRun:
             if error is not None:
                 self._failed(error, now)
             elif self._attempts_max is None:
-                self._failed(ENDED_BY_ITSELF, now)
+                self._failed(_ENDED_BY_ITSELF, now)
             else:
                 self.state, self.note = "done", "all available records are processed"
         return batches
@@ -108,7 +108,7 @@ class StageRun:
         self._attempts += 1
         gives_up = self._attempts_max is not None and self._attempts >= self._attempts_max
         if summary.is_retriable and not gives_up:
-            wait_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S)) - 1]
+            wait_s = _BACKOFF_S[min(self._attempts, len(_BACKOFF_S)) - 1]
             self._start_at = now + wait_s
             self.state, self.note = "waiting", f"{summary.sentence} Next attempt in {wait_s} s."
         else:
@@ -142,7 +142,7 @@ def run_stages(
         for wave in waves:
             while not stop.is_set() and not all(run.is_over for run in wave):
                 for run in wave:
-                    step(run, spark, trigger, display)
+                    _step(run, spark, trigger, display)
                 display.show(runs)
                 if not all(run.is_over for run in wave):
                     stop.wait(POLL_S)
@@ -152,7 +152,7 @@ def run_stages(
     return all(run.state != "failed" for run in runs)
 
 
-def step(run: StageRun, spark: "SparkSession", trigger: Mapping[str, Any], display: Display) -> None:
+def _step(run: StageRun, spark: "SparkSession", trigger: Mapping[str, Any], display: Display) -> None:
     before = (run.state, run.note if run.state == "waiting" else "")
     for progress in run.step(spark, trigger, time.monotonic()):
         display.batch(run, progress)

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from ottla.pipeline.errors import PipelineError
 
-Settings = TypeVar("Settings")
+_Settings = TypeVar("_Settings")
 
-TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def setting(doc: str, default: Any = MISSING, *, choices: tuple[str, ...] = ()) -> Any:
@@ -26,7 +26,7 @@ def setting(doc: str, default: Any = MISSING, *, choices: tuple[str, ...] = ()) 
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def read_settings(kind: type[Settings], table: Mapping[str, Any], where: str) -> Settings:
+def read_settings(kind: type[_Settings], table: Mapping[str, Any], where: str) -> _Settings:
     """`table` as an instance of `kind`. `where` names the table in errors, as in `[sources.orders]`."""
     fields = {key_of(field): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
@@ -39,7 +39,7 @@ def read_settings(kind: type[Settings], table: Mapping[str, Any], where: str) ->
     values = {}
     for name, value in table.items():
         field = fields[name]
-        values[field.name] = check_value(value, hints[field.name], field, where)
+        values[field.name] = _check_value(value, hints[field.name], field, where)
     return kind(**values)
 
 
@@ -54,31 +54,31 @@ def unknown_setting(name: str, known: Mapping[str, Any], where: str) -> Pipeline
     return PipelineError(f"{where} does not know the setting `{name}`.", hint)
 
 
-def check_value(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
+def _check_value(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
     choices = field.metadata.get("choices")
     if choices and value not in choices:
         raise PipelineError(
             f"{where}: `{key_of(field)}` is {value!r}.", f"Choose one of: {', '.join(map(str, choices))}."
         )
-    return convert(value, hint, f"{where}: `{key_of(field)}`")
+    return _convert(value, hint, f"{where}: `{key_of(field)}`")
 
 
-def convert(value: Any, hint: Any, what: str) -> Any:
+def _convert(value: Any, hint: Any, what: str) -> Any:
     """TOML's value as the field's type. Lists become tuples and whole numbers floats; nothing else is converted."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         kinds = [kind for kind in arguments if kind is not types.NoneType]
-        return convert(value, kinds[0] if type(value) is kinds[0] else kinds[-1], what)
+        return _convert(value, kinds[0] if type(value) is kinds[0] else kinds[-1], what)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise PipelineError(f"{what} is {value!r}.", "Give a list, as in [1, 2].")
-        return tuple(convert(item, arguments[0], what) for item in value)
+        return tuple(_convert(item, arguments[0], what) for item in value)
     if origin is dict:
         if not isinstance(value, Mapping):
             raise PipelineError(f"{what} is {value!r}.", "Give a table, as in { name = 1 }.")
-        return {str(key): convert(item, arguments[1], f"{what}, `{key}`") for key, item in value.items()}
+        return {str(key): _convert(item, arguments[1], f"{what}, `{key}`") for key, item in value.items()}
     if hint is Any or type(value) is hint:
         return value
     if hint is float and type(value) is int:
         return float(value)
-    raise PipelineError(f"{what} is {value!r}.", f"It takes {TYPE_NAMES.get(hint, str(hint))}.")
+    raise PipelineError(f"{what} is {value!r}.", f"It takes {_TYPE_NAMES.get(hint, str(hint))}.")

@@ -11,9 +11,9 @@ from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.java import ensure_java
 
-FOLDER = "submit"
-PACKAGE = Path(__file__).parents[1]
-JOB = '''\
+_FOLDER = "submit"
+_PACKAGE = Path(__file__).parents[1]
+_JOB = '''\
 """Runs `ottla pipeline run` as a job of spark-submit."""
 
 from ottla.cli.main import main
@@ -24,16 +24,16 @@ main()
 
 def write_attachments(pipeline: Pipeline) -> tuple[Path, Path]:
     """Writes the package as a zip, which Spark puts on the path of every executor, and the job's file."""
-    folder = pipeline.context.folder / FOLDER
+    folder = pipeline.context.folder / _FOLDER
     archive, job = folder / f"ottla-{__version__}.zip", folder / "ottla_pipeline.py"
     try:
         folder.mkdir(exist_ok=True)
         fresh = archive.with_suffix(".new")
         with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as packed:
-            for file in package_files():
-                packed.write(file, file.relative_to(PACKAGE.parent))
+            for file in _package_files():
+                packed.write(file, file.relative_to(_PACKAGE.parent))
         fresh.replace(archive)
-        job.write_text(JOB)
+        job.write_text(_JOB)
     except OSError as error:
         raise PipelineError(
             f"The files to submit cannot be written to {folder}: {error.strerror}.",
@@ -42,9 +42,9 @@ def write_attachments(pipeline: Pipeline) -> tuple[Path, Path]:
     return archive, job
 
 
-def package_files() -> list[Path]:
-    files = [file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    return sorted([*files, PACKAGE.parent / "pyspark_ottla.py"])
+def _package_files() -> list[Path]:
+    files = [file for file in _PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    return sorted([*files, _PACKAGE.parent / "pyspark_ottla.py"])
 
 
 def submit_command(

@@ -17,7 +17,7 @@ STAGE_CLASSES = {
 }
 STAGE_GROUPS = tuple(STAGE_CLASSES)
 # The extra that installs a package, by the name under which the package is imported.
-EXTRAS = {
+_EXTRAS = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "pandas": "spark",
@@ -41,9 +41,9 @@ def load_stage_class(group: str, kind: Any) -> tuple[str, Any]:
         return kind, getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        if package not in _EXTRAS:
             raise
         raise PipelineError(
             f"The kind `{kind}` needs the package {package}, which is not installed.",
-            f"Install it: pip install 'ottla[{EXTRAS[package]}]'.",
+            f"Install it: pip install 'ottla[{_EXTRAS[package]}]'.",
         ) from None

@@ -8,7 +8,7 @@ from ottla.pipeline.config import Pipeline, StageDeclaration
 from ottla.pipeline.progress import TopicOffsets, records_behind, topic_offsets
 from ottla.pipeline.spark.checkpoint import Checkpoint
 
-FILE_SCHEME = "file://"
+_FILE_SCHEME = "file://"
 
 
 class StageStatus(NamedTuple):
@@ -61,32 +61,32 @@ def status_of(item: StageDeclaration, folder: str, ends: EndOffsets) -> StageSta
         return StageStatus(item.name, kind, state, None, None, [], None)
     checkpoint = Checkpoint.at(str(path))
     committed = checkpoint.last_committed()
-    at = None if committed is None else commit_time(path, committed)
+    at = None if committed is None else _commit_time(path, committed)
     done = [] if committed is None else checkpoint.source_offsets(committed)
     offsets = [topic_offsets(offset) for offset in done]
     return StageStatus(
         item.name,
         kind,
-        state_of(checkpoint.last_planned(), committed),
+        _state_of(checkpoint.last_planned(), committed),
         committed,
         at,
         [raw if known is None else known for raw, known in zip(done, offsets, strict=True)],
-        behind_of([known for known in offsets if known is not None], ends),
+        _behind_of([known for known in offsets if known is not None], ends),
     )
 
 
-def commit_time(checkpoint: Path, batch_id: int) -> str:
+def _commit_time(checkpoint: Path, batch_id: int) -> str:
     modified_s = (checkpoint / "commits" / str(batch_id)).stat().st_mtime
     return datetime.fromtimestamp(modified_s, UTC).isoformat(timespec="seconds")
 
 
-def state_of(planned: int | None, committed: int | None) -> str:
+def _state_of(planned: int | None, committed: int | None) -> str:
     if planned is not None and planned != committed:
         return f"batch {planned} is running, or runs again at the next start"
     return "not started yet" if committed is None else "all batches committed"
 
 
-def behind_of(done: list[TopicOffsets], ends: EndOffsets) -> int | None:
+def _behind_of(done: list[TopicOffsets], ends: EndOffsets) -> int | None:
     topics = {topic for offsets in done for topic in offsets}
     latest = ends.of(topics) if topics else None
     if latest is None:
@@ -99,6 +99,6 @@ def behind_of(done: list[TopicOffsets], ends: EndOffsets) -> int | None:
 
 def local_path(folder: str) -> Path | None:
     """None if the folder is a URL of another file system."""
-    if folder.startswith(FILE_SCHEME):
-        return Path(folder.removeprefix(FILE_SCHEME))
+    if folder.startswith(_FILE_SCHEME):
+        return Path(folder.removeprefix(_FILE_SCHEME))
     return None if "://" in folder else Path(folder)

@@ -85,7 +85,7 @@ def orders(raw: DataFrame) -> DataFrame:
     return write_json(rows, "data")
 '''
 
-EXAMPLE = """\
+_EXAMPLE = """\
 {"id": 1, "customer": "ada", "item": "apples", "quantity": 3, "price": 0.5}
 {"id": 2, "customer": "bob", "item": "pears", "quantity": 1, "price": 0.8}
 """
@@ -97,7 +97,7 @@ def write_template(folder: Path, bootstrap: str) -> list[Path]:
     texts = {
         FILE_NAME: PIPELINE.format(name=name if NAME.fullmatch(name) else "orders", bootstrap=bootstrap),
         "transforms.py": TRANSFORMS,
-        "spool/example.jsonl": EXAMPLE,
+        "spool/example.jsonl": _EXAMPLE,
     }
     paths = {folder / name: text for name, text in texts.items()}
     for path in paths:

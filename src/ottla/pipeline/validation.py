@@ -15,8 +15,8 @@ from ottla.pipeline.stage import Problem, Stage
 from ottla.pipeline.status import local_path
 from ottla.pipeline.topics import check_topics, connect
 
-CLUSTER = "[cluster]"
-CONNECT_TIMEOUT_S = 3.0
+_CLUSTER = "[cluster]"
+_CONNECT_TIMEOUT_S = 3.0
 
 
 def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Problem]:
@@ -25,9 +25,9 @@ def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | No
     They are not checked if the cluster does not respond: each would only report the same.
     """
     stages = pipeline.stages(only)
-    found = [*check_spark(master or pipeline.spark.master), *check_checkpoints(pipeline, master)]
-    found += check_cluster(pipeline)
-    if any(problem.where == CLUSTER for problem in found):
+    found = [*_check_spark(master or pipeline.spark.master), *check_checkpoints(pipeline, master)]
+    found += _check_cluster(pipeline)
+    if any(problem.where == _CLUSTER for problem in found):
         return found
     with ThreadPoolExecutor(max_workers=max(len(stages), 1)) as pool:
         for problems in pool.map(check_stage, stages.values()):
@@ -49,16 +49,16 @@ def check_stage(stage: Stage) -> list[Problem]:
     return found
 
 
-def check_cluster(pipeline: Pipeline) -> Iterator[Problem]:
+def _check_cluster(pipeline: Pipeline) -> Iterator[Problem]:
     try:
         yield from check_topics(connect(pipeline.context.cluster), pipeline.topics)
     except PipelineError as error:
-        yield Problem(CLUSTER, error.what, error.remedy)
+        yield Problem(_CLUSTER, error.what, error.remedy)
     except ClusterError as error:
         yield Problem("[topics]", f"{error}.", "Fix that, and validate again.")
 
 
-def check_spark(master: str) -> Iterator[Problem]:
+def _check_spark(master: str) -> Iterator[Problem]:
     if importlib.util.find_spec("pyspark") is None:
         yield Problem("[spark]", "pyspark is not installed.", "Install it: pip install 'ottla[spark]'.")
         return
@@ -75,7 +75,7 @@ def check_spark(master: str) -> Iterator[Problem]:
 def check_master(master: str) -> Iterator[Problem]:
     address = urlsplit(master)
     try:
-        with socket.create_connection((address.hostname or "", address.port or 7077), CONNECT_TIMEOUT_S):
+        with socket.create_connection((address.hostname or "", address.port or 7077), _CONNECT_TIMEOUT_S):
             return
     except (OSError, ValueError) as error:
         yield Problem(

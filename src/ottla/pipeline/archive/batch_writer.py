@@ -37,12 +37,12 @@ from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # One task sorts and writes this many. If a batch has more of one hour, several tasks share it.
-RECORDS_PER_FILE = 1_000_000
-HOURS_PER_BATCH = 2
-WRITE_OPTIONS = {
+_RECORDS_PER_FILE = 1_000_000
+_HOURS_PER_BATCH = 2
+_WRITE_OPTIONS = {
     "compression": "zstd",
     # Nobody reads staged files, so the job need not rename them once more at its end.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -87,15 +87,15 @@ class BatchWriter:
         self.archive.check()
         query_id = str(self.checkpoint.query_id())
         if self.is_first:
-            remove_staged(self.archive, query_id)
+            _remove_staged(self.archive, query_id)
         if batch_id > self.archive.load().batches.get(query_id, -1):
             self.add(rows, batch_id, query_id)
         else:
-            log.info("batch %d is archived already", batch_id)
+            _log.info("batch %d is archived already", batch_id)
         if self.is_first:
             # Only the first batch of a run can have had an earlier attempt.
             self.is_first = False
-            remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
+            _remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
             clean_up(self.archive)
         self.watch.check(self.archive)
 
@@ -103,44 +103,46 @@ class BatchWriter:
         start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.start
         end = self.checkpoint.topic_offsets(batch_id)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
-        files = write_files(self.archive, rows, name, expected_records(start, end))
-        ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), first_offsets(files))
+        files = _write_files(self.archive, rows, name, expected_records(start, end))
+        ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), _first_offsets(files))
         self.archive.commit(Batch(query_id, batch_id, ranges, files), self.run.check)
         publish(self.archive, self.logs)
         self.archive.files.delete(f"{STAGING}/{name}")
         self.archive.fold()
 
 
-def remove_staged(archive: Archive, query_id: str) -> None:
+def _remove_staged(archive: Archive, query_id: str) -> None:
     """Removes what earlier runs of the query staged. On a full disk, each attempt would add more."""
     for name in archive.files.names(STAGING):
         if staging_query(name) == query_name(query_id):
             archive.files.delete(f"{STAGING}/{name}")
 
 
-def remove_earlier_attempts(archive: Archive, batch: str) -> None:
+def _remove_earlier_attempts(archive: Archive, batch: str) -> None:
     """Removes files of earlier attempts at a batch. They hold the same records, so they are in the same folders."""
     archived = archive.load()
     named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}
     hours = {
-        file.hour for file in archived.files.values() if file.path.startswith(file_prefix(file.hour, batch))
+        file.hour for file in archived.files.values() if file.path.startswith(_file_prefix(file.hour, batch))
     }
     for hour in hours:
         for name in archive.files.names(hour.folder):
             path = f"{hour.folder}/{name}"
-            if path.startswith(file_prefix(hour, batch)) and path not in named:
+            if path.startswith(_file_prefix(hour, batch)) and path not in named:
                 archive.files.delete(path)
 
 
-def file_prefix(hour: Hour, batch: str) -> str:
+def _file_prefix(hour: Hour, batch: str) -> str:
     return f"{hour.folder}/{batch}-"
 
 
-def write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
+def _write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
     """Writes about one file for each hour of a topic, with its records sorted by partition and offset."""
     staging = f"{STAGING}/{name}"
-    shares = max(1, math.ceil(records / RECORDS_PER_FILE))
-    stage_rows(archived_rows(rows), archive.files.url(staging), shares=shares, tasks=HOURS_PER_BATCH * shares)
+    shares = max(1, math.ceil(records / _RECORDS_PER_FILE))
+    stage_rows(
+        archived_rows(rows), archive.files.url(staging), shares=shares, tasks=_HOURS_PER_BATCH * shares
+    )
     return move_staged(archive, rows, staging, name)
 
 
@@ -151,21 +153,21 @@ def stage_rows(rows: "DataFrame", url: str, *, shares: int, tasks: int) -> None:
     hour = [F.col("_topic"), F.col("date"), F.col("hour")]
     together = rows.repartition(tasks, *hour, F.pmod("partition", F.lit(shares)))
     ordered = together.sortWithinPartitions(*hour, "partition", "offset")
-    ordered.write.partitionBy("_topic", "date", "hour").options(**WRITE_OPTIONS).parquet(url)
+    ordered.write.partitionBy("_topic", "date", "hour").options(**_WRITE_OPTIONS).parquet(url)
 
 
 def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) -> tuple[DataFile, ...]:
     staged = {found.path: found.bytes for found in archive.files.below(staging) if STAGED.search(found.path)}
     if not staged:
         return ()
-    slices = slices_of(rows.sparkSession, archive.files.url(staging))
+    slices = _slices_of(rows.sparkSession, archive.files.url(staging))
     names = final_names(list(staged), name)
     for path, final in names.items():
         archive.files.move(path, final)
-    return tuple(DataFile(final, staged[path], slices[staged_path(path)]) for path, final in names.items())
+    return tuple(DataFile(final, staged[path], slices[_staged_path(path)]) for path, final in names.items())
 
 
-def slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
+def _slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
     """The content of the files below a folder, read back from them: by the end of each path, then by partition."""
     content = spark.read.schema("partition int, offset long").parquet(url)
     counted = content.groupBy(F.col("_metadata.file_path").alias("path"), "partition").agg(
@@ -173,11 +175,11 @@ def slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
     )
     slices: dict[str, dict[int, Slice]] = {}
     for row in counted.collect():
-        slices.setdefault(staged_path(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
+        slices.setdefault(_staged_path(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
     return slices
 
 
-def staged_path(path: str) -> str:
+def _staged_path(path: str) -> str:
     """The part below the staging folder: parts of Spark write the rest in different ways."""
     return path[path.index("/_topic=") :]
 
@@ -186,7 +188,7 @@ def expected_records(start: Mapping[TopicPartition, int], end: Mapping[TopicPart
     return sum(max(0, offset - start.get(at, 0)) for at, offset in end.items())
 
 
-def first_offsets(files: tuple[DataFile, ...]) -> Offsets:
+def _first_offsets(files: tuple[DataFile, ...]) -> Offsets:
     first: Offsets = {}
     for file in files:
         for partition, one in file.slices.items():

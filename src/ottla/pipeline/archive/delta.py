@@ -25,8 +25,8 @@ from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import Files
 
-VERSION_NAME = re.compile(r"(\d{20})\.json")
-LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")
+_VERSION_NAME = re.compile(r"(\d{20})\.json")
+_LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")
 # A reader reads one checkpoint and fewer than this many versions after it.
 CHECKPOINT_EVERY = 100
 # How many versions back a reader can go. A multiple of CHECKPOINT_EVERY, so that the oldest is a checkpoint.
@@ -87,7 +87,7 @@ class DeltaLog:
         checkpoints = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")]
         paths: set[str] = set()
         if checkpoints:
-            rows = spark.read.parquet(self._files.url(checkpoint_path(self.folder, max(checkpoints))))
+            rows = spark.read.parquet(self._files.url(_checkpoint_path(self.folder, max(checkpoints))))
             paths = {row.path for row in rows.where("add is not null").select("add.path").collect()}
         for version in self._versions():
             if version > max(checkpoints, default=-1):
@@ -98,14 +98,14 @@ class DeltaLog:
         if version % CHECKPOINT_EVERY:
             return
         state = table_state(combine(manifests), self.topic, time.time_ns() // 1_000_000)
-        self._files.create(checkpoint_path(self.folder, version), to_parquet(state))
+        self._files.create(_checkpoint_path(self.folder, version), to_parquet(state))
         for name in self._files.names(self.folder):
-            found = LOG_NAME.fullmatch(name)
+            found = _LOG_NAME.fullmatch(name)
             if found and int(found[1]) < version - VERSIONS_KEPT:
                 self._files.delete(f"{self.folder}/{name}")
 
     def _versions(self) -> list[int]:
-        found = [VERSION_NAME.fullmatch(name) for name in self._files.names(self.folder)]
+        found = [_VERSION_NAME.fullmatch(name) for name in self._files.names(self.folder)]
         return sorted(int(one[1]) for one in found if one)
 
     def _path(self, version: int) -> str:
@@ -124,5 +124,5 @@ def publish(archive: Archive, logs: Iterable[DeltaLog]) -> None:
         log.publish(manifests)
 
 
-def checkpoint_path(folder: str, version: int) -> str:
+def _checkpoint_path(folder: str, version: int) -> str:
     return f"{folder}/{version:020}.checkpoint.parquet"

@@ -13,11 +13,11 @@ from ottla.pipeline.archive.manifest import Archived, Batch, Claim, DataFile, Ma
 
 Action = dict[str, Any]
 
-APPLICATION = "ottla-archive"
+_APPLICATION = "ottla-archive"
 # Reader version 1 and writer version 2, which every reader of Delta tables supports.
-PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-PARTITION_COLUMNS = ["date", "hour"]
-COLUMNS: dict[str, Any] = {
+_PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+_PARTITION_COLUMNS = ["date", "hour"]
+_COLUMNS: dict[str, Any] = {
     "topic": "string",
     "partition": "integer",
     "offset": "long",
@@ -31,18 +31,18 @@ COLUMNS: dict[str, Any] = {
     "hour": "integer",
 }
 # for the ids of tables
-NAMESPACE = uuid.UUID("6d1f3c1e-6f1b-5f0e-9f5a-0d7f1f5f6a11")
+_NAMESPACE = uuid.UUID("6d1f3c1e-6f1b-5f0e-9f5a-0d7f1f5f6a11")
 
 
 def first_version(archived: Archived, topic: str, now_ms: int) -> list[Action]:
     """A new table with everything that is archived of the topic."""
-    return [commit_info("CREATE TABLE", now_ms), *table_state(archived, topic, now_ms)]
+    return [_commit_info("CREATE TABLE", now_ms), *table_state(archived, topic, now_ms)]
 
 
 def table_state(archived: Archived, topic: str, now_ms: int) -> list[Action]:
     """The content of a checkpoint: the sum of all versions so far."""
-    added = [add(file, now_ms, is_new=True) for file in archived.files_of(topic)]
-    return [PROTOCOL, metadata(archived, topic), application_transaction(archived.number), *added]
+    added = [_add(file, now_ms, is_new=True) for file in archived.files_of(topic)]
+    return [_PROTOCOL, _metadata(archived, topic), _application_transaction(archived.number), *added]
 
 
 def next_version(number: int, manifest: Manifest, topic: str, now_ms: int) -> list[Action]:
@@ -52,55 +52,55 @@ def next_version(number: int, manifest: Manifest, topic: str, now_ms: int) -> li
     files = [file for file in manifest.files if file.topic == topic]
     if not files:
         return []
-    known = [application_transaction(number)]
+    known = [_application_transaction(number)]
     if isinstance(manifest, Batch):
-        return [commit_info("WRITE", now_ms), *known, *(add(file, now_ms, is_new=True) for file in files)]
-    removed = [remove(path, manifest) for path in manifest.supersedes if path.startswith(f"{topic}/")]
+        return [_commit_info("WRITE", now_ms), *known, *(_add(file, now_ms, is_new=True) for file in files)]
+    removed = [_remove(path, manifest) for path in manifest.supersedes if path.startswith(f"{topic}/")]
     # The same records in other files: a reader that follows the table as a stream must not see them again.
     return [
-        commit_info("OPTIMIZE", now_ms),
+        _commit_info("OPTIMIZE", now_ms),
         *known,
         *removed,
-        *(add(file, now_ms, is_new=False) for file in files),
+        *(_add(file, now_ms, is_new=False) for file in files),
     ]
 
 
-def commit_info(operation: str, now_ms: int) -> Action:
+def _commit_info(operation: str, now_ms: int) -> Action:
     return {"commitInfo": {"timestamp": now_ms, "operation": operation, "operationParameters": {}}}
 
 
-def application_transaction(number: int) -> Action:
-    return {"txn": {"appId": APPLICATION, "version": number}}
+def _application_transaction(number: int) -> Action:
+    return {"txn": {"appId": _APPLICATION, "version": number}}
 
 
-def metadata(archived: Archived, topic: str) -> Action:
+def _metadata(archived: Archived, topic: str) -> Action:
     """The table's id is made from the archive's first run: it never changes, and differs between archives."""
     return {
         "metaData": {
-            "id": str(uuid.uuid5(NAMESPACE, f"{archived.origin}/{topic}")),
+            "id": str(uuid.uuid5(_NAMESPACE, f"{archived.origin}/{topic}")),
             "name": topic,
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(data_type(COLUMNS)),
-            "partitionColumns": PARTITION_COLUMNS,
+            "schemaString": json.dumps(_data_type(_COLUMNS)),
+            "partitionColumns": _PARTITION_COLUMNS,
             "configuration": {},
         }
     }
 
 
-def data_type(kind: Any) -> Any:
+def _data_type(kind: Any) -> Any:
     """A type in Spark's JSON format. A dict is a struct, a list an array of its only item."""
     if isinstance(kind, dict):
         fields = [
-            {"name": name, "type": data_type(one), "nullable": True, "metadata": {}}
+            {"name": name, "type": _data_type(one), "nullable": True, "metadata": {}}
             for name, one in kind.items()
         ]
         return {"type": "struct", "fields": fields}
     if isinstance(kind, list):
-        return {"type": "array", "elementType": data_type(kind[0]), "containsNull": True}
+        return {"type": "array", "elementType": _data_type(kind[0]), "containsNull": True}
     return kind
 
 
-def add(file: DataFile, now_ms: int, *, is_new: bool) -> Action:
+def _add(file: DataFile, now_ms: int, *, is_new: bool) -> Action:
     return {
         "add": {
             "path": path_in_table(file.path),
@@ -108,12 +108,12 @@ def add(file: DataFile, now_ms: int, *, is_new: bool) -> Action:
             "size": file.bytes,
             "modificationTime": now_ms,
             "dataChange": is_new,
-            "stats": statistics(file),
+            "stats": _statistics(file),
         }
     }
 
 
-def remove(path: str, merge: Merge) -> Action:
+def _remove(path: str, merge: Merge) -> Action:
     return {
         "remove": {
             "path": path_in_table(path),
@@ -128,7 +128,7 @@ def path_in_table(path: str) -> str:
     return path.partition("/")[2]
 
 
-def statistics(file: DataFile) -> str:
+def _statistics(file: DataFile) -> str:
     """With these a reader skips files that cannot contain the offsets it wants."""
     slices = file.slices.values()
     low = {"partition": min(file.slices), "offset": min(one.first for one in slices)}
@@ -145,7 +145,7 @@ def manifest_number(text: str) -> int | None:
     """The number of the manifest from which a version was made; None if another program wrote the version."""
     for line in text.splitlines():
         transaction = json.loads(line).get("txn", {})
-        if transaction.get("appId") == APPLICATION:
+        if transaction.get("appId") == _APPLICATION:
             return int(transaction["version"])
     return None
 

@@ -8,18 +8,18 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import root_cause
 from ottla.pipeline.query_errors import summarize
 
-FULL = re.compile(
+_FULL = re.compile(
     r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE
 )
-DENIED = re.compile(
+_DENIED = re.compile(
     r"Permission denied|AccessDenied|Access Denied|AccessControlException|Read-only file system", re.I
 )
-NO_FOLDER = re.compile(r"Mkdirs failed to create|Not a directory|NoSuchBucket|UnknownStore")
-UNREADABLE = re.compile(
+_NO_FOLDER = re.compile(r"Mkdirs failed to create|Not a directory|NoSuchBucket|UnknownStore")
+_UNREADABLE = re.compile(
     r"(?:reading file:?|Could not read footer for file:?|file: FileStatus\{path=)\s*'?(\S+?\.parquet)"
 )
-PATH = re.compile(r"([\w+.-]+:/[^\s'\"]*?\.parquet|/[^\s'\"]*?\.parquet)")
-NOTHING_LOST = "No record is lost: the batch is written when the pipeline starts again."
+_PATH = re.compile(r"([\w+.-]+:/[^\s'\"]*?\.parquet|/[^\s'\"]*?\.parquet)")
+_NOTHING_LOST = "No record is lost: the batch is written when the pipeline starts again."
 
 
 @contextlib.contextmanager
@@ -27,36 +27,36 @@ def explain_write_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_explained(error) or summarize(error).is_retriable:
+        if _is_explained(error) or summarize(error).is_retriable:
             raise
         raise write_error(url, f"{error}\n{root_cause(error)}") from error
 
 
 def write_error(url: str, text: str) -> PipelineError:
     """`text` is the whole error, of Python or Java."""
-    if UNREADABLE.search(text):
+    if _UNREADABLE.search(text):
         return read_error(url, text)
-    if FULL.search(text):
+    if _FULL.search(text):
         return PipelineError(
-            f"The archive at {url} is full.", f"Make room there, and start again. {NOTHING_LOST}"
+            f"The archive at {url} is full.", f"Make room there, and start again. {_NOTHING_LOST}"
         )
-    if DENIED.search(text):
+    if _DENIED.search(text):
         return PipelineError(
             f"The archive at {url} cannot be written: permission denied.",
-            f"Allow the user of this process, and of Spark's executors, to write there. {NOTHING_LOST}",
+            f"Allow the user of this process, and of Spark's executors, to write there. {_NOTHING_LOST}",
         )
-    if NO_FOLDER.search(text):
+    if _NO_FOLDER.search(text):
         return PipelineError(
-            f"The archive at {url} cannot be written: its folder cannot be created ({last_line(text)}).",
-            f"Fix `path`, or restore the disk or bucket. {NOTHING_LOST}",
+            f"The archive at {url} cannot be written: its folder cannot be created ({_last_line(text)}).",
+            f"Fix `path`, or restore the disk or bucket. {_NOTHING_LOST}",
         )
     return PipelineError(
-        f"The archive at {url} could not be written: {last_line(text)}.",
-        f"Fix that and start again. {NOTHING_LOST}",
+        f"The archive at {url} could not be written: {_last_line(text)}.",
+        f"Fix that and start again. {_NOTHING_LOST}",
     )
 
 
-def is_explained(error: Exception) -> bool:
+def _is_explained(error: Exception) -> bool:
     """Whether it is an error of ours, also one that a source raised and Spark wrapped."""
     return isinstance(error, PipelineError) or "ottla.pipeline.errors." in str(error)
 
@@ -66,23 +66,23 @@ def explain_read_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_explained(error) or summarize(error).is_retriable:
+        if _is_explained(error) or summarize(error).is_retriable:
             raise
         raise read_error(url, f"{error}\n{root_cause(error)}") from error
 
 
 def read_error(url: str, text: str) -> PipelineError:
-    named = UNREADABLE.search(text) or PATH.search(text)
+    named = _UNREADABLE.search(text) or _PATH.search(text)
     if named is None:
         return PipelineError(
-            f"The archive at {url} could not be read: {last_line(text)}.",
+            f"The archive at {url} could not be read: {_last_line(text)}.",
             "Check the path and its permissions.",
         )
     return PipelineError(
-        f"The archive's file {named[1]} cannot be read: it is missing or damaged ({last_line(text)}).",
+        f"The archive's file {named[1]} cannot be read: it is missing or damaged ({_last_line(text)}).",
         "Restore it from a copy. `ottla pipeline verify` names every such file and the offsets that it held.",
     )
 
 
-def last_line(text: str) -> str:
+def _last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2].strip().rstrip(".")

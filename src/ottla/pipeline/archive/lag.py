@@ -20,13 +20,13 @@ from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.topics import connect
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # A warning comes when half of the retention is used up.
-USED_MAX = 0.5
-CHECK_EVERY_S = 60.0
-SAMPLE_RECORDS = 100
-SAMPLE_TIMEOUT_S = 5.0
+_USED_MAX = 0.5
+_CHECK_EVERY_S = 60.0
+_SAMPLE_RECORDS = 100
+_SAMPLE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ def archive_lag(cluster: ClusterSettings, topics: Sequence[str], archived: Archi
     discovery = Discovery.of_topics(cluster.options(), topics)
     partitions = sorted(discovery.partitions())
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
-    retention = {topic: retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
+    retention = {topic: _retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
     lags = []
     for at in partitions:
         end = archived.ends.get(at, earliest[at])
         behind = latest[at] - max(end, earliest[at])
-        oldest = sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
+        oldest = _sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
         lags.append(
             lag_of(at, end, earliest[at], latest[at], retention[at.topic], oldest, time.time() * 1000)
         )
@@ -94,7 +94,7 @@ def lag_of(
 def warning_of(lag: Lag) -> str | None:
     """None if there is nothing to warn of."""
     parts = []
-    if lag.behind and lag.used >= USED_MAX:
+    if lag.behind and lag.used >= _USED_MAX:
         when = f"in about {duration(lag.expires_in_s)}" if lag.expires_in_s is not None else "soon, by size"
         parts.append(f"{lag.behind} records of {lag.at} are not archived, and start to expire {when}")
     if lag.deleted:
@@ -117,9 +117,9 @@ class RetentionWatch:
     def check(self, archive: Archive) -> None:
         now_s = time.monotonic()
         if now_s >= self._next_check_s:
-            self._next_check_s = now_s + CHECK_EVERY_S
+            self._next_check_s = now_s + _CHECK_EVERY_S
             for warning in warnings(archive_lag(self._cluster, self._topics, archive.load())):
-                log.warning("The archive at %s falls behind: %s", archive.url, warning)
+                _log.warning("The archive at %s falls behind: %s", archive.url, warning)
 
 
 def duration(seconds: float) -> str:
@@ -129,7 +129,7 @@ def duration(seconds: float) -> str:
     return f"{math.floor(seconds)} seconds"
 
 
-def retention_of(cluster: ClusterSettings, topic: str) -> Retention:
+def _retention_of(cluster: ClusterSettings, topic: str) -> Retention:
     try:
         configs = {line.name: line.value for line in describe_configs(connect(cluster), "topic", topic)}
     except ClusterError as error:
@@ -138,14 +138,14 @@ def retention_of(cluster: ClusterSettings, topic: str) -> Retention:
         ) from None
     if "delete" not in (configs.get("cleanup.policy") or "delete"):
         return Retention(None, None)
-    return Retention(limit(configs.get("retention.ms")), limit(configs.get("retention.bytes")))
+    return Retention(_limit(configs.get("retention.ms")), _limit(configs.get("retention.bytes")))
 
 
-def limit(value: str | None) -> int | None:
+def _limit(value: str | None) -> int | None:
     return None if value is None or int(value) < 0 else int(value)
 
 
-def sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
+def _sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
     """Timestamps and sizes of the first records from an offset."""
     config = cluster.client_config(
         **{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0}
@@ -153,7 +153,7 @@ def sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tu
     consumer = Consumer(config | {"auto.offset.reset": "earliest"})
     try:
         consumer.assign([KafkaPartition(*at, offset)])
-        messages: list[Any] = consumer.consume(SAMPLE_RECORDS, SAMPLE_TIMEOUT_S)
+        messages: list[Any] = consumer.consume(_SAMPLE_RECORDS, _SAMPLE_TIMEOUT_S)
         return [(message.timestamp()[1], len(message)) for message in messages if message.error() is None]
     finally:
         consumer.close()

@@ -17,14 +17,14 @@ MANIFESTS = "_manifests"
 FOLDED = f"{MANIFESTS}/folded"
 STAGING = "_staging"
 DELTA_LOG = "_delta_log"
-DIGITS = 10
-MANIFEST_NAME = re.compile(rf"(\d{{{DIGITS}}})\.json")
-FOLD_NAME = re.compile(rf"\d{{{DIGITS}}}-\d{{{DIGITS}}}\.json")
+_DIGITS = 10
+MANIFEST_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.json")
+FOLD_NAME = re.compile(rf"\d{{{_DIGITS}}}-\d{{{_DIGITS}}}\.json")
 # enough of a query's id to distinguish the queries of one archive
-QUERY_ID_DIGITS = 12
+_QUERY_ID_DIGITS = 12
 STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
-MERGED = re.compile(r"(?:^|/)merge-(\d+)-[^/]+$")
-HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
+_MERGED = re.compile(r"(?:^|/)merge-(\d+)-[^/]+$")
+_HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
 
 
 class Hour(NamedTuple):
@@ -40,11 +40,11 @@ class Hour(NamedTuple):
 
 
 def batch_name(batch_id: int, query_id: str) -> str:
-    return f"{batch_id:0{DIGITS}}-{query_name(query_id)}"
+    return f"{batch_id:0{_DIGITS}}-{query_name(query_id)}"
 
 
 def query_name(query_id: str) -> str:
-    return query_id.replace("-", "")[:QUERY_ID_DIGITS]
+    return query_id.replace("-", "")[:_QUERY_ID_DIGITS]
 
 
 def run_name() -> str:
@@ -58,7 +58,7 @@ def merge_name(begun_at_ms: int, run: str) -> str:
 
 def merge_begun_at(path: str) -> int | None:
     """The start of the merge that wrote a data file or a folder in `_staging`; None if a query wrote it."""
-    found = MERGED.search(path)
+    found = _MERGED.search(path)
     return None if found is None else int(found[1])
 
 
@@ -80,11 +80,11 @@ def is_abandoned(name: str, committed: Mapping[str, int], before_ms: int) -> boo
 
 
 def manifest_file(number: int) -> str:
-    return f"{MANIFESTS}/{number:0{DIGITS}}.json"
+    return f"{MANIFESTS}/{number:0{_DIGITS}}.json"
 
 
 def fold_file(first: int, last: int) -> str:
-    return f"{FOLDED}/{first:0{DIGITS}}-{last:0{DIGITS}}.json"
+    return f"{FOLDED}/{first:0{_DIGITS}}-{last:0{_DIGITS}}.json"
 
 
 def data_file(hour: Hour, name: str, number: int) -> str:
@@ -93,13 +93,13 @@ def data_file(hour: Hour, name: str, number: int) -> str:
 
 def hour_of(path: str) -> Hour:
     """The hour of a data file, by its path in the archive."""
-    found = HOUR.fullmatch(path)
+    found = _HOUR.fullmatch(path)
     if found is None:
         raise ValueError(f"{path} is not the path of a data file")
     return Hour(found["topic"], found["date"], int(found["hour"]))
 
 
-def staged_hour(path: str) -> Hour:
+def _staged_hour(path: str) -> Hour:
     """The hour of a file below the staging folder, where Spark makes a level of folders of each column."""
     found = STAGED.search(path)
     if found is None:
@@ -112,7 +112,7 @@ def final_names(staged: list[str], name: str) -> dict[str, str]:
     counts: dict[Hour, int] = {}
     final = {}
     for path in sorted(staged):
-        hour = staged_hour(path)
+        hour = _staged_hour(path)
         final[path] = data_file(hour, name, counts.get(hour, 0))
         counts[hour] = counts.get(hour, 0) + 1
     return final

@@ -16,8 +16,8 @@ from ottla.pipeline.archive.ranges import spans_by_partition, union
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
-VERSION = 1
-Parsed = TypeVar("Parsed")
+_VERSION = 1
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
@@ -146,14 +146,14 @@ def combine(manifests: Mapping[int, Manifest]) -> Archived:
 
 
 def to_json(manifest: Manifest) -> str:
-    return json.dumps({"version": VERSION} | content_of(manifest), indent=1)
+    return json.dumps({"version": _VERSION} | _content_of(manifest), indent=1)
 
 
-def content_of(manifest: Manifest) -> dict[str, Any]:
+def _content_of(manifest: Manifest) -> dict[str, Any]:
     if isinstance(manifest, Claim):
         content: dict[str, Any] = {"claim": manifest.run, "who": manifest.who}
         return content | {"claimed_at_ms": manifest.claimed_at_ms, "topics": list(manifest.topics)}
-    files = [file_to_json(file) for file in manifest.files]
+    files = [_file_to_json(file) for file in manifest.files]
     if isinstance(manifest, Merge):
         content = {"merged_at_ms": manifest.merged_at_ms, "supersedes": list(manifest.supersedes)}
         return content | {"files": files}
@@ -163,11 +163,11 @@ def content_of(manifest: Manifest) -> dict[str, Any]:
 
 def fold_to_json(manifests: Mapping[int, Manifest]) -> str:
     """Many manifests in one file, with all of their content."""
-    folded = {str(number): content_of(one) for number, one in sorted(manifests.items())}
-    return json.dumps({"version": VERSION, "manifests": folded}, separators=(",", ":"))
+    folded = {str(number): _content_of(one) for number, one in sorted(manifests.items())}
+    return json.dumps({"version": _VERSION, "manifests": folded}, separators=(",", ":"))
 
 
-def file_to_json(file: DataFile) -> dict[str, Any]:
+def _file_to_json(file: DataFile) -> dict[str, Any]:
     slices = {
         str(partition): {"first": one.first, "last": one.last, "records": one.records}
         for partition, one in sorted(file.slices.items())
@@ -188,11 +188,11 @@ def fold_from_json(text: str, where: str) -> dict[int, Manifest]:
     )
 
 
-def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], Parsed]) -> Parsed:
+def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed]) -> _Parsed:
     try:
         content = json.loads(text)
         version = content["version"]
-        if version == VERSION:
+        if version == _VERSION:
             return parse(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(

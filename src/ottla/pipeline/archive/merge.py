@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 128 << 20
 ROUND_BYTES = 2 << 30
-TASKS_MAX = 64
+_TASKS_MAX = 64
 HOUR_MS = 3_600_000
 # A batch may write into an hour shortly after its end.
 CLOSED_AFTER_MS = HOUR_MS
@@ -49,10 +49,10 @@ def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
     logs = delta_logs(archive, archived.topics, wanted=False)
     # First, because a Delta log that is behind may still list files that are deleted next.
     publish(archive, logs)
-    delete_leftovers(archive, archived, now_ms)
+    _delete_leftovers(archive, archived, now_ms)
     done = []
     for files in split_into_rounds(mergeable(archived, now_ms)):
-        done += summarize(files, merge_files(spark, archive, files, now_ms))
+        done += _summarize(files, _merge_files(spark, archive, files, now_ms))
         publish(archive, logs)
     return done
 
@@ -89,12 +89,12 @@ def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFil
     return taken
 
 
-def merge_files(
+def _merge_files(
     spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
 ) -> tuple[DataFile, ...]:
     began_s = time.monotonic()
     name = merge_name(now_ms, run_name())
-    merged = write_merged(spark, archive, files, name)
+    merged = _write_merged(spark, archive, files, name)
     if totals(merged) != totals(files):
         raise PipelineError(
             f"Files of the archive at {archive.url} differ from their manifests.",
@@ -121,7 +121,7 @@ def merge_files(
     return merged
 
 
-def summarize(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
+def _summarize(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
     return [
         Merged(
             hour,
@@ -133,7 +133,7 @@ def summarize(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Mer
     ]
 
 
-def write_merged(
+def _write_merged(
     spark: "SparkSession", archive: Archive, files: list[DataFile], name: str
 ) -> tuple[DataFile, ...]:
     staging = f"{STAGING}/{name}"
@@ -141,7 +141,7 @@ def write_merged(
     for file in files:
         sizes[file.hour] = sizes.get(file.hour, 0) + file.bytes
     shares = math.ceil(max(sizes.values()) / LARGE_BYTES)
-    tasks = min(TASKS_MAX, shares * len(sizes))
+    tasks = min(_TASKS_MAX, shares * len(sizes))
     with explain_write_errors(archive.url):
         small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
         stage_rows(archived_rows(small), archive.files.url(staging), shares=shares, tasks=tasks)
@@ -161,7 +161,7 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
     return slices
 
 
-def delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
+def _delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
     for topic in archived.topics:
         for path in leftovers([found.path for found in archive.files.below(topic)], archived, now_ms):
             archive.files.delete(path)

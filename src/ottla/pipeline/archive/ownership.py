@@ -19,7 +19,7 @@ from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 
 # longer than any merge should run
-MERGE_TIME_MAX_MS = 24 * 3_600_000
+_MERGE_TIME_MAX_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Run:
         for topic in self.topics:
             owner = archived.owners.get(topic)
             if owner is None or owner.run != self.name:
-                raise ownership_lost(self.url, topic, owner)
+                raise _ownership_lost(self.url, topic, owner)
 
 
-def ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
+def _ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
     if owner is None:
         reason = "its manifests are gone"
     else:
@@ -64,7 +64,7 @@ def clean_up(archive: Archive) -> None:
     """Folds manifests if there are many, and removes the staged files of batches and merges that died."""
     archive.fold()
     committed = {query_name(query): batch for query, batch in archive.load().batches.items()}
-    before_ms = time.time_ns() // 1_000_000 - MERGE_TIME_MAX_MS
+    before_ms = time.time_ns() // 1_000_000 - _MERGE_TIME_MAX_MS
     for name in archive.files.names(STAGING):
         if is_abandoned(name, committed, before_ms):
             archive.files.delete(f"{STAGING}/{name}")

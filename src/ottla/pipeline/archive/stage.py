@@ -122,12 +122,12 @@ def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> 
     for at, low in earliest.items():
         end = archived.ends.get(at)
         if end is not None and end > latest[at]:
-            raise recreated_topic(at, end, latest[at])
+            raise _recreated_topic(at, end, latest[at])
         start[at] = EARLIEST if end is None else max(end, low)
     return start
 
 
-def recreated_topic(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
+def _recreated_topic(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
     return PipelineError(
         f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and created "
         "again, or lost records.",

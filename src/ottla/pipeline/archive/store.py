@@ -27,10 +27,10 @@ from ottla.pipeline.files import Files, ReadableFiles, files_at
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-THREADS = 16
+_THREADS = 16
 # from this many on, manifests are put into one file
 FOLD_AT = 500
-LISTINGS_MAX = 10
+_LISTINGS_MAX = 10
 
 
 class Manifests:
@@ -46,7 +46,7 @@ class Manifests:
 
     def load(self) -> dict[int, Manifest]:
         """All manifests that exist now, by number."""
-        for _ in range(LISTINGS_MAX):
+        for _ in range(_LISTINGS_MAX):
             # In this order: a manifest is deleted only after it was folded, so the second listing finds the fold of a
             # manifest that the first listing misses.
             listed = [MANIFEST_NAME.fullmatch(name) for name in self._files.names(MANIFESTS)]
@@ -81,7 +81,7 @@ class Manifests:
 
     def _read(self, paths: list[str]) -> list[tuple[str, str]]:
         """The content and the URL of each file."""
-        with ThreadPoolExecutor(THREADS) as readers:
+        with ThreadPoolExecutor(_THREADS) as readers:
             return list(readers.map(self._text, paths))
 
     def _text(self, path: str) -> tuple[str, str]:
@@ -147,7 +147,7 @@ class Archive:
             )
             self.manifests()
         done = [number for number in self._manifests.loose if number in self._manifests.folded]
-        with ThreadPoolExecutor(THREADS) as deleting:
+        with ThreadPoolExecutor(_THREADS) as deleting:
             list(deleting.map(self.files.delete, map(manifest_file, done)))
 
 

@@ -37,14 +37,14 @@ def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[s
     """
     names = dict.fromkeys(archives)
     for sink, path in archives.items():
-        archive_table(spark, path).createOrReplaceTempView(quoted(sink))
+        archive_table(spark, path).createOrReplaceTempView(_quoted(sink))
         for topic in Archive.at(path, spark).load().topics:
             if topic not in names:
                 names[topic] = None
-                archive_table(spark, path, topic).createOrReplaceTempView(quoted(topic))
+                archive_table(spark, path, topic).createOrReplaceTempView(_quoted(topic))
     return list(names)
 
 
-def quoted(name: str) -> str:
+def _quoted(name: str) -> str:
     """As SQL needs it for names with dots and dashes."""
     return f"`{name}`"

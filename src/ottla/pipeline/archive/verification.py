@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # of each kind in one partition: more are of no use before these are fixed
-FINDINGS_MAX = 10_000
-SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+_FINDINGS_MAX = 10_000
+_SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 
 HOLE = "not archived"
 DELETED = "deleted by the topic before it was archived"
 TWICE = "archived more than once"
-MISSING = "on the cluster, but not in the archive's files"
-DIFFERENT = "other bytes in the archive than on the cluster"
+_MISSING = "on the cluster, but not in the archive's files"
+_DIFFERENT = "other bytes in the archive than on the cluster"
 
 
 class Finding(NamedTuple):
@@ -117,16 +117,16 @@ def verify(
     findings = check_coverage(archived, chosen, earliest)
     damage: list[Damage] = []
     for topic in chosen:
-        present, missing = find_files(archive, archived.files_of(topic), topic)
-        found, broken = check_files(spark, archive, present, topic)
+        present, missing = _find_files(archive, archived.files_of(topic), topic)
+        found, broken = _check_files(spark, archive, present, topic)
         findings += found
-        damage += missing + broken + check_delta_log(spark, archive, topic)
+        damage += missing + broken + _check_delta_log(spark, archive, topic)
         if deep and topic in {at.topic for at in partitions}:
             urls = [archive.files.url(file.path) for file in present]
-            findings += compare_records(
-                spark, cluster, urls, compared_offsets(archived.ends, earliest, topic)
+            findings += _compare_records(
+                spark, cluster, urls, _compared_offsets(archived.ends, earliest, topic)
             )
-    extents = extents_of(archived, chosen, earliest, latest)
+    extents = _extents_of(archived, chosen, earliest, latest)
     return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep)
 
 
@@ -147,7 +147,7 @@ def check_coverage(
     return findings
 
 
-def extents_of(
+def _extents_of(
     archived: Archived,
     topics: Sequence[str],
     earliest: Mapping[TopicPartition, int],
@@ -166,7 +166,7 @@ def extents_of(
     )
 
 
-def find_files(
+def _find_files(
     archive: Archive, files: Sequence[DataFile], topic: str
 ) -> tuple[list[DataFile], list[Damage]]:
     """The files that exist, and the damage of those that do not."""
@@ -177,13 +177,13 @@ def find_files(
     return [file for file in files if file.path in there], missing
 
 
-def check_files(
+def _check_files(
     spark: "SparkSession", archive: Archive, files: Sequence[DataFile], topic: str
 ) -> tuple[list[Finding], list[Damage]]:
     """Reads the partition and offset of every record, and compares them with the manifests."""
     if not files:
         return [], []
-    rows = spark.read.schema("partition int, offset long").options(**SKIP_DAMAGED)
+    rows = spark.read.schema("partition int, offset long").options(**_SKIP_DAMAGED)
     placed = rows.parquet(*(archive.files.url(file.path) for file in files)).select(
         "partition",
         "offset",
@@ -191,8 +191,8 @@ def check_files(
         F.col("_metadata.row_index").alias("row"),
     )
     with explain_read_errors(archive.url):
-        contents = contents_of(placed)
-        repeated = repeated_offsets(placed)
+        contents = _contents_of(placed)
+        repeated = _repeated_offsets(placed)
     damage = []
     for file in files:
         wrong = compare_file(file, contents.get(file.path.removeprefix(topic), {}))
@@ -201,7 +201,7 @@ def check_files(
     return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
 
 
-def check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
+def _check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
     """A Delta table, if there is one, must list the files of the manifests that it includes."""
     log = DeltaLog(archive.files, topic)
     if not log.exists():
@@ -224,7 +224,7 @@ class Content(NamedTuple):
     disorder: int
 
 
-def contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
+def _contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
     in_file = Window.partitionBy("path", "partition").orderBy("row")
     before = F.lag("offset").over(in_file)
     counted = (
@@ -240,11 +240,11 @@ def contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
     contents: dict[str, dict[int, Content]] = {}
     for row in counted.collect():
         content = Content(Slice(row.first, row.last, row.records), row.disorder)
-        contents.setdefault(tail(row.path), {})[row.partition] = content
+        contents.setdefault(_tail(row.path), {})[row.partition] = content
     return contents
 
 
-def tail(path: str) -> str:
+def _tail(path: str) -> str:
     """The end of a URL, from the hour's folder on: Spark writes the rest in different ways."""
     return path[path.rindex("/date=") :]
 
@@ -256,19 +256,19 @@ def compare_file(file: DataFile, content: Mapping[int, Content]) -> str | None:
     for partition in sorted(file.slices.keys() | content.keys()):
         expected, found = file.slices.get(partition), content.get(partition)
         if found is None or expected != found.slice:
-            content_text = shown(found and found.slice)
-            return f"of partition {partition} it holds {content_text}, its manifest says {shown(expected)}"
+            content_text = _shown(found and found.slice)
+            return f"of partition {partition} it holds {content_text}, its manifest says {_shown(expected)}"
         if found.disorder:
             return f"its offsets of partition {partition} are not in order"
     return None
 
 
-def shown(one: Slice | None) -> str:
+def _shown(one: Slice | None) -> str:
     return "nothing" if one is None else f"{one.records} records, offsets {one.first} to {one.last}"
 
 
-def repeated_offsets(rows: "DataFrame") -> list[tuple[int, Span]]:
-    repeated = rows.groupBy("partition", "offset").count().where("count > 1").limit(FINDINGS_MAX)
+def _repeated_offsets(rows: "DataFrame") -> list[tuple[int, Span]]:
+    repeated = rows.groupBy("partition", "offset").count().where("count > 1").limit(_FINDINGS_MAX)
     return spans_of(repeated.select("partition", "offset").collect())
 
 
@@ -280,7 +280,7 @@ def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
     return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in union(spans)]
 
 
-def compared_offsets(
+def _compared_offsets(
     ends: Mapping[TopicPartition, int], earliest: Mapping[TopicPartition, int], topic: str
 ) -> tuple[Offsets, Offsets]:
     """The archived offsets that the cluster still has: start and end of each partition of the topic."""
@@ -288,7 +288,7 @@ def compared_offsets(
     return start, {at: max(low, ends.get(at, low)) for at, low in start.items()}
 
 
-def compare_records(
+def _compare_records(
     spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
 ) -> list[Finding]:
     """Finds records of the topic between the offsets that are not in the archive's files, or have other bytes there."""
@@ -301,23 +301,23 @@ def compare_records(
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
     }
-    theirs = with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
-    files = spark.read.schema(SCHEMA).options(**SKIP_DAMAGED)
-    ours = with_digest(files.parquet(*urls) if urls else spark.createDataFrame([], SCHEMA), "ours")
+    theirs = _with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
+    files = spark.read.schema(SCHEMA).options(**_SKIP_DAMAGED)
+    ours = _with_digest(files.parquet(*urls) if urls else spark.createDataFrame([], SCHEMA), "ours")
     unlike = (
-        theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(FINDINGS_MAX)
+        theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(_FINDINGS_MAX)
     )
     rows = unlike.select("partition", "offset", F.isnull("ours").alias("missing")).collect()
     missing = [(row.partition, row.offset) for row in rows if row.missing]
     different = [(row.partition, row.offset) for row in rows if not row.missing]
     return [
         Finding(TopicPartition(options["subscribe"], partition), span, what)
-        for what, found in ((MISSING, missing), (DIFFERENT, different))
+        for what, found in ((_MISSING, missing), (_DIFFERENT, different))
         for partition, span in spans_of(found)
     ]
 
 
-def with_digest(rows: "DataFrame", name: str) -> "DataFrame":
+def _with_digest(rows: "DataFrame", name: str) -> "DataFrame":
     """A hash over all fields of a record. It skips nulls, so whether a field is null is hashed too."""
     columns = ("key", "value", "headers", "timestamp", "timestampType")
     digest = F.xxhash64(*(F.isnull(column) for column in columns), *columns)

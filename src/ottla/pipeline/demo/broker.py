@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ottla.pipeline.errors import PipelineError
 
-START_S = 30.0
-STOP_S = 30.0
-POLL_S = 0.02
+_START_S = 30.0
+_STOP_S = 30.0
+_POLL_S = 0.02
 
 
 @contextmanager
@@ -28,18 +28,18 @@ def running_broker(data: Path, listen: str, log: Path) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        yield wait_until_ready(process, log)
+        yield _wait_until_ready(process, log)
     finally:
         process.terminate()
         try:
-            process.wait(STOP_S)
+            process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    deadline = time.monotonic() + START_S
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
         ready = re.search(r"^ready (\S+)$", text, re.MULTILINE)
@@ -50,5 +50,5 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
             raise PipelineError(
                 f"The broker did not start: {output}", "Free its address, or choose another with --listen."
             )
-        time.sleep(POLL_S)
-    raise PipelineError(f"The broker was not ready within {START_S:.0f} s.", f"See {log}.")
+        time.sleep(_POLL_S)
+    raise PipelineError(f"The broker was not ready within {_START_S:.0f} s.", f"See {log}.")

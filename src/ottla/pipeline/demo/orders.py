@@ -7,24 +7,24 @@ from pathlib import Path
 from random import Random
 from threading import Event, Thread
 
-CUSTOMERS = ("ada", "bob", "cleo", "dan", "eve", "finn", "gro", "hal")
-PRICES = {"apples": 50, "pears": 80, "plums": 35, "cherries": 420, "quinces": 110}
-INVALID_SHARE = 0.02
+_CUSTOMERS = ("ada", "bob", "cleo", "dan", "eve", "finn", "gro", "hal")
+_PRICES = {"apples": 50, "pears": 80, "plums": 35, "cherries": 420, "quinces": 110}
+_INVALID_SHARE = 0.02
 ORDERS_PER_FILE = 500
 PAUSE_S = 1.0
 
 
 def order(number: int, random: Random) -> str:
     """One line: an order as JSON. A few are cut off, or have the quantity 0."""
-    item = random.choice(list(PRICES))
+    item = random.choice(list(_PRICES))
     fields = {
         "id": number,
-        "customer": random.choice(CUSTOMERS),
+        "customer": random.choice(_CUSTOMERS),
         "item": item,
         "quantity": random.randint(1, 9),
-        "price": PRICES[item] / 100,
+        "price": _PRICES[item] / 100,
     }
-    if random.random() >= INVALID_SHARE:
+    if random.random() >= _INVALID_SHARE:
         return json.dumps(fields)
     if random.random() < 0.5:
         return json.dumps(fields)[: random.randint(1, 40)]

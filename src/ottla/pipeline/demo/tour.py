@@ -12,7 +12,7 @@ from ottla.pipeline.foreground import run_pipeline
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import write_template
 
-GUIDE = """\
+_GUIDE = """\
 Orders flow: {folder}/spool -> raw -> orders, and raw -> {folder}/archive. In another terminal:
 
   {ottla} consume orders{bootstrap} --from earliest --count 5
@@ -25,7 +25,7 @@ Orders flow: {folder}/spool -> raw -> orders, and raw -> {folder}/archive. In an
 
 Ctrl-C ends it, and `{ottla} demo` resumes it. All its files are in {folder}/.
 """
-DEFAULT_PORT = ":9092"
+_DEFAULT_PORT = ":9092"
 
 
 def tour(folder: Path, listen: str) -> bool:
@@ -49,5 +49,5 @@ def at_address(pipeline: Pipeline, address: str) -> Pipeline:
 
 def guide(folder: Path, address: str) -> str:
     ottla = "ottla" if shutil.which("ottla") else sys.argv[0]
-    bootstrap = "" if address.endswith(DEFAULT_PORT) else f" --bootstrap {address}"
-    return GUIDE.format(folder=folder, ottla=ottla, bootstrap=bootstrap)
+    bootstrap = "" if address.endswith(_DEFAULT_PORT) else f" --bootstrap {address}"
+    return _GUIDE.format(folder=folder, ottla=ottla, bootstrap=bootstrap)

@@ -10,7 +10,7 @@ from ottla.pipeline.spark.offsets import Offsets, from_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OFFSET_LOG_VERSION = "v1"
+_OFFSET_LOG_VERSION = "v1"
 
 
 class Checkpoint:
@@ -41,13 +41,13 @@ class Checkpoint:
         if text is None:
             return []
         # a version, the settings of the batch, then a line for each source: "-" is a source without data so far
-        return [parse_line(line) for line in text.splitlines()[2:] if line != "-"]
+        return [_parse_line(line) for line in text.splitlines()[2:] if line != "-"]
 
     def topic_offsets(self, batch_id: int) -> Offsets:
         """Where the batch ends, of a query whose only source is topics; empty if the batch is not planned."""
         path = f"offsets/{batch_id}"
         text = self._read(path)
-        return {} if text is None else parse_offset_log(text, self._files.url(path))
+        return {} if text is None else _parse_offset_log(text, self._files.url(path))
 
     def last_offset(self) -> Any:
         """Where the newest planned batch ends, of a query with one source; None before the first batch."""
@@ -65,18 +65,18 @@ class Checkpoint:
             return None
 
 
-def parse_line(line: str) -> Any:
+def _parse_line(line: str) -> Any:
     try:
         return json.loads(line)
     except ValueError:
         return line
 
 
-def parse_offset_log(text: str, where: str) -> Offsets:
+def _parse_offset_log(text: str, where: str) -> Offsets:
     """The file offsets/N of a query whose only source is topics; `where` names it in the error."""
     try:
         version, _, source = text.split("\n")
-        if version != OFFSET_LOG_VERSION:
+        if version != _OFFSET_LOG_VERSION:
             raise ValueError(f"its version is {version}")
         return from_json(json.loads(source))
     except (ValueError, AttributeError) as error:

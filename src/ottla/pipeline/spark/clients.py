@@ -9,22 +9,22 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ottla.pipeline.errors import PipelineError
 
-Client = TypeVar("Client")
+_Client = TypeVar("_Client")
 
 PREFIX = "kafka."
 
 # Java's name: librdkafka's name for the same property
-RENAMED = {
+_RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 # A request to a broker that is down raises an error; librdkafka's own log lines would break the live display.
-LOGGING = {"log_level": 2}
+_LOGGING = {"log_level": 2}
 
-NO_SUCH_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
-JAAS_CREDENTIAL = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_NO_SUCH_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
+_JAAS_CREDENTIAL = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
@@ -36,9 +36,9 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
             continue
         name = name.removeprefix(PREFIX)
         if name == "sasl.jaas.config":
-            properties.update(jaas_credentials(value))
+            properties.update(_jaas_credentials(value))
         else:
-            properties[RENAMED.get(name, name)] = value
+            properties[_RENAMED.get(name, name)] = value
     if "bootstrap.servers" not in properties:
         raise PipelineError(
             "The option `kafka.bootstrap.servers` is missing.", "Set it to host:port of one or more brokers."
@@ -46,10 +46,10 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
     return properties
 
 
-def jaas_credentials(value: str) -> dict[str, str]:
+def _jaas_credentials(value: str) -> dict[str, str]:
     """Java has username and password inside a line for its login module, librdkafka as two properties."""
     credentials = {
-        f"sasl.{name}": re.sub(r"\\(.)", r"\1", text) for name, text in JAAS_CREDENTIAL.findall(value)
+        f"sasl.{name}": re.sub(r"\\(.)", r"\1", text) for name, text in _JAAS_CREDENTIAL.findall(value)
     }
     if credentials.keys() != {"sasl.username", "sasl.password"}:
         raise PipelineError(
@@ -68,7 +68,7 @@ def rejection_reason(config: Mapping[str, Any]) -> str | None:
     return _rejections.get(config["bootstrap.servers"])
 
 
-def rejection_listener(config: Mapping[str, Any]) -> dict[str, Any]:
+def _rejection_listener(config: Mapping[str, Any]) -> dict[str, Any]:
     servers = config["bootstrap.servers"]
 
     def listen(error: KafkaError) -> None:
@@ -79,15 +79,15 @@ def rejection_listener(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"error_cb": listen}
 
 
-def make_client(kind: Callable[[dict[str, Any]], Client], config: Mapping[str, Any]) -> Client:
+def make_client(kind: Callable[[dict[str, Any]], _Client], config: Mapping[str, Any]) -> _Client:
     """A confluent-kafka client. Leaves out, with a warning, properties that only Java's clients have."""
-    config = {**LOGGING, **rejection_listener(config), **config}
+    config = {**_LOGGING, **_rejection_listener(config), **config}
     while True:
         try:
             return kind(config)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            unknown = NO_SUCH_PROPERTY.search(reason.str())
+            unknown = _NO_SUCH_PROPERTY.search(reason.str())
             if unknown is None or unknown[1] not in config:
                 raise PipelineError(
                     f"The options `kafka.*` are invalid: {reason.str()}.", "Fix them."

@@ -21,31 +21,35 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
 
-ROWS_FIRST, ROWS_MAX = 500, 20_000
-BATCH_BYTES = 16 << 20
+_ROWS_FIRST, _ROWS_MAX = 500, 20_000
+_BATCH_BYTES = 16 << 20
 # consume() waits for as many as requested, which are never complete where offsets have gaps.
-WAIT_S = 0.1
+_WAIT_S = 0.1
 # librdkafka does not always report that a topic is gone: after this silence the reader checks.
 CHECK_AFTER_S = 5.0
 
 # By default librdkafka waits a second when its queue is full, which it is with 100,000 messages.
-CONSUMER = {"fetch.queue.backoff.ms": 2, "queued.min.messages": 1_000_000, "fetch.message.max.bytes": 8 << 20}
+_CONSUMER = {
+    "fetch.queue.backoff.ms": 2,
+    "queued.min.messages": 1_000_000,
+    "fetch.message.max.bytes": 8 << 20,
+}
 
-LOST = (
+_LOST = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 # librdkafka's numbers for the timestamp type: Java's, which Spark shows
-TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
+_TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
 
 
-def consumer_config(options: ReadOptions) -> dict[str, Any]:
+def _consumer_config(options: ReadOptions) -> dict[str, Any]:
     return {
         # librdkafka requires a group, but partitions are assigned and nothing is committed.
         "group.id": "ottla-spark",
-        **CONSUMER,
+        **_CONSUMER,
         **options.client,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -56,17 +60,17 @@ def consumer_config(options: ReadOptions) -> dict[str, Any]:
 
 def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """As `fetch_reader.fetch_range`: every record once, in order, up to the position where the range ends."""
-    consumer = make_client(Consumer, consumer_config(options))
-    position, count, last_record_s, has_checked = wanted.start, ROWS_FIRST, time.monotonic(), False
+    consumer = make_client(Consumer, _consumer_config(options))
+    position, count, last_record_s, has_checked = wanted.start, _ROWS_FIRST, time.monotonic(), False
     try:
         consumer.assign([KafkaPartition(*wanted.at, position)])
         while position < wanted.end:
-            messages = consumer.consume(min(count, wanted.end - position), timeout=WAIT_S)
-            records, position, is_lost = records_of(messages, wanted, position, options)
+            messages = consumer.consume(min(count, wanted.end - position), timeout=_WAIT_S)
+            records, position, is_lost = _records_of(messages, wanted, position, options)
             silent_s = time.monotonic() - last_record_s
             if records:
-                rows = rows_of(records, wanted.topic, wanted.partition, options.extras)
-                count = min(2 * count, ROWS_MAX, max(1, BATCH_BYTES * len(records) // max(1, rows.nbytes)))
+                rows = _rows_of(records, wanted.topic, wanted.partition, options.extras)
+                count = min(2 * count, _ROWS_MAX, max(1, _BATCH_BYTES * len(records) // max(1, rows.nbytes)))
                 yield rows
                 last_record_s, has_checked = time.monotonic(), False
             elif silent_s > options.poll_timeout_s:
@@ -83,7 +87,7 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
         consumer.close()
 
 
-def records_of(
+def _records_of(
     messages: Sequence[Message], wanted: OffsetRange, position: int, options: ReadOptions
 ) -> tuple[list[Message], int, bool]:
     """The records of the range, the position after them, and whether that position is not in the log."""
@@ -102,7 +106,7 @@ def records_of(
                 lost = f"{position} to {wanted.end - 1} cannot be read"
                 report_loss(f"{wanted.at} ends at offset {position}: {lost}.", fail_on_data_loss=False)
                 position = wanted.end
-        elif error.code() in LOST:
+        elif error.code() in _LOST:
             return records, position, True
         else:
             raise PipelineError(
@@ -112,7 +116,7 @@ def records_of(
     return records, position, False
 
 
-def rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Extras) -> pa.RecordBatch:
+def _rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Extras) -> pa.RecordBatch:
     """Messages of one partition as an Arrow batch."""
     count = len(messages)
     times = [message.timestamp() for message in messages]
@@ -123,15 +127,15 @@ def rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Ext
         pa.repeat(pa.scalar(partition, pa.int32()), count),
         pa.array([message.offset() for message in messages], pa.int64()),
         pa.array([time_ms * 1000 for _, time_ms in times], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        pa.array([TIMESTAMP_TYPES.get(kind, -1) for kind, _ in times], pa.int32()),
+        pa.array([_TIMESTAMP_TYPES.get(kind, -1) for kind, _ in times], pa.int32()),
     ]
     if extras.headers:
-        arrays.append(pa.array([as_structs(message.headers()) for message in messages], HEADERS_TYPE))
+        arrays.append(pa.array([_as_structs(message.headers()) for message in messages], HEADERS_TYPE))
     if extras.leader_epoch:
         arrays.append(pa.array([message.leader_epoch() for message in messages], pa.int32()))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
-def as_structs(headers: Any) -> list[dict[str, Any]] | None:
+def _as_structs(headers: Any) -> list[dict[str, Any]] | None:
     """Spark shows a record without headers as null."""
     return [{"key": key, "value": value} for key, value in headers] if headers else None

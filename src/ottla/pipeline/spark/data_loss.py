@@ -8,7 +8,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 
-REMEDY = (
+_REMEDY = (
     "Restore the topic, or set failOnDataLoss=false to continue with the records that are left. To start from the "
     "beginning, use a new checkpoint."
 )
@@ -16,7 +16,7 @@ REMEDY = (
 
 def report_loss(what: str, fail_on_data_loss: bool) -> None:
     if fail_on_data_loss:
-        raise PipelineError(what, REMEDY)
+        raise PipelineError(what, _REMEDY)
     warnings.warn(f"{what} The query continues without them (failOnDataLoss=false).", stacklevel=2)
 
 

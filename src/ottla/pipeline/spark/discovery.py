@@ -18,10 +18,10 @@ from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets
 from ottla.pipeline.spark.options import Point, ReadOptions, read_options
 
 RESPONSE_TIMEOUT_S = 30.0
-ATTEMPT_TIMEOUT_S = 2.0
-RETRY_PAUSE_S = 0.1
+_ATTEMPT_TIMEOUT_S = 2.0
+_RETRY_PAUSE_S = 0.1
 # errors while a partition changes its leader, or is new
-RETRIABLE = (
+_RETRIABLE = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
@@ -29,14 +29,14 @@ RETRIABLE = (
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
 # A topic that was deleted meanwhile, or that we may not see, has no id.
-WITHOUT_ID = (
+_WITHOUT_ID = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.LEADER_NOT_AVAILABLE,
 )
-NO_TOPIC_ID = str(Uuid(0, 0))
+_NO_TOPIC_ID = str(Uuid(0, 0))
 # Internal topics of the cluster and of our sink match no pattern.
-INTERNAL = re.compile("__consumer_offsets|__transaction_state|__share_group_state|__ottla.*")
+_INTERNAL = re.compile("__consumer_offsets|__transaction_state|__share_group_state|__ottla.*")
 
 
 class Discovery:
@@ -62,20 +62,20 @@ class Discovery:
             for name, topic in self.topics().items()
             for number in topic.partitions
         }
-        return select_partitions(self.options, existing)
+        return _select_partitions(self.options, existing)
 
     def topics(self) -> dict[str, TopicMetadata]:
         """Asks in short attempts: a client that is rejected should not wait as long as one whose cluster is down."""
         deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         while True:
             try:
-                return self.client.list_topics(timeout=ATTEMPT_TIMEOUT_S).topics
+                return self.client.list_topics(timeout=_ATTEMPT_TIMEOUT_S).topics
             except KafkaException as error:
                 self.client.poll(0)
                 is_late = time.monotonic() > deadline
                 if is_late or rejection_reason(self.options.client) is not None:
                     raise self._no_response(error) from error
-                time.sleep(RETRY_PAUSE_S)
+                time.sleep(_RETRY_PAUSE_S)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of those topics that exist; empty if the cluster has no topic ids (KIP-516)."""
@@ -90,10 +90,10 @@ class Discovery:
                 topic_id = str(futures[name].result().topic_id).replace("+", "-").replace("/", "_")
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if reason.code() not in WITHOUT_ID:
+                if reason.code() not in _WITHOUT_ID:
                     raise self._no_response(error) from error
             else:
-                if topic_id != NO_TOPIC_ID:
+                if topic_id != _NO_TOPIC_ID:
                     found[name] = topic_id
         return found
 
@@ -115,9 +115,9 @@ class Discovery:
                 return self._list_once(asked)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if reason.code() not in RETRIABLE or time.monotonic() > deadline:
+                if reason.code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise self._no_response(error) from error
-            time.sleep(RETRY_PAUSE_S)
+            time.sleep(_RETRY_PAUSE_S)
 
     def _list_once(self, asked: dict[KafkaPartition, Any]) -> Offsets:
         if not asked:
@@ -149,7 +149,7 @@ class Discovery:
             wanted = dict.fromkeys(partitions, point.everywhere)
         else:
             wanted = point.each
-            check_complete(wanted, partitions)
+            _check_complete(wanted, partitions)
         if point.kind == "time":
             return self._resolve_times(wanted, is_start=is_start)
         ends = {EARLIEST: self.earliest, LATEST: self.latest}
@@ -169,12 +169,12 @@ class Discovery:
         return offsets | self.latest(late)
 
 
-def select_partitions(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[TopicPartition]:
+def _select_partitions(options: ReadOptions, existing: Iterable[TopicPartition]) -> set[TopicPartition]:
     if options.assign:
         return {at for at in existing if at in options.assign}
     if options.pattern is not None:
         matches = re.compile(options.pattern).fullmatch
-        return {at for at in existing if matches(at.topic) and not INTERNAL.fullmatch(at.topic)}
+        return {at for at in existing if matches(at.topic) and not _INTERNAL.fullmatch(at.topic)}
     return {at for at in existing if at.topic in options.subscribe}
 
 
@@ -190,7 +190,7 @@ def check_exists(options: ReadOptions, partitions: Collection[TopicPartition]) -
         )
 
 
-def check_complete(given: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
+def _check_complete(given: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
     missing = sorted(str(at) for at in partitions if at not in given)
     unknown = sorted(str(at) for at in given if at not in partitions)
     if missing or unknown:

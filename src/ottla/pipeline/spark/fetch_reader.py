@@ -16,16 +16,16 @@ from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
 
 # large, so that numpy works on many records at once
-FETCH_BYTES = 4 << 20
-FETCH_WAIT_MS = 500
-SOCKET_TIMEOUT_S = 30.0
-RETRY_PAUSE_S = 0.1
+_FETCH_BYTES = 4 << 20
+_FETCH_WAIT_MS = 500
+_SOCKET_TIMEOUT_S = 30.0
+_RETRY_PAUSE_S = 0.1
 # A broker may not know a topic for a moment after it was created or moved.
 GONE_AFTER_S = 5.0
 # leader or replica not available, not the leader, storage error, fenced or unknown leader epoch, offset not available
-RETRIED = (wire.UNKNOWN_TOPIC_OR_PARTITION, 5, 6, 9, 56, 74, 75, 78)
+_RETRIED = (wire.UNKNOWN_TOPIC_OR_PARTITION, 5, 6, 9, 56, 74, 75, 78)
 # authorization failed: for the topic, the group or the cluster
-FORBIDDEN = (29, 30, 31)
+_FORBIDDEN = (29, 30, 31)
 
 
 def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ class PartitionFetcher:
         if self.connection is None:
             self.connection = self.connect()
         self.connection.ask(
-            wire.FetchRequest(self.at, position, FETCH_BYTES, FETCH_WAIT_MS, self.options.read_committed)
+            wire.FetchRequest(self.at, position, _FETCH_BYTES, _FETCH_WAIT_MS, self.options.read_committed)
         )
         self.asked = position
 
@@ -132,21 +132,21 @@ class PartitionFetcher:
         failed = OSError("no bootstrap server is given")
         for address in wire.addresses(self.options.client["bootstrap.servers"]):
             try:
-                with closing(wire.Connection(address, client_id, SOCKET_TIMEOUT_S)) as bootstrap:
+                with closing(wire.Connection(address, client_id, _SOCKET_TIMEOUT_S)) as bootstrap:
                     leader = bootstrap.leader(self.at)
             except OSError as error:
                 failed = OSError(f"{address}: {error}")
                 continue
             if leader is None:
                 raise OSError("it has no leader")
-            return wire.Connection(leader, client_id, SOCKET_TIMEOUT_S)
+            return wire.Connection(leader, client_id, _SOCKET_TIMEOUT_S)
         raise failed
 
     def check(self, code: int, position: int) -> None:
         """Waits a moment if the error is retriable, and raises PipelineError otherwise."""
-        if code in RETRIED:
+        if code in _RETRIED:
             self.retry(f"the broker responds with error {code}")
-        elif code in FORBIDDEN:
+        elif code in _FORBIDDEN:
             raise PipelineError(
                 f"This client is not allowed to read {self.at} (error {code}).", "Allow it to read."
             )
@@ -159,7 +159,7 @@ class PartitionFetcher:
     def retry(self, why: str) -> None:
         self.close()
         self.check_timeout(why)
-        time.sleep(RETRY_PAUSE_S)
+        time.sleep(_RETRY_PAUSE_S)
 
     def check_timeout(self, why: str) -> None:
         if time.monotonic() - self.waiting_since_s > self.options.poll_timeout_s:

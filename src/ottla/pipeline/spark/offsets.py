@@ -17,7 +17,7 @@ LATEST = -1
 
 # Other entries beside the topics in a checkpoint start with this character, which no topic name can contain.
 EXTRA_PREFIX = "@"
-START, TOPIC_IDS = f"{EXTRA_PREFIX}start", f"{EXTRA_PREFIX}topicIds"
+_START, _TOPIC_IDS = f"{EXTRA_PREFIX}start", f"{EXTRA_PREFIX}topicIds"
 
 
 Offsets = dict[TopicPartition, int]
@@ -67,15 +67,15 @@ class Position(NamedTuple):
     start: Offsets | None = None
 
     def to_json(self) -> dict[str, Any]:
-        extra: dict[str, Any] = {} if self.topic_ids is None else {TOPIC_IDS: dict(self.topic_ids)}
+        extra: dict[str, Any] = {} if self.topic_ids is None else {_TOPIC_IDS: dict(self.topic_ids)}
         if self.start is not None:
-            extra[START] = to_json(self.start)
+            extra[_START] = to_json(self.start)
         return {**to_json(self.offsets), **extra}
 
     @classmethod
     def from_json(cls, topics: Mapping[str, Any]) -> "Position":
-        start = topics.get(START)
-        return cls(from_json(topics), topics.get(TOPIC_IDS), None if start is None else from_json(start))
+        start = topics.get(_START)
+        return cls(from_json(topics), topics.get(_TOPIC_IDS), None if start is None else from_json(start))
 
 
 def parse_offsets(option: str, text: str) -> Offsets:

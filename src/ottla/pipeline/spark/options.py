@@ -42,7 +42,7 @@ IGNORED = (
     "fetchoffset.retryintervalms",
 )
 # set by the source, as in Spark's
-RESERVED = (
+_RESERVED = (
     "auto.offset.reset",
     "enable.auto.commit",
     "key.deserializer",
@@ -51,10 +51,10 @@ RESERVED = (
 )
 
 # Java's default, which differs from librdkafka's
-CLIENT = {"isolation.level": "read_uncommitted"}
+_CLIENT = {"isolation.level": "read_uncommitted"}
 
-DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
-DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
+_DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
@@ -96,27 +96,27 @@ class ReadOptions:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
-    for name in RESERVED:
+    for name in _RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the source.", "Leave it out.")
-    subscribe, pattern, assign = selection(given)
-    start, end = starting_point(given, streaming), ending_point(given, streaming)
+    subscribe, pattern, assign = _selection(given)
+    start, end = _starting_point(given, streaming), _ending_point(given, streaming)
     strategy = one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
     return ReadOptions(
-        client={**CLIENT, **kafka_properties(given)},
+        client={**_CLIENT, **kafka_properties(given)},
         subscribe=subscribe,
         pattern=pattern,
         assign=assign,
         start=start,
         end=end,
         late_start_is_latest=strategy == "latest",
-        rows_max=whole_number(given, "maxOffsetsPerTrigger"),
-        rows_min=whole_number(given, "minOffsetsPerTrigger"),
-        delay_max_s=delay_s(given, "maxTriggerDelay", "15m"),
-        partitions_min=whole_number(given, "minPartitions") or 1,
+        rows_max=_whole_number(given, "maxOffsetsPerTrigger"),
+        rows_min=_whole_number(given, "minOffsetsPerTrigger"),
+        delay_max_s=_delay_s(given, "maxTriggerDelay", "15m"),
+        partitions_min=_whole_number(given, "minPartitions") or 1,
         extras=extras_of(given),
         fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false")) == "true",
-        poll_timeout_s=(whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+        poll_timeout_s=(_whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
     )
 
 
@@ -137,7 +137,7 @@ def warn_of_unknown(given: Mapping[str, str]) -> None:
         )
 
 
-def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
+def _selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
     chosen = [name for name in SELECTIONS if name.lower() in given]
     if len(chosen) != 1:
         found = " and ".join(f"`{name}`" for name in chosen) or "none"
@@ -165,8 +165,8 @@ def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, fr
     return (), value, frozenset()
 
 
-def starting_point(given: Mapping[str, str], streaming: bool) -> Point:
-    point = point_of(given, "starting", default="latest" if streaming else "earliest")
+def _starting_point(given: Mapping[str, str], streaming: bool) -> Point:
+    point = _point_of(given, "starting", default="latest" if streaming else "earliest")
     if not streaming and LATEST in (point.everywhere, *point.each.values()) and point.kind != "time":
         raise PipelineError(
             "A batch cannot start at `latest`: it would be empty.", "Give another startingOffsets."
@@ -174,14 +174,14 @@ def starting_point(given: Mapping[str, str], streaming: bool) -> Point:
     return point
 
 
-def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
+def _ending_point(given: Mapping[str, str], streaming: bool) -> Point:
     if streaming:
         for name in OFFSETS:
             if name.startswith("ending") and name.lower() in given:
                 raise PipelineError(
                     f"The option `{name}` is for batches; a stream has no end.", "Leave it out."
                 )
-    point = point_of(given, "ending", default="latest")
+    point = _point_of(given, "ending", default="latest")
     if EARLIEST in (point.everywhere, *point.each.values()) and point.kind != "time":
         raise PipelineError(
             "A batch cannot end at `earliest`: it would be empty.", "Give another endingOffsets."
@@ -189,9 +189,9 @@ def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
     return point
 
 
-def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
+def _point_of(given: Mapping[str, str], which: str, default: str) -> Point:
     """If several options are given, the first counts, as in Spark: one time, times of partitions, offsets."""
-    time_ms = whole_number(given, f"{which}Timestamp")
+    time_ms = _whole_number(given, f"{which}Timestamp")
     if time_ms is not None:
         return Point("time", everywhere=time_ms)
     name = f"{which}OffsetsByTimestamp"
@@ -209,7 +209,7 @@ def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
     return Point("offsets", each=parse_offsets(name, text))
 
 
-def whole_number(given: Mapping[str, str], name: str) -> int | None:
+def _whole_number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     if text is None:
         return None
@@ -226,9 +226,9 @@ def one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
     return value
 
 
-def delay_s(given: Mapping[str, str], name: str, default: str) -> float:
+def _delay_s(given: Mapping[str, str], name: str, default: str) -> float:
     text = given.get(name.lower(), default)
-    found = DELAY.fullmatch(text.lower())
+    found = _DELAY.fullmatch(text.lower())
     if found is None:
         raise PipelineError(f"The option `{name}` is {text!r}.", "Give a time such as 500ms, 30s or 15m.")
-    return int(found[1]) * DELAY_UNITS_S[found[2]]
+    return int(found[1]) * _DELAY_UNITS_S[found[2]]

@@ -17,8 +17,8 @@ from ottla.records.compression import NONE
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from ottla.records.records import iter_records, unpacked_records
 
-CONTROL_KEY = Struct(">hh")  # version, type
-ABORT = 0
+_CONTROL_KEY = Struct(">hh")  # version, type
+_ABORT = 0
 
 
 class PlacedBatch(NamedTuple):
@@ -62,7 +62,7 @@ def visible_batches(
         while waiting and waiting[-1][1] <= header.last_offset:
             open_aborted.add(waiting.pop()[0])
         if header.is_control:
-            if header.producer_id in open_aborted and is_abort(data, batch.position):
+            if header.producer_id in open_aborted and _is_abort(data, batch.position):
                 open_aborted.discard(header.producer_id)
         elif header.records_count and not (
             read_committed and header.is_transactional and header.producer_id in open_aborted
@@ -71,10 +71,10 @@ def visible_batches(
     return seen
 
 
-def is_abort(data: bytearray, position: int) -> bool:
+def _is_abort(data: bytearray, position: int) -> bool:
     # The cleaner empties a marker only after the records of its transaction are gone.
     return any(
-        CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1] == ABORT
+        _CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1] == _ABORT
         for record in iter_records(data, position)
     )
 
@@ -90,7 +90,7 @@ def rows_of(
     ]
     if not batches:
         return None
-    buffer, placed = unpacked(data, batches)
+    buffer, placed = _unpacked(data, batches)
     columns = buffer.columns(placed)
     first, last = np.searchsorted(columns.offsets, (wanted.start, wanted.end))
     count = int(last - first)
@@ -99,10 +99,10 @@ def rows_of(
     rows = slice(int(first), int(last))
     ends, key_starts, key_lengths = columns.ends[rows], columns.key_positions[rows], columns.key_lengths[rows]
     value_starts, value_lengths, behind = buffer.fields(key_starts + np.maximum(key_lengths, 0), ends)
-    times, kinds = timestamps(buffer, columns.bodies[rows], columns.first_of_batch, batches, rows)
+    times, kinds = _timestamps(buffer, columns.bodies[rows], columns.first_of_batch, batches, rows)
     arrays = [
-        binary(buffer, key_starts, key_lengths),
-        binary(buffer, value_starts, value_lengths),
+        _binary(buffer, key_starts, key_lengths),
+        _binary(buffer, value_starts, value_lengths),
         pa.repeat(pa.scalar(wanted.topic, pa.string()), count),
         pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
         pa.array(columns.offsets[rows]),
@@ -110,17 +110,17 @@ def rows_of(
         pa.array(kinds),
     ]
     if extras.headers:
-        arrays.append(headers(buffer, behind, ends))
+        arrays.append(_headers(buffer, behind, ends))
     if extras.leader_epoch:
-        arrays.append(leader_epochs(columns.first_of_batch, batches, rows))
+        arrays.append(_leader_epochs(columns.first_of_batch, batches, rows))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
-def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[PlacedRecords]]:
+def _unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[PlacedRecords]]:
     """The records in place, or, if some are compressed, all of them in a new buffer."""
     if all(batch.header.compression == NONE for batch in batches):
         return RecordBuffer(data), [
-            placed(batch.header, batch.position + HEADER_SIZE, batch.position + batch.header.size)
+            _placed(batch.header, batch.position + HEADER_SIZE, batch.position + batch.header.size)
             for batch in batches
         ]
     parts: list[bytes] = []
@@ -128,16 +128,16 @@ def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuf
     position = 0
     for batch in batches:
         parts.append(unpacked_records(data, batch.position, batch.header))
-        places.append(placed(batch.header, position, position + len(parts[-1])))
+        places.append(_placed(batch.header, position, position + len(parts[-1])))
         position += len(parts[-1])
     return RecordBuffer(b"".join((*parts, PADDING))), places
 
 
-def placed(header: BatchHeader, start: int, end: int) -> PlacedRecords:
+def _placed(header: BatchHeader, start: int, end: int) -> PlacedRecords:
     return PlacedRecords(start, end, header.records_count, header.base_offset, header.last_offset_delta)
 
 
-def timestamps(
+def _timestamps(
     buffer: RecordBuffer, bodies: Ints, first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice
 ) -> tuple[Ints, Any]:
     """Timestamps in microseconds, and their types: 0 is the producer's, 1 the broker's, which only the header has."""
@@ -155,14 +155,14 @@ def timestamps(
     return (np.repeat(bases, counts)[rows] + deltas) * 1000, kinds
 
 
-def leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
+def _leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
     """The epoch of the leader that appended each record; null if the batch has -1, which means unknown."""
     of_batches = np.array([batch.header.partition_leader_epoch for batch in batches], np.int32)
     epochs = np.repeat(of_batches, np.diff(first_of_batch))[rows]
     return pa.array(epochs, mask=epochs < 0)
 
 
-def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
+def _binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
     """The bytes at `starts` as an Arrow array; null where the length is -1.
 
     The buffer is one array in which every second element is a field and the others are the bytes between them. Taking
@@ -181,7 +181,7 @@ def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
     return pieces.take(pa.array(fields, mask=is_null if bool(is_null.any()) else None))
 
 
-def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
+def _headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
     """A list of (key, value) for each record, null if it has none. Each step reads the next header of all records."""
     counts, at = buffer.varints(positions)
     if not bool(counts.any()):
@@ -195,14 +195,14 @@ def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
         keys[slots], key_lengths[slots], behind = buffer.fields(at[more], ends[more])
         values[slots], value_lengths[slots], at[more] = buffer.fields(behind, ends[more])
     entries = pa.StructArray.from_arrays(
-        [text(binary(buffer, keys, key_lengths)), binary(buffer, values, value_lengths)],
+        [_text(_binary(buffer, keys, key_lengths)), _binary(buffer, values, value_lengths)],
         fields=list(HEADERS_TYPE.value_type),
     )
     bounds = np.append(firsts, total).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(bounds), entries, mask=pa.array(counts == 0))
 
 
-def text(values: Any) -> Any:
+def _text(values: Any) -> Any:
     """A header's key should be UTF-8, but a producer may send other bytes, which are replaced."""
     try:
         return values.cast(pa.string())

@@ -11,20 +11,20 @@ from pyspark.sql import SparkSession
 from ottla.pipeline.spark.java import ensure_java
 
 # module:class of our data sources, imported when a session starts
-DATA_SOURCES = (
+_DATA_SOURCES = (
     "ottla.pipeline.spark.source:OttlaDataSource",
     "ottla.pipeline.ingest.reload.source:ArchiveDataSource",
     "ottla.pipeline.ingest.spooldir.source:SpoolDirDataSource",
 )
 
-LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 
-CONF = {
+_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     # Spark searches the text of a Python error with a regular expression that uses stack for every character. With
     # Java's default stack a long text ends the query's thread silently.
-    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOGGING}",
+    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={_LOGGING}",
     # A batch that runs again must have the same rows in the same partitions; adaptive execution moves them.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
@@ -39,15 +39,15 @@ def spark_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**CONF, **(conf or {})}.items():
+    for key, value in {**_CONF, **(conf or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    register(spark)
+    _register(spark)
     return spark
 
 
-def register(spark: SparkSession) -> None:
+def _register(spark: SparkSession) -> None:
     """Registers `format("ottla")` and the sources of the pipeline's stages."""
-    for source in DATA_SOURCES:
+    for source in _DATA_SOURCES:
         module, _, kind = source.partition(":")
         spark.dataSource.register(getattr(importlib.import_module(module), kind))

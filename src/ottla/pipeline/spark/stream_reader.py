@@ -73,7 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self.discovery.earliest(partitions)
         for loss in find_losses(begin, earliest, self.latest):
             report_loss(loss, self.options.fail_on_data_loss)
-        end = self.latest if self.target is None else up_to_target(self.latest, self.target)
+        end = self.latest if self.target is None else _up_to_target(self.latest, self.target)
         # New partitions start at their beginning: the next batch reads them from there.
         end = {at: offset if at in begin else earliest[at] for at, offset in end.items()}
         if not isinstance(limit, ReadAllAvailable) and self.must_wait(count_offsets(begin, end)):
@@ -114,6 +114,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, partition.value)
 
 
-def up_to_target(latest: Offsets, target: Offsets) -> Offsets:
+def _up_to_target(latest: Offsets, target: Offsets) -> Offsets:
     """The target offsets, without partitions that are gone, and not beyond the end of a log."""
     return {at: min(offset, target[at]) for at, offset in latest.items() if at in target}

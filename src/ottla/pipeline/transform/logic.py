@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.errors import PipelineError
 
-VIEW = "raw"
+_VIEW = "raw"
 
 Logic = Callable[[DataFrame], DataFrame]
 
@@ -32,7 +32,7 @@ def load_function(folder: Path, reference: str, options: Mapping[str, Any]) -> L
     module = load_module(folder / file)
     function = getattr(module, name, None)
     if function is None:
-        raise no_function(module, file, name)
+        raise _no_function(module, file, name)
     if not callable(function):
         raise PipelineError(
             f"`{name}` in {file} is {type(function).__name__}, not a function.", "Name a function."
@@ -45,7 +45,7 @@ def load_function(folder: Path, reference: str, options: Mapping[str, Any]) -> L
             f"{sorted(options) or 'none'}: {error}.",
             "Fix its parameters, or the table `options`.",
         ) from None
-    return lambda raw: run_logic(function, raw, options, f"the function `{name}` in {file}")
+    return lambda raw: _run_logic(function, raw, options, f"the function `{name}` in {file}")
 
 
 def load_module(path: Path) -> ModuleType:
@@ -71,7 +71,7 @@ def load_module(path: Path) -> ModuleType:
         ) from None
     except Exception as error:
         raise PipelineError(
-            f"{path}{line_in(error, str(path))} raised {type(error).__name__}: {error}.",
+            f"{path}{_line_in(error, str(path))} raised {type(error).__name__}: {error}.",
             "Fix it: the file must load by itself.",
         ) from None
     # An executor cannot import the module.
@@ -88,21 +88,21 @@ def load_sql(path: Path, options: Mapping[str, Any]) -> Callable[[SparkSession, 
             f"The query's file {path} cannot be read: {error}.", "Fix the path in `sql`."
         ) from None
     if not query:
-        raise PipelineError(f"The query's file {path} is empty.", f"Write a SELECT ... FROM {VIEW} into it.")
+        raise PipelineError(f"The query's file {path} is empty.", f"Write a SELECT ... FROM {_VIEW} into it.")
 
     def run(spark: SparkSession, raw: DataFrame) -> DataFrame:
-        raw.createOrReplaceTempView(VIEW)
+        raw.createOrReplaceTempView(_VIEW)
         try:
             what = f"the query in {path.name}"
-            return run_logic(lambda _: spark.sql(query, args=dict(options)), raw, {}, what)
+            return _run_logic(lambda _: spark.sql(query, args=dict(options)), raw, {}, what)
         finally:
             # The query of another transform must not see this view.
-            spark.catalog.dropTempView(VIEW)
+            spark.catalog.dropTempView(_VIEW)
 
     return run
 
 
-def run_logic(
+def _run_logic(
     function: Callable[..., Any], raw: DataFrame, options: Mapping[str, Any], what: str
 ) -> DataFrame:
     """The rows that the logic returns for `raw`. Raises PipelineError if it fails or returns something else.
@@ -137,14 +137,14 @@ def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def no_function(module: ModuleType, file: str, name: str) -> PipelineError:
+def _no_function(module: ModuleType, file: str, name: str) -> PipelineError:
     names = [key for key, value in vars(module).items() if inspect.isfunction(value)]
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean `{close[0]}`?" if close else f"It has: {', '.join(names) or 'none'}."
     return PipelineError(f"{file} has no function `{name}`.", hint)
 
 
-def line_in(error: Exception, path: str) -> str:
+def _line_in(error: Exception, path: str) -> str:
     """The line of the file that raised the error, for the message."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return f", line {lines[-1]}," if lines else ""

@@ -17,7 +17,7 @@ class Flushed(WriterCommitMessage):
     rows: int
 
 
-def write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushed:
+def _write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushed:
     """Returns when every record is acknowledged by all in-sync replicas."""
     rows = 0
     records: RecordProducer | None = None
@@ -42,7 +42,7 @@ class AtLeastOnceBatchWriter(DataSourceArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Flushed:
-        return write_all(self.options, iterator)
+        return _write_all(self.options, iterator)
 
 
 class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -50,4 +50,4 @@ class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Flushed:
-        return write_all(self.options, iterator)
+        return _write_all(self.options, iterator)

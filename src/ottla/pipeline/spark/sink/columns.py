@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from ottla.pipeline.errors import PipelineError
 
 
-def is_bytes(kind: DataType) -> bool:
+def _is_bytes(kind: DataType) -> bool:
     return isinstance(kind, BinaryType | StringType | NullType)
 
 
@@ -29,14 +29,14 @@ def is_headers(kind: DataType) -> bool:
     return (
         fields.keys() == {"key", "value"}
         and isinstance(fields["key"], StringType)
-        and is_bytes(fields["value"])
+        and _is_bytes(fields["value"])
     )
 
 
 # name: the check of its type, and the type in words
 COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
-    "key": (is_bytes, "binary or string"),
-    "value": (is_bytes, "binary or string"),
+    "key": (_is_bytes, "binary or string"),
+    "value": (_is_bytes, "binary or string"),
     "headers": (is_headers, "array<struct<key:string,value:binary>>"),
     "topic": (lambda kind: isinstance(kind, StringType), "string"),
     "partition": (lambda kind: isinstance(kind, IntegerType | ShortType | LongType), "int"),

@@ -22,15 +22,15 @@ from ottla.pipeline.spark.sink.markers import (
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Spark's local properties of the job of a micro-batch
-QUERY_ID = "sql.streaming.queryId"
-BATCH_ID = "streaming.sql.batchId"
-RUN_ID = "spark.jobGroup.id"
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
 
 # the query id of batch writes, whose batches the user numbers
-BATCH_QUERY = "batch"
+_BATCH_QUERY = "batch"
 
 
 @dataclass
@@ -39,24 +39,24 @@ class Committed(WriterCommitMessage):
     written: Written
 
 
-def read_snapshot(options: SinkOptions) -> Snapshot:
+def _read_snapshot(options: SinkOptions) -> Snapshot:
     return MarkerTopic(options.client, str(options.sink_id)).snapshot()
 
 
-def write_partition(
+def _write_partition(
     options: SinkOptions, snapshot: Snapshot, query: str, batch: int, rows: Iterator[pa.RecordBatch]
 ) -> Committed:
     context = TaskContext.get()
     assert context is not None
     attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
-    run = context.getLocalProperty(RUN_ID) or ""
+    run = context.getLocalProperty(_RUN_ID) or ""
     # A batch write does not know of an earlier one that failed; a stream does, by its run.
-    is_retry = query == BATCH_QUERY or context.attemptNumber() > 0
+    is_retry = query == _BATCH_QUERY or context.attemptNumber() > 0
     task = Task(context.partitionId(), run, is_retry)
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
 
 
-def wait_for_markers(
+def _wait_for_markers(
     options: SinkOptions, query: str, batch: int, written: list[Written], markers: Markers
 ) -> list[int]:
     """Waits until all markers are visible. Returns the Spark partitions whose markers are still missing.
@@ -77,7 +77,7 @@ def verify_markers(
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
-    missing = wait_for_markers(options, query, batch, written, markers)
+    missing = _wait_for_markers(options, query, batch, written, markers)
     if missing:
         raise PassingError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
@@ -86,7 +86,7 @@ def verify_markers(
         )
     warning = timeout_warning(str(options.sink_id), batch, written, options.transaction_timeout_s)
     if warning is not None:
-        log.warning(warning)
+        _log.warning(warning)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -94,18 +94,18 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
-        self.snapshot = read_snapshot(options)
+        self.snapshot = _read_snapshot(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
         context = TaskContext.get()
         assert context is not None
-        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if query is None or batch is None:
             raise PipelineError(
                 "Spark does not say to which query and batch a task belongs.",
                 "Use a query with micro-batches: other modes cannot write exactly once.",
             )
-        return write_partition(self.options, self.snapshot, query, int(batch), iterator)
+        return _write_partition(self.options, self.snapshot, query, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         verify_markers(self.options, batchId, messages, self.snapshot.markers)
@@ -117,10 +117,10 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, batch: int) -> None:
         self.options = options
         self.batch = batch
-        self.snapshot = read_snapshot(options)
+        self.snapshot = _read_snapshot(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
-        return write_partition(self.options, self.snapshot, BATCH_QUERY, self.batch, iterator)
+        return _write_partition(self.options, self.snapshot, _BATCH_QUERY, self.batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        verify_markers(self.options, self.batch, messages, read_snapshot(self.options).markers)
+        verify_markers(self.options, self.batch, messages, _read_snapshot(self.options).markers)

@@ -27,19 +27,19 @@ from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
-PREFIX = "__ottla_sink_"
+_PREFIX = "__ottla_sink_"
 FIRST_PARTITIONS = 8
 # small, because the active segment is never compacted
-CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
 TIMEOUT_S = 30.0
 POLL_S = 0.05
 
 # The search for a marker starts this many offsets before the end. A transaction takes two, one for its commit marker.
-TAIL = 8
+_TAIL = 8
 
 # A connected client gets a response in milliseconds, a new one after half a second. Spark reuses its Python processes,
 # so the clients stay there.
-CONSUMER = {
+_CONSUMER = {
     "group.id": "ottla-sink-markers",
     "enable.auto.commit": "false",
     "enable.partition.eof": "true",
@@ -50,7 +50,7 @@ CONSUMER = {
 }
 
 # errors while a topic is new, or its leader changes
-RETRIABLE = {
+_RETRIABLE = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -59,17 +59,17 @@ RETRIABLE = {
 
 
 @functools.lru_cache(maxsize=4)
-def shared_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
+def _shared_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
     return make_client(AdminClient, {**dict(config), "log_level": "2"})
 
 
 @functools.lru_cache(maxsize=4)
-def shared_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
-    return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "2"})
+def _shared_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
+    return make_client(Consumer, {**dict(config), **_CONSUMER, "log_level": "2"})
 
 
 def marker_topic_name(sink_id: str) -> str:
-    return f"{PREFIX}{sink_id}"
+    return f"{_PREFIX}{sink_id}"
 
 
 class MarkerTopic:
@@ -77,7 +77,7 @@ class MarkerTopic:
         self.sink_id = sink_id
         self.topic = marker_topic_name(sink_id)
         self.config = frozenset(client.items())
-        self.admin = shared_admin(self.config)
+        self.admin = _shared_admin(self.config)
 
     def snapshot(self) -> Snapshot:
         """The markers of all Spark partitions that have one. Creates the topic if it does not exist."""
@@ -92,7 +92,7 @@ class MarkerTopic:
         try:
             ends = self._ends(partitions)
             found: dict[int, Marker] = {}
-            back = TAIL
+            back = _TAIL
             # Compaction and aborted transactions leave gaps before the end, so the search may have to start earlier.
             while starts := {
                 partition: max(0, end - back) for partition, end in ends.items() if partition not in found
@@ -129,13 +129,13 @@ class MarkerTopic:
                 offsets = {at.partition: future.result().offset for at, future in futures.items()}
                 return {partition: offset for partition, offset in offsets.items() if offset > 0}
             except KafkaException as error:
-                if error.args[0].code() not in RETRIABLE or time.monotonic() > deadline:
+                if error.args[0].code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise
             time.sleep(POLL_S)
 
     def _last_from(self, starts: Mapping[int, int]) -> dict[int, Marker]:
         """The last marker of each partition from these offsets on."""
-        consumer = shared_consumer(self.config)
+        consumer = _shared_consumer(self.config)
         found: dict[int, Marker] = {}
         unread = set(starts)
         deadline = time.monotonic() + TIMEOUT_S
@@ -153,7 +153,7 @@ class MarkerTopic:
                     found[partition] = decode_marker(message.value() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(partition)
-                elif error.code() not in RETRIABLE or time.monotonic() > deadline:
+                elif error.code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise self._unreadable(error)
         finally:
             consumer.unassign()
@@ -171,7 +171,7 @@ class MarkerTopic:
         return len(described.partitions)
 
     def _create(self) -> None:
-        topic = NewTopic(self.topic, FIRST_PARTITIONS, config=CONFIGS)
+        topic = NewTopic(self.topic, FIRST_PARTITIONS, config=_CONFIGS)
         try:
             self.admin.create_topics([topic], request_timeout=TIMEOUT_S)[self.topic].result()
         except KafkaException as error:

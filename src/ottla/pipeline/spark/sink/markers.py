@@ -70,21 +70,21 @@ def check_attempt(attempt: Attempt, markers: Markers) -> None:
 
     Every task of a batch sees the same markers, so either all of them write or none does.
     """
-    mine = replaceable_queries(attempt, markers)
+    mine = _replaceable_queries(attempt, markers)
     for partition, marker in sorted(markers.items()):
         if marker.query == attempt.query:
-            check_same_query(attempt, partition, marker)
+            _check_same_query(attempt, partition, marker)
         elif marker.query not in mine:
-            raise other_query(attempt, marker)
+            raise _other_query(attempt, marker)
 
 
-def replaceable_queries(attempt: Attempt, markers: Markers) -> frozenset[str]:
+def _replaceable_queries(attempt: Attempt, markers: Markers) -> frozenset[str]:
     """The queries whose markers this one may replace."""
     known: frozenset[str] = frozenset([attempt.reset]) if attempt.reset else frozenset()
     return known.union(*(marker.replaced for marker in markers.values() if marker.query == attempt.query))
 
 
-def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
+def _check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
     if marker.batch > attempt.batch:
         raise PipelineError(
             f"Sink `{attempt.sink_id}` has batch {marker.batch} of this query already, and the query would write"
@@ -104,7 +104,7 @@ def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
         )
 
 
-def other_query(attempt: Attempt, marker: Marker) -> PipelineError:
+def _other_query(attempt: Attempt, marker: Marker) -> PipelineError:
     return PipelineError(
         f"Sink `{attempt.sink_id}` was last written by the query {marker.query} (batch {marker.batch}), and this is the"
         f" query {attempt.query}: another query, or the same one with a new checkpoint.",
@@ -120,7 +120,7 @@ def is_written(attempt: Attempt, marker: Marker | None) -> bool:
 
 
 def next_marker(attempt: Attempt, markers: Markers, rows: int) -> Marker:
-    replaced = replaceable_queries(attempt, markers) - {attempt.query}
+    replaced = _replaceable_queries(attempt, markers) - {attempt.query}
     return Marker(attempt.query, attempt.batch, attempt.plan, rows, replaced)
 
 
@@ -141,12 +141,12 @@ def unmarked_partitions(query: str, batch: int, written: list[Written], markers:
 
 
 # share of the time that a transaction may last
-NEAR_TIMEOUT = 0.5
+_NEAR_TIMEOUT = 0.5
 
 
 def timeout_warning(sink_id: str, batch: int, written: list[Written], timeout_s: float) -> str | None:
     slowest = max(written, key=lambda task: task.seconds, default=None)
-    if slowest is None or slowest.seconds < NEAR_TIMEOUT * timeout_s:
+    if slowest is None or slowest.seconds < _NEAR_TIMEOUT * timeout_s:
         return None
     return (
         f"Batch {batch} of sink `{sink_id}`: Spark partition {slowest.partition} took {slowest.seconds:.0f} s of the"

@@ -10,15 +10,15 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
 from ottla.pipeline.spark.options import one_of
 
-EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
-KNOWN = ("topic", "keepTimestamps", *EXACTLY_ONCE)
+_EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
+_KNOWN = ("topic", "keepTimestamps", *_EXACTLY_ONCE)
 # further options of Spark and its Kafka sink; ignored without a warning
-IGNORED = ("path", "checkpointlocation", "queryname", "includeheaders")
+_IGNORED = ("path", "checkpointlocation", "queryname", "includeheaders")
 # set by the sink, whose guarantees need them
-RESERVED = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
+_RESERVED = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
 
 # used in the name of a topic and in transactional ids
-SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 # the most that a cluster allows by default (transaction.max.timeout.ms)
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -44,15 +44,15 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
-    warn_of_unknown(given)
-    for name in RESERVED:
+    _warn_of_unknown(given)
+    for name in _RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
     sink_id = given.get("sinkid")
     if sink_id is None:
-        reject_without_sink_id(given)
+        _reject_without_sink_id(given)
     elif streaming:
-        check_stream(given, sink_id)
+        _check_stream(given, sink_id)
     return SinkOptions(
         client=kafka_properties(given),
         topic=given.get("topic"),
@@ -61,14 +61,14 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         plan=given.get("planfingerprint", ""),
         reset=given.get("resetsink"),
         accept_plan=given.get("acceptplan"),
-        batch_id=None if sink_id is None or streaming else batch_id(given),
+        batch_id=None if sink_id is None or streaming else _batch_id(given),
     )
 
 
-def warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in KNOWN}
+def _warn_of_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in _KNOWN}
     for name in given:
-        if name in known or name in IGNORED or name.startswith(PREFIX):
+        if name in known or name in _IGNORED or name.startswith(PREFIX):
             continue
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean `{known[close[0]]}`?" if close else ""
@@ -78,8 +78,8 @@ def warn_of_unknown(given: Mapping[str, str]) -> None:
         )
 
 
-def reject_without_sink_id(given: Mapping[str, str]) -> None:
-    for name in EXACTLY_ONCE:
+def _reject_without_sink_id(given: Mapping[str, str]) -> None:
+    for name in _EXACTLY_ONCE:
         if name.lower() in given:
             raise PipelineError(
                 f"The option `{name}` is for writing exactly once, and `sinkId` is not given.",
@@ -87,7 +87,7 @@ def reject_without_sink_id(given: Mapping[str, str]) -> None:
             )
 
 
-def check_stream(given: Mapping[str, str], sink_id: str) -> None:
+def _check_stream(given: Mapping[str, str], sink_id: str) -> None:
     if "planfingerprint" not in given:
         raise PipelineError(
             f"The stream to sink `{sink_id}` was not checked for writing exactly once.",
@@ -100,14 +100,14 @@ def check_stream(given: Mapping[str, str], sink_id: str) -> None:
 
 
 def check_sink_id(sink_id: str) -> str:
-    if SINK_ID.fullmatch(sink_id) is None:
+    if _SINK_ID.fullmatch(sink_id) is None:
         raise PipelineError(
             f"The sink id is {sink_id!r}.", "Use 1 to 200 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`."
         )
     return sink_id
 
 
-def batch_id(given: Mapping[str, str]) -> int:
+def _batch_id(given: Mapping[str, str]) -> int:
     text = given.get("batchid", "")
     if re.fullmatch(r"\d{1,18}", text) is None:
         raise PipelineError(

@@ -27,7 +27,7 @@ from ottla.pipeline.spark.sink.producer import write_error
 from ottla.pipeline.spark.sink.producer_pool import PooledProducer, acquire, release
 from ottla.pipeline.spark.sink.records import produce_arguments
 
-FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
 
 class Task(NamedTuple):
@@ -53,7 +53,7 @@ class PartitionWrite:
         partition = self.task.partition
         marker = self.snapshot.markers.get(partition)
         if is_written(self.attempt, marker):
-            return written_before(partition, marker)
+            return _written_before(partition, marker)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return Written(partition, 0)
@@ -63,7 +63,7 @@ class PartitionWrite:
             self._check_again(pooled, marker)
             if is_written(self.attempt, marker):
                 pooled.discard()
-                return written_before(partition, marker)
+                return _written_before(partition, marker)
         written = self._write(pooled, first, batches)
         release(pooled, self.attempt.batch)
         return written
@@ -132,7 +132,7 @@ class PartitionWrite:
         sink = f"sink `{self.attempt.sink_id}`, Spark partition {self.task.partition}"
         if self._seconds_left() <= 0:
             return self._timed_out()
-        if error.code() in FENCED:
+        if error.code() in _FENCED:
             return PipelineError(
                 f"A newer query writes to {sink} and fenced this one, whose transaction is aborted.",
                 "Let only one query at a time use a sink id: stop the other, or give it an id of its own.",
@@ -154,5 +154,5 @@ class PartitionWrite:
         )
 
 
-def written_before(partition: int, marker: Marker | None) -> Written:
+def _written_before(partition: int, marker: Marker | None) -> Written:
     return Written(partition, marker.rows if marker is not None else 0)

@@ -13,7 +13,7 @@ from ottla.pipeline.spark.clients import make_client
 
 # Large batches, because a task has many rows at once; Java's partitioner, so that a key goes to the same partition as
 # with other clients; and no limit of the client on a record's size, because the topic has one.
-PRODUCER = {
+_PRODUCER = {
     "linger.ms": "20",
     "batch.num.messages": "100000",
     "queue.buffering.max.messages": "500000",
@@ -23,11 +23,11 @@ PRODUCER = {
     "enable.idempotence": "true",
     "log_level": "2",
 }
-QUEUE_FULL_WAIT_S = 0.005
-REPORTS_POLL_S = 0.1
-IN_FLIGHT_WAIT_S = 5.0
+_QUEUE_FULL_WAIT_S = 0.005
+_REPORTS_POLL_S = 0.1
+_IN_FLIGHT_WAIT_S = 5.0
 # errors of records that were still queued when the producer failed: the cause is another error
-PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class FirstError:
@@ -41,7 +41,7 @@ class FirstError:
         self.where = ""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self.error is None and error.code() not in PURGED:
+        if error is not None and self.error is None and error.code() not in _PURGED:
             self.error, self.where = error, describe_target(message.topic(), message.partition())
 
 
@@ -55,7 +55,7 @@ class RecordProducer:
     def __init__(self, client: Mapping[str, str]) -> None:
         self.first_error = FirstError()
         reports = {"on_delivery": self.first_error, "delivery.report.only.error": True}
-        self.producer = make_client(Producer, {**PRODUCER, **client, **reports})
+        self.producer = make_client(Producer, {**_PRODUCER, **client, **reports})
 
     def put(self, arguments: Iterable[tuple[Any, ...]]) -> None:
         """Passes each to `Producer.produce`, in order. Waits while the queue is full."""
@@ -72,7 +72,7 @@ class RecordProducer:
 
     def _put_when_there_is_room(self, record: tuple[Any, ...]) -> None:
         while True:
-            self.poll(QUEUE_FULL_WAIT_S)
+            self.poll(_QUEUE_FULL_WAIT_S)
             self.raise_first_error()
             try:
                 return self.producer.produce(*record)
@@ -100,10 +100,10 @@ class RecordProducer:
         a Spark executor loses its Python worker.
         """
         self.producer.purge(in_flight=False)
-        deadline = time.monotonic() + IN_FLIGHT_WAIT_S
+        deadline = time.monotonic() + _IN_FLIGHT_WAIT_S
         while len(self.producer) and time.monotonic() < deadline:
             with suppress(KafkaException):
-                self.poll(REPORTS_POLL_S)
+                self.poll(_REPORTS_POLL_S)
         if len(self.producer):
             _not_destroyed.append(self.producer)
         del self.producer
@@ -127,7 +127,7 @@ def describe_target(topic: str | None, partition: int | None = None) -> str:
     return f"topic `{topic}`, partition {partition}" if is_known else f"topic `{topic}`"
 
 
-RETRIABLE = {
+_RETRIABLE = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
@@ -139,7 +139,7 @@ RETRIABLE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-REMEDIES = {
+_REMEDIES = {
     KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes, or make the records smaller.",
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or enable auto.create.topics.enable on the cluster.",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or enable auto.create.topics.enable on the cluster.",
@@ -153,6 +153,6 @@ REMEDIES = {
 def write_error(error: KafkaError, where: str) -> PipelineError:
     """`where` names the topic, or the sink."""
     what = f"A record for {where} was not written: {error.str()} ({error.name()})."
-    if error.code() in RETRIABLE:
+    if error.code() in _RETRIABLE:
         return PassingError(what, "The batch is written when the cluster responds again.")
-    return PipelineError(what, REMEDIES.get(error.code(), "Fix the cause and start again."))
+    return PipelineError(what, _REMEDIES.get(error.code(), "Fix the cause and start again."))

@@ -14,17 +14,17 @@ from ottla.pipeline.spark.sink.marker_topic import marker_topic_name
 from ottla.pipeline.spark.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
 from ottla.pipeline.spark.sink.producer import RecordProducer
 
-INIT_TIMEOUT_S = 60.0
-ABORT_TIMEOUT_S = 10.0
-POOL_SIZE = 16
+_INIT_TIMEOUT_S = 60.0
+_ABORT_TIMEOUT_S = 10.0
+_POOL_SIZE = 16
 
-Key = tuple[Any, ...]
+_Key = tuple[Any, ...]
 
 
 class PooledProducer:
     """`is_warm` means that it committed the batch before, so the partition's marker need not be read."""
 
-    def __init__(self, key: Key, options: SinkOptions, transactional_id: str) -> None:
+    def __init__(self, key: _Key, options: SinkOptions, transactional_id: str) -> None:
         self.key = key
         self.marker_topic = marker_topic_name(str(options.sink_id))
         timeout_ms = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
@@ -34,8 +34,8 @@ class PooledProducer:
         self.last_batch = -1
         try:
             # Connects first: otherwise librdkafka looks for the coordinator only after half a second.
-            self.producer.list_topics(self.marker_topic, timeout=INIT_TIMEOUT_S)
-            self.producer.init_transactions(INIT_TIMEOUT_S)
+            self.producer.list_topics(self.marker_topic, timeout=_INIT_TIMEOUT_S)
+            self.producer.init_transactions(_INIT_TIMEOUT_S)
         except KafkaException:
             self.discard()
             raise
@@ -58,7 +58,7 @@ class PooledProducer:
     def abort(self) -> None:
         """If aborting fails, the next producer with this id or the cluster's timeout aborts the transaction."""
         try:
-            self.producer.abort_transaction(ABORT_TIMEOUT_S)
+            self.producer.abort_transaction(_ABORT_TIMEOUT_S)
         except KafkaException:
             pass
         self.discard()
@@ -67,7 +67,7 @@ class PooledProducer:
         self.records.discard()
 
 
-_pool: OrderedDict[Key, PooledProducer] = OrderedDict()
+_pool: OrderedDict[_Key, PooledProducer] = OrderedDict()
 
 
 def acquire(options: SinkOptions, run: str, partition: int, batch: int | None) -> PooledProducer:
@@ -90,5 +90,5 @@ def release(pooled: PooledProducer, batch: int) -> None:
     """Returns a producer whose transaction is committed to the pool."""
     pooled.last_batch = batch
     _pool[pooled.key] = pooled
-    while len(_pool) > POOL_SIZE:
+    while len(_pool) > _POOL_SIZE:
         _pool.popitem(last=False)[1].discard()

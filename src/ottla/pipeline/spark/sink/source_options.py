@@ -20,8 +20,8 @@ class Options(NamedTuple):
 
 # These decide how changes become rows. The others say where the database is, which user reads it, and how the
 # snapshot is made, whose rows are in `state`, within the checkpoint.
-CAPTURED = ("tables", "topic", "server")
-NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "state")
+_CAPTURED = ("tables", "topic", "server")
+_NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "state")
 
 OPTIONS = {
     "ottla": Options(
@@ -50,24 +50,24 @@ OPTIONS = {
         ),
     ),
     "ottla-mysql": Options(
-        deciding=CAPTURED, free=(*NOT_CAPTURED, "server_id", "max_transactions_per_batch")
+        deciding=_CAPTURED, free=(*_NOT_CAPTURED, "server_id", "max_transactions_per_batch")
     ),
     "ottla-postgres": Options(
         # The slot and the publication decide which changes the server still sends, and of which tables.
-        deciding=(*CAPTURED, "database", "slot", "publication"),
-        free=(*NOT_CAPTURED, "max_wal_mb_per_batch"),
+        deciding=(*_CAPTURED, "database", "slot", "publication"),
+        free=(*_NOT_CAPTURED, "max_wal_mb_per_batch"),
     ),
     # The plan of a reload does not change after its first start.
     "ottla-archive": Options(deciding=("plan",), free=("maxoffsetspertrigger",), free_prefix="fs."),
 }
 # the option that holds all settings of a captured database as JSON
-CAPTURE = "capture"
+_CAPTURE = "capture"
 
 
 def deciding(source: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The options of one of our sources that decide about rows."""
     known = OPTIONS[source]
-    given: Mapping[str, Any] = json.loads(options[CAPTURE]) if CAPTURE in options else options
+    given: Mapping[str, Any] = json.loads(options[_CAPTURE]) if _CAPTURE in options else options
     return {
         name: value
         for name, value in sorted(given.items())

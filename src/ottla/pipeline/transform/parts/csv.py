@@ -30,11 +30,11 @@ def parse_csv(
     text = F.col(column).cast("string")
     given = {**(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
     found = rows.withColumn(into, F.from_csv(text, F.lit(fields.add(BAD, "string").toDDL()), given))
-    found = mark(found, csv_reason(text, F.col(into), width))
+    found = mark(found, _csv_reason(text, F.col(into), width))
     return without_bad(mark(found, required_reason(into, required)), into)
 
 
-def csv_reason(text: Column, data: Column, width: int) -> Column:
+def _csv_reason(text: Column, data: Column, width: int) -> Column:
     reason = F.concat(F.lit(f"not a CSV line of these {width} fields: "), excerpt(text))
     return (
         F.when(text.isNull(), None)

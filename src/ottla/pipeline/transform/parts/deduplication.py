@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.transform.columns import ORIGIN, error_of
 
-KEY, ALONE, TIME = "_deduplicate_key", "_deduplicate_alone", "_deduplicate_time"
+_KEY, _ALONE, _TIME = "_deduplicate_key", "_deduplicate_alone", "_deduplicate_time"
 
 
 def deduplicate(
@@ -31,10 +31,10 @@ def deduplicate(
     time = F.col(event_time) if isinstance(event_time, str) else event_time
     helped = rows.withColumns(
         {
-            KEY: F.struct(*(F.col(name).alias(f"by{index}") for index, name in enumerate(names))),
-            ALONE: F.when(is_alone, origin),
-            TIME: F.coalesce(time, F.col(f"{ORIGIN}.timestamp")),
+            _KEY: F.struct(*(F.col(name).alias(f"by{index}") for index, name in enumerate(names))),
+            _ALONE: F.when(is_alone, origin),
+            _TIME: F.coalesce(time, F.col(f"{ORIGIN}.timestamp")),
         }
     )
-    first = helped.withWatermark(TIME, within).dropDuplicatesWithinWatermark([KEY, ALONE])
-    return first.drop(KEY, ALONE, TIME)
+    first = helped.withWatermark(_TIME, within).dropDuplicatesWithinWatermark([_KEY, _ALONE])
+    return first.drop(_KEY, _ALONE, _TIME)

@@ -8,13 +8,13 @@ from ottla.pipeline.transform.columns import error_of, mark
 
 def keep(rows: DataFrame, condition: str | Column) -> DataFrame:
     """The rows for which the condition is true, and all marked rows: Spark's own `filter` would lose dead letters."""
-    return rows.filter(as_column(condition) | error_of(rows).isNotNull())
+    return rows.filter(_as_column(condition) | error_of(rows).isNotNull())
 
 
 def reject(rows: DataFrame, condition: str | Column, reason: str | Column) -> DataFrame:
     """Marks the rows for which the condition is true. `reason` is a text, or a column with one."""
     text = reason if isinstance(reason, Column) else F.lit(reason)
-    return mark(rows, F.when(as_column(condition), text))
+    return mark(rows, F.when(_as_column(condition), text))
 
 
 def route(rows: DataFrame, topic: str | Column) -> DataFrame:
@@ -22,8 +22,8 @@ def route(rows: DataFrame, topic: str | Column) -> DataFrame:
 
     A row for which it is null goes to the transform's `to`.
     """
-    return rows.withColumn("topic", as_column(topic))
+    return rows.withColumn("topic", _as_column(topic))
 
 
-def as_column(expression: str | Column) -> Column:
+def _as_column(expression: str | Column) -> Column:
     return F.expr(expression) if isinstance(expression, str) else expression

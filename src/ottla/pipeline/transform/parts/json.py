@@ -9,7 +9,7 @@ from pyspark.sql.types import DataType, StructType
 from ottla.pipeline.transform.columns import mark
 from ottla.pipeline.transform.parts.schemas import BAD, parsed_schema, required_reason, without_bad
 
-EXCERPT_LENGTH = 60
+_EXCERPT_LENGTH = 60
 
 
 def parse_json(
@@ -30,7 +30,7 @@ def parse_json(
     text = F.col(column).cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
     found = rows.withColumn(into, F.from_json(text, fields.add(BAD, "string"), options))
-    found = mark(found, json_reason(text, F.col(into), parsed_schema(schema)))
+    found = mark(found, _json_reason(text, F.col(into), parsed_schema(schema)))
     found = without_bad(mark(found, required_reason(into, required)), into)
     if rest is None:
         return found
@@ -46,9 +46,9 @@ def write_json(rows: DataFrame, *columns: str, into: str = "value") -> DataFrame
     return rows.withColumn(into, F.to_json(whole).cast("binary"))
 
 
-def json_reason(text: Column, data: Column, schema: StructType) -> Column:
+def _json_reason(text: Column, data: Column, schema: StructType) -> Column:
     """Why `text` could not be parsed as `data`; null if it could."""
-    misfits = misfits_of(text, data, schema)
+    misfits = _misfits_of(text, data, schema)
     wrong = F.when(F.size(misfits) > 0, F.array_join(misfits, "; ")).otherwise(
         F.concat(F.lit("not a JSON object of the schema: "), excerpt(text))
     )
@@ -63,12 +63,12 @@ def json_reason(text: Column, data: Column, schema: StructType) -> Column:
     )
 
 
-def misfits_of(text: Column, data: Column, schema: StructType) -> Column:
+def _misfits_of(text: Column, data: Column, schema: StructType) -> Column:
     """The fields of the text that are not of their type in the schema, each with its value in the text.
 
     One lambda over the paths, not one expression for each: Spark could not compile the plan of a wide table.
     """
-    fields = F.array(*(path_of(names, kind) for names, kind in paths(schema)))
+    fields = F.array(*(_path_of(names, kind) for names, kind in paths(schema)))
     parsed = F.to_json(data)
 
     def is_misfit(field: Column) -> Column:
@@ -81,7 +81,7 @@ def misfits_of(text: Column, data: Column, schema: StructType) -> Column:
     return F.transform(F.filter(fields, is_misfit), describe)
 
 
-def path_of(names: Sequence[str], kind: DataType) -> Column:
+def _path_of(names: Sequence[str], kind: DataType) -> Column:
     path = "$" + "".join(f"['{name}']" for name in names)
     is_not = f"`{'.'.join(names)}` is not {kind.simpleString()}: "
     return F.struct(F.lit(path).alias("path"), F.lit(is_not).alias("is_not"))
@@ -97,5 +97,5 @@ def paths(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def excerpt(text: Column) -> Column:
-    short = F.substring(text, 1, EXCERPT_LENGTH)
-    return F.when(F.length(text) > EXCERPT_LENGTH, F.concat(short, F.lit("..."))).otherwise(short)
+    short = F.substring(text, 1, _EXCERPT_LENGTH)
+    return F.when(F.length(text) > _EXCERPT_LENGTH, F.concat(short, F.lit("..."))).otherwise(short)
