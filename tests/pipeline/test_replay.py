@@ -11,11 +11,11 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.pipeline_command import ottla_asking
 from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
 
-from ottla.pipeline.comparison import Difference, compare
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay import offset_ranges, parse_start, replay
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
+from ottla.pipeline.transform.comparison import Difference, compare
+from ottla.pipeline.transform.replay import offset_ranges, parse_start, replay
 
 LOGIC = """
 from ottla.pipeline.transform.parts import keep, parse_json, route, write_json
@@ -112,7 +112,9 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     assert read_topic(topics.bootstrap, to) == before
 
     # Once more: it takes only what has come since.
-    monkeypatch.setattr("ottla.pipeline.replay.compare", lambda old, new, names, ranges: (*names, ranges))
+    monkeypatch.setattr(
+        "ottla.pipeline.transform.replay.compare", lambda old, new, names, ranges: (*names, ranges)
+    )
     topics.produce(raw, [order(6, 1)])
     again = through_passing_faults(lambda: replay(spark, transform, to=new, from_=beginning))[0]
     assert again == (to, new, {raw: {0: (1, 6)}})

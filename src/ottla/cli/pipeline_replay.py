@@ -23,10 +23,10 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a corrected transform from raw into a new topic, and show what differs."""
-    from ottla.pipeline.comparison import describe
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import command_session
-    from ottla.pipeline.replay import replay as replayed
+    from ottla.pipeline.transform.comparison import describe
+    from ottla.pipeline.transform.replay import replay as replayed
 
     pipeline = load(file)
     item = pipeline.find(transform, "transforms")

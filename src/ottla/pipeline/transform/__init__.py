@@ -1,4 +1,5 @@
 """The stage `[transforms.NAME]`: transforms the records of topics by a Python function on DataFrames or a SQL query.
 
-`stage` is for the runner, `settings` and `dead_letters` also for a replay, `parts` for the functions of users.
+`stage` runs in a pipeline; `replay` runs a transform again from raw and `comparison` shows the differences; `parts` are
+for the functions of users. The other modules are internal.
 """

@@ -16,11 +16,11 @@ from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.moments import parse_datetime_ms
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.topics import create_topic, list_offsets
-from ottla.pipeline.comparison import Comparison, Ranges, compare
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
+from ottla.pipeline.transform.comparison import Comparison, Ranges, compare
 from ottla.pipeline.transform.dead_letters import Output
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
