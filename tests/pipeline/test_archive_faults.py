@@ -16,7 +16,7 @@ from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 
-def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
+def test_verify_reports_damaged_and_missing_files_holes_and_duplicates(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1)
@@ -52,7 +52,7 @@ def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
         verify(spark, context.cluster, stage.path)
 
 
-def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
+def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_fixed(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -79,7 +79,7 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     assert archive_table(spark, stage.path).count() == 200
 
 
-def test_records_that_the_topic_deletes_before_they_are_archived_are_told_and_named(
+def test_records_that_are_deleted_before_they_are_archived_are_reported(
     spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1, retention_ms="1000000000000")

@@ -17,7 +17,7 @@ from ottla.pipeline.stage import ClusterSettings, Context
 RECORDS = 100
 
 
-def test_an_archive_on_hdfs_is_whole_and_no_file_is_written_over_another(
+def test_an_archive_on_hdfs_is_complete_and_no_file_is_replaced(
     spark: SparkSession,
     broker: RunningBroker,
     tmp_path: Path,

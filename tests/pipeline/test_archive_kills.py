@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RECORDS = 120
 
 
-def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_nor_doubles(
+def test_an_archive_that_is_killed_or_loses_its_topics_neither_loses_nor_repeats_records(
     spark: SparkSession,
     broker: RunningBroker,
     context: Context,

@@ -61,7 +61,7 @@ def bucket(spark: SparkSession) -> Iterator[str]:
     server.stop()
 
 
-def test_an_archive_on_s3_is_whole_merged_a_delta_table_and_comes_back_as_it_was(
+def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
     spark: SparkSession,
     broker: RunningBroker,
     bucket: str,

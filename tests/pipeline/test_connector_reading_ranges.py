@@ -59,7 +59,9 @@ def test_every_field_of_a_record_comes_as_it_was_sent(
     assert rows(read, options, plan(options)) == expected
 
 
-def test_the_brokers_time_is_told_from_the_producers(topics: Topics, topic_name: str, read: Reading) -> None:
+def test_timestamp_types_of_the_broker_and_the_producer_differ(
+    topics: Topics, topic_name: str, read: Reading
+) -> None:
     topics.create(topic_name, message_timestamp_type="LogAppendTime")
     topics.produce(topic_name, [Sent(b"v", timestamp_ms=1_000)])
     options = topics.options(subscribe=topic_name)
@@ -68,7 +70,7 @@ def test_the_brokers_time_is_told_from_the_producers(topics: Topics, topic_name:
     assert row["timestamp"] > datetime.now(UTC) - timedelta(hours=1)
 
 
-def test_who_reads_committed_sees_no_aborted_record_and_does_not_wait_for_markers(
+def test_read_committed_returns_no_aborted_record_and_does_not_wait_for_markers(
     topics: Topics, topic_name: str, read: Reading
 ) -> None:
     topics.create(topic_name)
@@ -97,7 +99,7 @@ def test_a_range_has_its_own_records_and_no_others(topics: Topics, topic_name: s
     assert [row["offset"] for row in rows(read, options, parts)] == [*range(34), *range(90, 100)]
 
 
-def test_a_record_larger_than_an_answer_is_read(topics: Topics, topic_name: str, read: Reading) -> None:
+def test_a_record_larger_than_a_response_is_read(topics: Topics, topic_name: str, read: Reading) -> None:
     topics.create(topic_name, max_message_bytes="20000000")
     large = [Sent(b"a"), Sent(bytes(10_000_000)), Sent(b"b")]
     topics.produce(topic_name, large, **{"message.max.bytes": 20_000_000})
@@ -133,7 +135,7 @@ def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
         assert rows(read, lenient, wanted) == []
 
 
-def test_a_log_that_ends_before_the_range_is_waited_for_or_cut_off(
+def test_a_log_that_ends_before_the_range_is_waited_for_or_ends_the_range(
     broker: RunningBroker, topic_name: str
 ) -> None:
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 9)]
@@ -174,7 +176,7 @@ def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(
         assert all(row in seen for row in rows(consume_range, options, parts[:1]))
 
 
-def test_a_broker_that_comes_back_is_read_on(
+def test_reading_continues_when_a_broker_comes_back(
     tmp_path_factory: pytest.TempPathFactory, topic_name: str
 ) -> None:
     with run_ottla(tmp_path_factory.mktemp("back") / "data") as broker:
@@ -193,7 +195,7 @@ def test_a_broker_that_comes_back_is_read_on(
         assert offsets == list(range(10_000))
 
 
-def test_a_broker_that_stays_away_is_a_fault_that_may_pass(
+def test_a_broker_that_stays_down_is_a_retriable_error(
     tmp_path_factory: pytest.TempPathFactory, topic_name: str, read: Reading
 ) -> None:
     with run_ottla(tmp_path_factory.mktemp("away") / "data") as broker:

@@ -39,7 +39,7 @@ def assert_each_once(broker: RunningBroker, topic: str, rows: int) -> None:
     assert is_in_order(broker.bootstrap, topic, PARTITIONS)
 
 
-def test_tasks_that_fail_inside_and_behind_their_transactions_write_each_record_once(
+def test_tasks_that_fail_during_and_after_their_transactions_write_each_record_once(
     spark: SparkSession, any_broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name)
@@ -67,7 +67,7 @@ faults.run_once(faults.numbered(spark), bootstrap, topic, Path(folder) / "checkp
 """
 
 
-def test_a_driver_killed_between_its_tasks_commits_goes_on_where_it_was(
+def test_a_driver_killed_between_the_commits_of_its_tasks_resumes(
     spark: SparkSession, any_broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name)
@@ -89,7 +89,7 @@ def test_a_driver_killed_between_its_tasks_commits_goes_on_where_it_was(
     assert len(written) >= ROWS
 
 
-def test_a_plan_changed_in_the_middle_of_a_batch_is_refused_until_it_is_accepted(
+def test_a_plan_that_changes_in_the_middle_of_a_batch_is_rejected_until_it_is_accepted(
     spark: SparkSession, broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap, topic_name)

@@ -72,7 +72,7 @@ def test_a_failure_inside_the_transaction_leaves_nothing_and_the_next_attempt_wr
     assert sink.numbers() == list(range(2500))
 
 
-def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: Sink) -> None:
+def test_a_batch_that_was_committed_is_skipped_when_it_runs_again(sink: Sink) -> None:
     before = sink.task(0)
     sink.task(0).run(rows(range(2500)))
     # An attempt that began before knows of the commit only by reading the marker after it has fenced the other.
@@ -82,7 +82,7 @@ def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: S
     assert sink.numbers() == list(range(2500))
 
 
-def test_a_commit_that_shows_after_the_snapshot_is_judged_too(sink: Sink) -> None:
+def test_a_commit_that_becomes_visible_after_the_snapshot_is_checked_too(sink: Sink) -> None:
     same_batch, older_batch = sink.task(1, plan="another"), sink.task(0, run="restarted")
     sink.task(1).run(rows(range(2500)))
     with pytest.raises(PipelineError, match=r"was written in part .* by the plan plan"):
@@ -105,7 +105,7 @@ def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: p
         verify_markers(sink.options, 0, [Committed("query", Written(3, 10))], {})
 
 
-def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
+def test_the_older_of_two_live_writers_is_fenced(sink: Sink) -> None:
     older = sink.task(0, run="older")
 
     def interrupted() -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: 
         newer.discard()
 
 
-def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
+def test_a_pooled_producer_writes_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
     for batch in range(3):
         sink.task(batch).run(rows(range(batch * 10, batch * 10 + 10)))
     sink.task(3, run="elsewhere").run(rows(range(30, 40)))
@@ -147,7 +147,7 @@ def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sin
     assert sink.numbers() == list(range(50))
 
 
-def test_a_partition_without_rows_asks_nothing_of_the_cluster(sink: Sink) -> None:
+def test_a_partition_without_rows_sends_no_request(sink: Sink) -> None:
     task = sink.task(0, partition=5)
     task.options = SinkOptions({"bootstrap.servers": "127.0.0.1:1"}, topic="none", sink_id="none")
     empty = pa.RecordBatch.from_arrays([pa.array([], pa.binary())], names=["value"])
@@ -162,7 +162,7 @@ def test_the_marker_topic_grows_with_the_spark_partitions(sink: Sink) -> None:
     assert snapshot.room == 2 * FIRST_PARTITIONS
 
 
-def test_a_marker_is_found_behind_any_number_of_aborted_attempts(sink: Sink) -> None:
+def test_a_marker_is_found_before_any_number_of_aborted_attempts(sink: Sink) -> None:
     sink.task(0).run(rows(range(10)))
     producer = Producer({"bootstrap.servers": sink.bootstrap, "transactional.id": f"{sink.topic}-other"})
     producer.init_transactions(30)
@@ -194,7 +194,7 @@ def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(
     assert sorted(sink.numbers()) == list(range(20))
 
 
-def test_a_timeout_that_the_cluster_does_not_allow_is_told(sink: Sink) -> None:
+def test_a_timeout_that_the_cluster_does_not_allow_is_an_error(sink: Sink) -> None:
     patient = Sink(sink.bootstrap, sink.topic, **{"transaction.timeout.ms": "9000000"})
     with pytest.raises(PipelineError, match=r"does not let a transaction .* last 9000 s"):
         patient.task(0).run(rows(range(10)))
@@ -210,7 +210,7 @@ def test_a_timeout_that_the_cluster_does_not_allow_is_told(sink: Sink) -> None:
         ),
     ],
 )
-def test_a_record_that_cannot_be_written_is_told_with_its_topic(
+def test_the_error_for_a_record_names_its_topic(
     sink: Sink, columns: dict[str, list[object]], sentence: str
 ) -> None:
     bad = pa.RecordBatch.from_pydict(columns)
@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_written_is_told_with_its_topic(
     assert sink.numbers() == []
 
 
-def test_a_record_of_ten_megabytes_is_written_where_the_topic_takes_it(
+def test_a_record_of_ten_megabytes_is_written_if_the_topic_allows_it(
     any_broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name, max_message_bytes="20000000")
@@ -228,7 +228,7 @@ def test_a_record_of_ten_megabytes_is_written_where_the_topic_takes_it(
     assert [message.value() for message in records(any_broker.bootstrap, topic_name)] == [line]
 
 
-def test_a_cluster_that_is_away_is_a_fault_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_down_is_a_retriable_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.sink.marker_topic.TIMEOUT_S", 1.0)
     with pytest.raises(PassingError, match=r"markers of sink `away` .*cannot be read"):
         MarkerTopic({"bootstrap.servers": "127.0.0.1:1"}, "away").snapshot()

@@ -57,7 +57,7 @@ def order(number: int, price: float, country: str = "SE") -> Sent:
     return Sent(value, timestamp_ms=1_772_366_400_000 + number * 1000)
 
 
-def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
+def test_corrected_logic_is_replayed_and_the_differences_are_counted(
     spark: SparkSession,
     context: Context,
     broker: RunningBroker,

@@ -45,7 +45,7 @@ def order(number: int, amount: float = 5.0, country: str = "SE", **more: object)
     return json.dumps(fields, ensure_ascii=False).encode()
 
 
-def test_good_orders_are_transformed_and_routed_and_broken_ones_become_dead_letters(
+def test_good_orders_are_transformed_and_routed_and_invalid_ones_become_dead_letters(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead, norway = (f"{topic_name}-{name}" for name in ("raw", "orders", "dead", "norway"))
@@ -110,7 +110,7 @@ from (
 """
 
 
-def test_a_query_in_a_file_transforms_and_a_batch_that_dies_names_its_offsets(
+def test_a_query_in_a_file_transforms_and_a_batch_that_fails_names_its_offsets(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead = (f"{topic_name}-{name}" for name in ("raw", "to", "dead"))
@@ -179,7 +179,7 @@ def once(raw):
 MINUTE_MS = 60_000
 
 
-def test_duplicates_are_found_over_restarts_and_within_the_span_only(
+def test_duplicates_are_found_across_restarts_and_only_within_the_span(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead = (f"{topic_name}-{name}" for name in ("raw", "once", "dead"))
@@ -274,7 +274,7 @@ def test_a_driver_killed_with_half_a_batch_committed_leaves_every_input_once(
     assert all(record.headers["error.reason"].startswith(b"ValueError: invalid") for record in bad)
 
 
-def test_a_transform_says_beforehand_what_would_stop_it(
+def test_validation_reports_what_would_stop_a_transform(
     context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw = f"{topic_name}-raw"
@@ -291,7 +291,7 @@ def test_a_transform_says_beforehand_what_would_stop_it(
     assert second.what == "The topic missing-orders does not exist."
 
 
-def test_wrong_logic_is_a_sentence_and_no_query(
+def test_wrong_logic_is_an_error_before_the_query_starts(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw = f"{topic_name}-raw"

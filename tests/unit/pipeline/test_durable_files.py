@@ -44,7 +44,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_the_content_is_synced_before_the_name_is_given_and_the_folder_after(
+def test_the_content_is_flushed_before_the_file_gets_its_name_and_the_folder_after(
     writer: str, tmp_path: Path, steps: list[tuple[str, str]]
 ) -> None:
     path = tmp_path / "new" / "file"
@@ -57,7 +57,7 @@ def test_the_content_is_synced_before_the_name_is_given_and_the_folder_after(
     assert os.listdir(path.parent) == ["file"]
 
 
-def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> None:
+def test_create_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     assert durable_files.create(path, b"first")
     assert not durable_files.create(path, b"second")
@@ -65,7 +65,7 @@ def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_content_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "file"
     durable_files.write_atomically(path, b"before")
 
@@ -80,7 +80,9 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_moved_file_is_synced_before_it_has_its_name(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
+def test_a_moved_file_is_flushed_before_it_gets_its_name(
+    tmp_path: Path, steps: list[tuple[str, str]]
+) -> None:
     source, target = tmp_path / "source", tmp_path / "new" / "target"
     source.write_bytes(b"data")
     durable_files.move(source, target)

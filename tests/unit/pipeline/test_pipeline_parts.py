@@ -27,7 +27,7 @@ def pipeline_in(folder: Path, **spark: object) -> Pipeline:
     return Pipeline(folder / "pipeline.toml", context, SparkSettings(**spark), {}, ())  # type: ignore[arg-type]
 
 
-def test_the_zip_holds_the_package_and_what_spark_finds_it_by(tmp_path: Path) -> None:
+def test_the_zip_has_the_package_and_the_module_that_spark_imports(tmp_path: Path) -> None:
     archive, job = spark_submit.write_attachments(pipeline_in(tmp_path))
     names = zipfile.ZipFile(archive).namelist()
     assert {"pyspark_ottla.py", "ottla/__init__.py", "ottla/pipeline/spark/source.py"} <= set(names)
@@ -36,7 +36,7 @@ def test_the_zip_holds_the_package_and_what_spark_finds_it_by(tmp_path: Path) ->
     assert spark_submit.write_attachments(pipeline_in(tmp_path)) == (archive, job)
 
 
-def test_the_line_of_spark_submit(tmp_path: Path) -> None:
+def test_the_command_of_spark_submit(tmp_path: Path) -> None:
     (tmp_path / "transforms.py").write_text("")
     pipeline = pipeline_in(tmp_path, master="yarn", conf={"spark.ui.enabled": False})
     line = spark_submit.submit_command(
@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         spark_submit.write_attachments(pipeline_in(tmp_path))
 
 
-def test_what_a_stage_found_before_it_failed_counts() -> None:
+def test_findings_before_an_error_of_the_check_are_kept() -> None:
     stage = FakeStage("a")
     stage.found = [Problem("[sources.a]", "One.", "Do.")]
     stage.error = PipelineError("Two.", "Do.")
@@ -86,12 +86,12 @@ def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) 
     assert "is not a folder" in problem.what
 
 
-def test_a_spark_master_that_is_away_is_named() -> None:
+def test_a_spark_master_that_does_not_respond_is_named() -> None:
     (problem,) = check_master("spark://127.0.0.1:1")
     assert "No Spark master responds at spark://127.0.0.1:1" in problem.what
 
 
-def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_orders_are_written_as_complete_files_and_continue_after_a_restart(tmp_path: Path) -> None:
     assert next_number(tmp_path) == 0
     write_file(tmp_path, 0, Random(1))
     (file,) = tmp_path.iterdir()
@@ -116,7 +116,9 @@ def test_some_orders_are_invalid() -> None:
     assert good > 4800
 
 
-def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_generator_stops_when_the_tour_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ottla.pipeline.demo.orders.PAUSE_S", 0.0)
     spool = tmp_path / "spool"
     with order_generator(spool):
@@ -127,7 +129,7 @@ def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pyte
     assert len(list(spool.iterdir())) == count
 
 
-def test_the_guide_names_the_brokers_address_where_it_is_not_the_usual(tmp_path: Path) -> None:
+def test_the_guide_names_the_brokers_address_if_it_is_not_the_default(tmp_path: Path) -> None:
     assert "--bootstrap 127.0.0.1:9999" in guide(tmp_path, "127.0.0.1:9999")
     assert "--bootstrap" not in guide(tmp_path, "127.0.0.1:9092")
     moved = at_address(pipeline_in(tmp_path), "127.0.0.1:9999")
@@ -140,12 +142,12 @@ class GoneSpark:
         raise ConnectionRefusedError("nobody listens")
 
 
-def test_where_spark_itself_is_gone_no_stage_is_tried_again() -> None:
+def test_no_stage_is_restarted_after_spark_has_ended() -> None:
     with pytest.raises(PipelineError, match="Spark has ended: ValueError"):
         check_spark(GoneSpark(), ValueError())  # type: ignore[arg-type]
 
 
-def test_what_is_said_on_stderr_goes_into_the_log_while_the_table_lives(tmp_path: Path) -> None:
+def test_stderr_goes_to_the_log_while_the_table_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     for said in (b"one\n", b"two\n"):
         with stderr_to(log):
@@ -155,7 +157,7 @@ def test_what_is_said_on_stderr_goes_into_the_log_while_the_table_lives(tmp_path
         pass
 
 
-def test_a_signal_stops_a_run_and_the_handlers_come_back() -> None:
+def test_a_signal_stops_a_run_and_the_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     stop = Event()
     with set_by_signals(stop):

@@ -34,7 +34,7 @@ def checkpoint(folder: Path, planned: dict[int, list[str]], committed: list[int]
     return folder
 
 
-def test_a_report_becomes_a_line_of_the_display() -> None:
+def test_progress_is_read_from_sparks_report() -> None:
     report = {
         "batchId": 7,
         "numInputRows": 10,
@@ -100,7 +100,7 @@ def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
     assert (away.batch, away.behind) == (0, None)
 
 
-def test_a_checkpoint_elsewhere_needs_spark() -> None:
+def test_a_remote_checkpoint_needs_spark() -> None:
     item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
     assert "can only be read with Spark" in status.state

@@ -106,7 +106,7 @@ def test_dead_letters_add_up() -> None:
     assert run.dead_letters == 4
 
 
-def test_a_fault_that_passes_is_tried_again_and_later_each_time() -> None:
+def test_a_retriable_error_is_retried_with_growing_delays() -> None:
     run = run_of(stage("a", AWAY, finished(error=AWAY), FakeQuery()))
     step(run, 0)
     assert (run.state, run.note) == ("waiting", "The broker is away. Start it. Next attempt in 1 s.")
@@ -121,7 +121,7 @@ def test_a_fault_that_passes_is_tried_again_and_later_each_time() -> None:
     assert run.state == "running"
 
 
-def test_after_a_batch_went_well_patience_begins_anew() -> None:
+def test_a_successful_batch_resets_the_delay() -> None:
     run = run_of(stage("a", AWAY, finished(report(0, 1), error=AWAY)))
     step(run, 0)
     step(run, 1)
@@ -129,14 +129,14 @@ def test_after_a_batch_went_well_patience_begins_anew() -> None:
     assert "Next attempt in 1 s" in run.note
 
 
-def test_a_run_that_is_to_end_gives_up_in_the_end() -> None:
+def test_a_run_with_once_gives_up_after_some_attempts() -> None:
     run = run_of(stage("a", *[AWAY] * ATTEMPTS_MAX_ONCE), ATTEMPTS_MAX_ONCE)
     for now in range(0, 1000, 100):
         step(run, now)
     assert (run.state, run.note) == ("failed", "The broker is away. Start it.")
 
 
-def test_a_query_that_ends_by_itself_in_a_run_without_end_is_started_again() -> None:
+def test_a_query_that_ends_by_itself_is_restarted() -> None:
     run = run_of(stage("a", finished(report(0, 3)), FakeQuery()), None)
     step(run, 0)
     step(run, 1)
@@ -146,7 +146,7 @@ def test_a_query_that_ends_by_itself_in_a_run_without_end_is_started_again() -> 
     assert run.state == "running"
 
 
-def test_what_does_not_pass_fails_at_once_and_the_others_go_on() -> None:
+def test_an_error_that_is_not_retriable_fails_at_once_and_the_others_continue() -> None:
     wrong, good = run_of(stage("wrong", WRONG)), run_of(stage("good", finished(report(0, 3))))
     heard = Heard()
     assert not run_stages(None, [[wrong, good]], TRIGGER, heard, Event())  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_one_wave_begins_when_the_one_before_is_over() -> None:
     assert heard.events == ["a running", "a done", "b running", "b done"]
 
 
-def test_a_run_that_ends_runs_writers_before_readers() -> None:
+def test_a_run_with_once_runs_writers_before_readers() -> None:
     names = [("sources", "s"), ("sources", "r"), ("transforms", "t"), ("transforms", "u"), ("sinks", "x")]
     declared = tuple(StageDeclaration(group, name, "fake", None, FakeStage) for group, name in names)
     context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
@@ -184,7 +184,7 @@ def test_a_run_that_ends_runs_writers_before_readers() -> None:
     assert trigger_of(pipeline, once=False) == {"processingTime": "1 second"}
 
 
-def test_plain_lines_tell_batches_and_changes() -> None:
+def test_plain_lines_show_batches_and_changes() -> None:
     lines: list[str] = []
     display = PlainDisplay(lines.append)
     run = run_of(stage("orders", AWAY))
@@ -233,7 +233,7 @@ def test_plain_is_plain() -> None:
         assert isinstance(display, PlainDisplay)
 
 
-def test_at_a_terminal_the_table_lives_and_what_fails_stays_above_it() -> None:
+def test_at_a_terminal_the_table_is_live_and_errors_stay_above_it() -> None:
     output = StringIO()
     console = Console(file=output, force_terminal=True, width=150, markup=False)
     wrong = run_of(stage("wrong", WRONG))

@@ -1,7 +1,7 @@
 import dataclasses
 
 import pytest
-from tests.unit.pipeline.archive_samples import a_batch, a_file, an_archive
+from tests.unit.pipeline.archive.archive_samples import a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import combine

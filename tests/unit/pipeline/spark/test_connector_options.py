@@ -20,7 +20,7 @@ def stream(**more: str) -> ReadOptions:
     return read_options({**BASE, **more}, streaming=True)
 
 
-def test_a_batch_reads_all_and_a_stream_what_comes_next() -> None:
+def test_a_batch_starts_at_earliest_and_a_stream_at_latest() -> None:
     assert (batch().start, batch().end) == (Point("end", EARLIEST), Point("end", LATEST))
     assert stream().start == Point("end", LATEST)
 
@@ -42,7 +42,7 @@ def test_names_of_options_are_read_in_any_case() -> None:
     assert options.extras.headers
 
 
-def test_topics_are_chosen_in_one_of_three_ways() -> None:
+def test_exactly_one_option_selects_the_topics() -> None:
     servers = {"kafka.bootstrap.servers": "h:1"}
     assigned = read_options({**servers, "assign": '{"a": [2]}'}, streaming=False)
     assert assigned.assign == {TopicPartition("a", 2)}
@@ -83,7 +83,7 @@ def test_a_time_counts_before_times_and_times_before_offsets() -> None:
         ({"subscribe": " , "}, "Name one or more topics"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_a_sentence(given: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_rejected_with_the_reason(given: dict[str, str], said: str) -> None:
     with pytest.raises(PipelineError, match=said):
         batch(**given)
 
@@ -93,7 +93,7 @@ def test_a_stream_has_no_end() -> None:
         stream(endingOffsets="latest")
 
 
-def test_a_pattern_that_is_none_is_refused() -> None:
+def test_an_invalid_pattern_is_rejected() -> None:
     with pytest.raises(PipelineError, match="not a regular expression"):
         read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "a("}, streaming=True)
 
@@ -105,7 +105,7 @@ def test_a_delay_has_a_unit(text: str, seconds: float) -> None:
     assert stream(maxTriggerDelay=text).delay_max_s == seconds
 
 
-def test_an_option_that_is_not_known_is_warned_of_with_the_one_that_was_meant() -> None:
+def test_an_unknown_option_is_warned_of_with_a_suggestion() -> None:
     with pytest.warns(UserWarning, match=r"`includeheader`.*Did you mean `includeHeaders`"):
         warn_of_unknown({**BASE, "includeHeader": "true"})
 
@@ -116,7 +116,7 @@ def test_options_that_are_known_or_sparks_own_are_not_warned_of() -> None:
         warn_of_unknown({**BASE, "failOnDataLoss": "false", "path": "x", "kafka.max.poll.records": "7"})
 
 
-def test_what_may_go_in_the_clear_is_told_from_what_may_not() -> None:
+def test_plaintext_is_recognized_by_the_security_protocol() -> None:
     assert stream().is_plaintext
     assert stream(**{"kafka.security.protocol": "PLAINTEXT"}).is_plaintext
     assert not stream(**{"kafka.security.protocol": "SASL_PLAINTEXT"}).is_plaintext

@@ -15,12 +15,12 @@ def test_ranges_are_sorted_by_partition_and_empty_ones_left_out() -> None:
     assert spans_by_partition(ranges) == {TopicPartition("b", 0): [Span(0, 5), Span(5, 9)]}
 
 
-def test_a_span_is_told_by_its_first_and_last_offset() -> None:
+def test_a_span_is_printed_with_its_first_and_last_offset() -> None:
     assert (str(Span(4, 5)), str(Span(4, 9))) == ("4", "4 to 8")
 
 
 @given(SPANS)
-def test_united_spans_hold_the_same_offsets_and_do_not_touch(spans: list[Span]) -> None:
+def test_a_union_has_the_same_offsets_in_spans_that_do_not_touch(spans: list[Span]) -> None:
     merged = union(spans)
     assert offsets(merged) == offsets(spans)
     assert all(one.end < other.start for one, other in itertools.pairwise(merged))

@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.pipeline.archive_samples import an_archive
+from tests.unit.pipeline.archive.archive_samples import an_archive
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records
@@ -36,11 +36,11 @@ def test_a_batch_covers_what_was_read_and_what_never_had_records(
     assert found == (() if covered is None else (OffsetRange(*AT, *covered),))
 
 
-def test_a_batch_counts_what_lies_between_its_offsets() -> None:
+def test_a_batch_expects_as_many_records_as_its_offsets() -> None:
     assert expected_records({AT: 5}, {AT: 25, TopicPartition("raw", 1): 7}) == 27
 
 
-def test_a_new_query_goes_on_behind_what_is_archived() -> None:
+def test_a_new_query_starts_after_the_archived_offsets() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 1, 0, 10))
     other, new = TopicPartition("raw", 1), TopicPartition("raw", 2)
     earliest, latest = {AT: 0, other: 30, new: 3}, {AT: 50, other: 50, new: 50}
@@ -48,6 +48,6 @@ def test_a_new_query_goes_on_behind_what_is_archived() -> None:
     assert starting_offsets(Archived(), earliest, latest) == dict.fromkeys(earliest, EARLIEST)
 
 
-def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one() -> None:
+def test_a_topic_that_was_created_again_is_rejected() -> None:
     with pytest.raises(PipelineError, match="raw-0 is archived up to offset 10, but ends at 4"):
         starting_offsets(an_archive(("raw", 0, 0, 10)), {AT: 0}, {AT: 4})

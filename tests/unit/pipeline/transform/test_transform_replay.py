@@ -13,14 +13,14 @@ from ottla.pipeline.transform.settings import TransformSettings
 SETTINGS = TransformSettings(from_="raw", to="orders", function="t.py:clean")
 
 
-def test_a_replay_begins_at_the_beginning_or_at_a_time() -> None:
+def test_a_replay_starts_at_the_beginning_or_at_a_time() -> None:
     assert parse_start("earliest") == EARLIEST
     assert parse_start("2026-03-01T12:00:00Z") == Position("time", 1_772_366_400_000)
     with pytest.raises(PipelineError, match="cannot start at 'yesterday'"):
         parse_start("yesterday")
 
 
-def test_other_logic_or_another_beginning_is_another_replay() -> None:
+def test_other_logic_or_another_start_is_another_replay() -> None:
     name = replay_name("clean", SETTINGS, "new", "earliest", "logic")
     assert name.startswith("clean.replay.new.")
     assert name == replay_name("clean", SETTINGS, "new", "earliest", "logic")
@@ -35,7 +35,7 @@ def test_a_missing_file_of_logic_is_named(tmp_path: Path) -> None:
     assert read_logic(tmp_path, SETTINGS) == "t.py:clean x = 1"
 
 
-def test_topics_of_a_replay_stand_beside_those_in_use() -> None:
+def test_topics_of_a_replay_are_paired_with_those_in_use() -> None:
     present = {"raw", "orders", "norway", "dead", "new", "new-norway", "new-dead", "new-other"}
     assert topic_pairs(present, "orders", "new") == [
         ("orders", "new"),
@@ -45,7 +45,7 @@ def test_topics_of_a_replay_stand_beside_those_in_use() -> None:
     assert topic_pairs({"new"}, "orders", "new") == []
 
 
-def test_a_comparison_reads_as_lines() -> None:
+def test_a_comparison_is_described_in_lines() -> None:
     examples = (
         Difference("added", ("raw", 0, 7), b"k", None, b"new"),
         Difference("removed", None, None, b"\xff", None),

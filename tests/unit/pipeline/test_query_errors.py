@@ -64,21 +64,21 @@ def test_the_sentence_that_matters_is_found(lines: list[str], failure: ErrorSumm
     assert summarize_text(trace(*lines)) == failure
 
 
-def test_where_only_spark_speaks_its_first_sentence_serves() -> None:
+def test_sparks_first_sentence_is_used_if_there_is_no_other() -> None:
     text = "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\nmore"
     assert summarize_text(text) == ErrorSummary("Path does not exist: file:/x.", is_retriable=False)
 
 
-def test_a_lost_executor_passes() -> None:
+def test_a_lost_executor_is_retriable() -> None:
     assert summarize_text("Job aborted: ExecutorLostFailure (executor 1 exited)").is_retriable
 
 
-def test_a_long_line_is_cut_and_an_empty_one_named() -> None:
+def test_a_long_line_is_shortened_and_an_empty_one_replaced() -> None:
     assert len(summarize_text("x" * 2000).sentence) < 600
     assert summarize(ValueError()).sentence == "ValueError"
 
 
-def test_an_error_of_ours_speaks_for_itself() -> None:
+def test_a_pipeline_error_is_its_own_summary() -> None:
     assert summarize(PipelineError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=False)
     assert summarize(PassingError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=True)
 
@@ -93,7 +93,7 @@ def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:
     assert summarize_text(trace(*lines, mask)).sentence == "ImportError: no such thing"
 
 
-def test_a_batch_that_dies_of_a_record_names_its_offsets() -> None:
+def test_a_batch_that_fails_on_a_record_names_its_offsets() -> None:
     assert summarize_text(QUERY + BAD_CAST + OFFSETS) == ErrorSummary(
         "The value 'x' cannot be cast to \"DOUBLE\". It was in the batch with the offsets "
         "raw-0: 2 to 29, raw-2: 0 to 0, which runs again at the next start.",
@@ -105,18 +105,18 @@ def test_a_batch_that_dies_of_a_record_names_its_offsets() -> None:
     )
 
 
-def test_a_query_that_tells_no_offsets_of_topics_is_explained_too() -> None:
+def test_a_query_without_offsets_of_topics_is_summarized_too() -> None:
     said = "The value 'x' cannot be cast to \"DOUBLE\"."
     assert summarize_text(QUERY + BAD_CAST).sentence == said
     of_files = OFFSETS.replace('{"raw": {"0": 30, "1": 5, "2": 1}}', '{"entry": 5}')
     assert summarize_text(QUERY + BAD_CAST + of_files).sentence == said
 
 
-def test_the_record_that_a_transform_without_dead_letters_refused_is_named_alone() -> None:
+def test_a_record_that_a_transform_rejected_is_named_alone() -> None:
     said = "The transform clean rejects the record of topic raw, partition 0, offset 7: nope. Set `dead_letters`."
     assert summarize_text(f"{QUERY}[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001{OFFSETS}").sentence == said
 
 
-def test_a_fault_that_passes_is_no_matter_of_a_batch() -> None:
+def test_a_retriable_error_does_not_name_a_batch() -> None:
     failure = summarize_text(f"{QUERY}\nKafkaError: _TRANSPORT: Connection refused{OFFSETS}")
     assert failure == ErrorSummary("KafkaError: _TRANSPORT: Connection refused", is_retriable=True)

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import (
@@ -41,30 +41,30 @@ def test_a_manifest_is_read_as_it_was_written(manifest: object) -> None:
     assert from_json(to_json(manifest), "there") == manifest  # type: ignore[arg-type]
 
 
-def test_files_count_once_a_batch_names_them_and_until_a_merge_takes_their_place() -> None:
+def test_a_file_counts_from_its_batch_until_a_merge_replaces_it() -> None:
     assert set(combine({1: FIRST, 2: SECOND}).files) == {SMALL.path, OTHER.path}
     assert set(combine(HISTORY).files) == {LARGE.path}
 
 
-def test_a_merge_of_merged_files_counts_last_whatever_the_order_of_reading() -> None:
+def test_merges_apply_in_the_order_of_their_numbers() -> None:
     again = Merge(100, (a_file("again", (0, 0, 9)),), (LARGE.path,))
     assert set(combine({5: again, **HISTORY}).files) == {again.files[0].path}
 
 
-def test_the_archive_begins_and_ends_with_what_batches_cover_also_without_records() -> None:
+def test_starts_and_ends_include_offsets_without_records() -> None:
     archived = combine(HISTORY)
     assert archived.ends == {TopicPartition("raw", 0): 12, TopicPartition("raw", 3): 3}
     assert archived.starts == {TopicPartition("raw", 0): 0, TopicPartition("raw", 3): 2}
     assert archived.topics == ["raw"]
 
 
-def test_the_history_tells_the_last_batch_of_a_query_and_who_archives_a_topic() -> None:
+def test_the_history_has_the_last_batch_of_a_query_and_the_owner_of_a_topic() -> None:
     newer = replace(CLAIM, run="f00d")
     assert combine({**HISTORY, 7: newer}).owners == {"raw": newer}
     assert (combine(HISTORY).number, combine(HISTORY).batches) == (4, {QUERY: 1})
 
 
-def test_a_fold_says_what_its_manifests_said() -> None:
+def test_a_fold_has_all_content_of_its_manifests() -> None:
     assert fold_from_json(fold_to_json(HISTORY), "there") == HISTORY
     with pytest.raises(PipelineError, match="The manifest there is damaged"):
         fold_from_json('{"version": 1, "manifests": {"1": {}}}', "there")
@@ -81,7 +81,7 @@ def test_a_fold_says_what_its_manifests_said() -> None:
         ("somebody's", False),
     ],
 )
-def test_what_a_committed_batch_or_an_old_merge_has_staged_is_dead(name: str, is_dead: bool) -> None:
+def test_staging_of_a_committed_batch_or_an_old_merge_is_abandoned(name: str, is_dead: bool) -> None:
     assert is_abandoned(name, {"ded036006db7": 4}, before_ms=100) == is_dead
 
 
@@ -95,7 +95,7 @@ def test_a_damaged_manifest_is_named(text: str) -> None:
         from_json(text, "/there/x.json")
 
 
-def test_a_manifest_of_a_newer_ottla_is_not_guessed_at() -> None:
+def test_a_manifest_of_a_newer_version_is_rejected() -> None:
     with pytest.raises(PipelineError, match="has version 2, which this version of Ottla does not support"):
         from_json('{"version": 2}', "x")
 
@@ -111,7 +111,7 @@ def test_staged_files_get_names_of_their_batch_numbered_within_the_hour() -> Non
     assert hour_of(final[f"{hour}/part-0.parquet"]) == Hour("raw", "2026-01-31", 7)
 
 
-def test_only_whole_names_are_manifests() -> None:
+def test_only_complete_names_are_manifests() -> None:
     name = manifest_file(3).rpartition("/")[2]
     assert MANIFEST_NAME.fullmatch(name)
     assert not MANIFEST_NAME.fullmatch(f".{name}.9f3c")

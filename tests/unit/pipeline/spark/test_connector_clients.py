@@ -16,33 +16,33 @@ def test_properties_lose_their_prefix_and_other_options_are_not_among_them() -> 
     }
 
 
-def test_a_name_of_javas_becomes_librdkafkas() -> None:
+def test_a_java_property_gets_librdkafkas_name() -> None:
     assert kafka_properties({**SERVERS, "kafka.fetch.max.wait.ms": "7"})["fetch.wait.max.ms"] == "7"
 
 
-def test_javas_line_for_its_login_module_gives_name_and_password() -> None:
+def test_username_and_password_are_read_from_a_jaas_config() -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
     properties = kafka_properties({**SERVERS, "kafka.sasl.jaas.config": line})
     assert (properties["sasl.username"], properties["sasl.password"]) == ("me", 'a"b')
 
 
-def test_a_line_without_them_is_refused() -> None:
+def test_a_jaas_config_without_credentials_is_rejected() -> None:
     with pytest.raises(PipelineError, match=r"Set `kafka\.sasl\.username`"):
         kafka_properties(
             {**SERVERS, "kafka.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}
         )
 
 
-def test_without_servers_the_option_is_asked_for() -> None:
+def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(PipelineError, match=r"`kafka\.bootstrap\.servers` is missing"):
         kafka_properties({"subscribe": "a"})
 
 
-def test_a_property_that_only_java_knows_is_left_out_with_a_warning() -> None:
+def test_a_property_that_only_java_has_is_left_out_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"librdkafka has no property default\.api\.timeout\.ms"):
         make_client(AdminClient, {"bootstrap.servers": "localhost:1", "default.api.timeout.ms": "7"})
 
 
-def test_a_value_that_does_not_fit_is_told_with_librdkafkas_words() -> None:
+def test_an_invalid_value_is_reported_with_librdkafkas_reason() -> None:
     with pytest.raises(PipelineError, match=r"security\.protocol"):
         make_client(AdminClient, {"bootstrap.servers": "localhost:1", "security.protocol": "none"})

@@ -46,12 +46,12 @@ def test_a_checked_stream_has_a_sink_id_and_a_plan() -> None:
         ({"keepTimestamps": "yes"}, "`keepTimestamps` is 'yes'"),
     ],
 )
-def test_an_option_that_cannot_be_is_named(options: dict[str, str], sentence: str) -> None:
+def test_an_invalid_option_is_named(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(PipelineError, match=sentence):
         sink_options({**CLUSTER, **options}, streaming=False)
 
 
-def test_a_stream_that_was_not_checked_is_refused() -> None:
+def test_a_stream_that_was_not_checked_is_rejected() -> None:
     with pytest.raises(PipelineError, match="was not checked") as refused:
         sink_options({**CLUSTER, "sinkId": "a"}, streaming=True)
     assert "exactly_once(df, sink_id)" in refused.value.remedy
@@ -62,7 +62,7 @@ def test_a_stream_counts_its_batches_itself() -> None:
         sink_options({**CLUSTER, "sinkId": "a", "planFingerprint": "f", "batchId": "1"}, streaming=True)
 
 
-def test_a_misspelt_option_is_told_and_the_right_one_named() -> None:
+def test_a_misspelt_option_is_warned_of_with_a_suggestion() -> None:
     with pytest.warns(UserWarning, match="`sinkkid`.*Did you mean `sinkId`"):
         sink_options({**CLUSTER, "sinkkId": "a"}, streaming=True)
 
@@ -87,12 +87,12 @@ def schema(**columns: DataType) -> StructType:
         ({"value": TEXT, "topic": BYTES}, "`topic` is binary"),
     ],
 )
-def test_a_column_that_a_topic_cannot_take_is_named(columns: dict[str, DataType], sentence: str) -> None:
+def test_a_column_of_the_wrong_type_is_named(columns: dict[str, DataType], sentence: str) -> None:
     with pytest.raises(PipelineError, match=sentence):
         check_columns(schema(**columns), has_topic=True)
 
 
-def test_rows_need_a_topic_from_somewhere() -> None:
+def test_rows_need_a_topic_as_option_or_column() -> None:
     check_columns(schema(value=TEXT, topic=TEXT), has_topic=False)
     with pytest.raises(PipelineError, match="have no topic"):
         check_columns(schema(value=TEXT), has_topic=False)

@@ -15,12 +15,12 @@ def lag(
     return lag_of(AT, archived_end, earliest, 1000, retention, oldest, 1_000 * HOUR_MS)
 
 
-def test_an_archive_that_is_close_behind_is_not_worth_a_word() -> None:
+def test_an_archive_that_is_close_behind_has_no_warning() -> None:
     assert warning_of(lag(1000)) is None
     assert warning_of(lag(400, age_ms=10 * HOUR_MS)) is None
 
 
-def test_records_that_expire_before_long_are_counted() -> None:
+def test_records_that_expire_soon_are_counted() -> None:
     assert warning_of(lag(400, age_ms=165 * HOUR_MS)) == (
         "600 records of raw-0 are not archived, and start to expire in about 3 hours."
     )
@@ -30,7 +30,7 @@ def test_records_that_were_deleted_before_they_were_archived_are_counted() -> No
     assert warning_of(lag(400, earliest=450)) == "50 offsets of raw-0 were deleted before they were archived."
 
 
-def test_both_are_said_together() -> None:
+def test_expiring_and_deleted_records_are_in_one_warning() -> None:
     said = warning_of(lag(400, age_ms=168 * HOUR_MS, earliest=450))
     assert said == (
         "550 records of raw-0 are not archived, and start to expire in about 0 seconds; "
@@ -53,5 +53,5 @@ def test_without_retention_nothing_expires() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(59.9, "59 seconds"), (121, "2 minutes"), (7300, "2 hours"), (300_000, "3 days")]
 )
-def test_durations_are_told_roughly(seconds: float, said: str) -> None:
+def test_durations_are_rounded(seconds: float, said: str) -> None:
     assert duration(seconds) == said

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.archive_samples import QUERY, a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive import store
 from ottla.pipeline.archive.errors import read_error, write_error
@@ -15,7 +15,7 @@ from ottla.pipeline.files import FoundFile, LocalFiles, files_at
 from ottla.pipeline.spark.checkpoint import Checkpoint
 
 
-def test_a_file_is_made_whole_and_never_over_another(tmp_path: Path) -> None:
+def test_create_writes_a_complete_file_and_never_replaces_one(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     assert files.create("a/b.json", "first")
     assert not files.create("a/b.json", "second")
@@ -23,7 +23,7 @@ def test_a_file_is_made_whole_and_never_over_another(tmp_path: Path) -> None:
     assert files.names("a") == ["b.json"]
 
 
-def test_a_moved_file_takes_the_place_of_one_that_an_earlier_attempt_left(tmp_path: Path) -> None:
+def test_move_replaces_the_file_of_an_earlier_attempt(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     files.create("staged", "new")
     files.create("there/final", "old")
@@ -32,7 +32,7 @@ def test_a_moved_file_takes_the_place_of_one_that_an_earlier_attempt_left(tmp_pa
     assert files.read("there/final") == "new"
 
 
-def test_what_is_not_there_has_no_names_and_can_be_deleted(tmp_path: Path) -> None:
+def test_a_missing_folder_is_empty_and_can_be_deleted(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     assert (files.names("none"), files.below("none"), files.exists("none")) == ([], [], False)
     files.delete("none")
@@ -43,7 +43,7 @@ def test_an_archive_that_is_not_local_needs_spark() -> None:
         files_at("s3a://bucket/archive")
 
 
-def test_of_two_writers_one_gets_a_number_and_the_other_sees_it_before_it_tries_the_next(
+def test_only_one_of_two_writers_gets_a_number_and_the_other_checks_again(
     tmp_path: Path,
 ) -> None:
     archive, other = Archive.at(str(tmp_path)), Archive.at(str(tmp_path))
@@ -60,7 +60,7 @@ def test_of_two_writers_one_gets_a_number_and_the_other_sees_it_before_it_tries_
     assert archive.manifests() == other.manifests() == {1: theirs, 2: ours}
 
 
-def test_a_run_that_another_has_followed_adds_nothing(tmp_path: Path) -> None:
+def test_a_run_whose_topic_was_claimed_adds_nothing(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
     first, beside = claim_topics(archive, ["raw"]), claim_topics(archive, ["orders"])
     archive.commit(a_batch(0, []), first.check)
@@ -134,7 +134,7 @@ def test_a_manifest_that_is_folded_while_it_is_read_is_read_from_the_fold(
     assert Manifests(files).load() == {1: a_batch(0, [])}
 
 
-def test_what_a_killed_batch_has_staged_is_removed_when_the_archive_has_come_further(tmp_path: Path) -> None:
+def test_staged_files_of_a_killed_batch_are_removed_after_its_commit(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
     archive.commit(a_batch(3, []), lambda _: None)
     for batch in (2, 3, 4):
@@ -143,14 +143,14 @@ def test_what_a_killed_batch_has_staged_is_removed_when_the_archive_has_come_fur
     assert archive.files.names("_staging") == [f"{batch_name(4, QUERY)}-1a2b3c4d"]
 
 
-def test_a_manifest_that_is_not_even_text_is_named(tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "_manifests").mkdir()
     (tmp_path / "_manifests" / "0000000001.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PipelineError, match=r"_manifests/0000000001\.json is damaged"):
         Archive.at(str(tmp_path)).load()
 
 
-def test_an_archive_is_made_once_and_missed_when_it_is_gone(tmp_path: Path) -> None:
+def test_a_missing_archive_is_created_only_without_a_checkpoint(tmp_path: Path) -> None:
     archive, checkpoint = Archive.at(str(tmp_path / "archive")), LocalFiles(str(tmp_path / "checkpoint"))
     check_archive(archive, Checkpoint(checkpoint))
     assert archive.exists()
@@ -165,7 +165,7 @@ def test_an_archive_is_made_once_and_missed_when_it_is_gone(tmp_path: Path) -> N
         check_archive(archive, Checkpoint(checkpoint))
 
 
-def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert list(check_folder(tmp_path / "new" / "deep", "[sinks.a]")) == []
     (problem,) = check_folder(tmp_path / "file" / "below", "[sinks.a]")
@@ -185,7 +185,7 @@ def test_a_path_that_cannot_be_a_folder_is_a_problem(tmp_path: Path) -> None:
         ("Error while reading file file:///a/x.parquet. bad magic", "file:///a/x.parquet cannot be read"),
     ],
 )
-def test_a_fault_of_the_disk_is_told_in_a_sentence(account: str, said: str) -> None:
+def test_a_write_error_says_what_to_do(account: str, said: str) -> None:
     error = write_error("file:///archive", account)
     assert said in str(error)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.pipeline.archive_samples import a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive import delta
 from ottla.pipeline.archive.delta import DeltaLog, delta_logs
@@ -63,7 +63,7 @@ def test_each_manifest_that_touches_the_topic_is_one_version(tmp_path: Path) -> 
     assert third[4]["add"]["dataChange"] is False
 
 
-def test_of_several_that_publish_at_once_each_version_is_written_by_one(tmp_path: Path) -> None:
+def test_concurrent_publishers_write_each_version_once(tmp_path: Path) -> None:
     one, other = (DeltaLog(LocalFiles(str(tmp_path)), "raw") for _ in range(2))
     one.publish(until(2))
     other.publish(until(2))
@@ -76,7 +76,7 @@ def test_of_several_that_publish_at_once_each_version_is_written_by_one(tmp_path
     ]
 
 
-def test_a_checkpoint_holds_what_the_versions_before_it_say_and_old_versions_go(
+def test_a_checkpoint_is_the_sum_of_its_versions_and_old_versions_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
@@ -98,13 +98,13 @@ def test_a_checkpoint_holds_what_the_versions_before_it_say_and_old_versions_go(
     }
 
 
-def test_the_files_of_a_version_follow_from_those_before() -> None:
+def test_a_version_is_applied_to_the_files_before_it() -> None:
     text = "\n".join(json.dumps(action) for action in next_version(5, HISTORY[5], "raw", 0))
     before = {path_in_table(file.path) for file in (SMALL, OTHER)}
     assert apply_version(before | {"kept"}, text) == {path_in_table(LARGE.path), "kept"}
 
 
-def test_a_log_that_is_there_is_kept_up_also_when_it_is_no_longer_asked_for(tmp_path: Path) -> None:
+def test_an_existing_log_is_updated_without_the_setting(tmp_path: Path) -> None:
     archive = Archive.at(str(tmp_path))
     assert delta_logs(archive, ["raw"], wanted=False) == []
     (log,) = delta_logs(archive, ["raw"], wanted=True)
@@ -112,7 +112,7 @@ def test_a_log_that_is_there_is_kept_up_also_when_it_is_no_longer_asked_for(tmp_
     assert [one.topic for one in delta_logs(archive, ["raw", "fly"], wanted=False)] == ["raw"]
 
 
-def test_somebody_elses_delta_table_is_left_alone(tmp_path: Path) -> None:
+def test_a_delta_table_of_another_program_is_rejected(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     files.create(f"raw/_delta_log/{0:020}.json", '{"commitInfo": {}}\n')
     with pytest.raises(PipelineError, match="_delta_log was not created by Ottla"):

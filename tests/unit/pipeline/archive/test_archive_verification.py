@@ -1,4 +1,4 @@
-from tests.unit.pipeline.archive_samples import a_file, an_archive
+from tests.unit.pipeline.archive.archive_samples import a_file, an_archive
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import Slice
@@ -19,11 +19,11 @@ from ottla.pipeline.archive.verification import (
 AT = TopicPartition("raw", 0)
 
 
-def test_ranges_that_meet_are_whole() -> None:
+def test_adjacent_ranges_have_no_hole() -> None:
     assert check_coverage(an_archive(("raw", 0, 5, 9), ("raw", 0, 0, 5)), ["raw"], {AT: 0}) == []
 
 
-def test_a_hole_is_named_and_a_part_that_the_topic_deleted_is_told_from_it() -> None:
+def test_deleted_offsets_of_a_hole_are_reported_separately() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 30, 40))
     assert check_coverage(archived, ["raw"], {AT: 18}) == [
         Finding(AT, Span(10, 18), DELETED),
@@ -31,15 +31,15 @@ def test_a_hole_is_named_and_a_part_that_the_topic_deleted_is_told_from_it() -> 
     ]
 
 
-def test_what_the_topic_has_before_the_archive_begins_is_a_hole() -> None:
+def test_offsets_that_the_topic_has_before_the_archive_are_a_hole() -> None:
     assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [Finding(AT, Span(2, 7), HOLE)]
 
 
-def test_what_was_gone_before_the_archive_began_is_none() -> None:
+def test_offsets_that_were_deleted_before_the_archive_are_not_a_hole() -> None:
     assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 7}) == []
 
 
-def test_a_topic_that_is_gone_is_judged_by_the_archive_alone() -> None:
+def test_a_deleted_topic_is_verified_by_the_archive_alone() -> None:
     archived = an_archive(("raw", 0, 7, 9), ("raw", 0, 11, 12))
     assert check_coverage(archived, ["raw"], {}) == [Finding(AT, Span(9, 11), HOLE)]
 
@@ -49,7 +49,7 @@ def test_offsets_that_two_batches_cover_are_duplicates() -> None:
     assert check_coverage(archived, ["raw"], {AT: 0}) == [Finding(AT, Span(8, 10), TWICE)]
 
 
-def test_a_file_is_held_against_its_manifest() -> None:
+def test_a_file_is_compared_with_its_manifest() -> None:
     file = a_file("x", (0, 0, 9), (1, 5, 5))
     right = {0: Content(Slice(0, 9, 10), 0), 1: Content(Slice(5, 5, 1), 0)}
     assert compare_file(file, right) is None
@@ -63,7 +63,7 @@ def test_a_file_is_held_against_its_manifest() -> None:
     assert "are not in order" in str(compare_file(file, right | {0: Content(Slice(0, 9, 10), 2)}))
 
 
-def test_single_offsets_are_told_as_spans() -> None:
+def test_single_offsets_are_joined_into_spans() -> None:
     assert spans_of([(1, 4), (0, 3), (0, 1), (0, 2)]) == [(0, Span(1, 4)), (1, Span(4, 5))]
 
 
@@ -79,7 +79,7 @@ def test_a_report_names_partition_and_offsets() -> None:
     ]
 
 
-def test_a_report_tells_what_is_not_archived_yet() -> None:
+def test_a_report_counts_offsets_that_are_not_archived_yet() -> None:
     behind = Report((Extent(AT, 0, 40, 40, 0, 50),), (), (), is_deep=True)
     assert behind.is_whole
     assert behind.sentences()[0].endswith("every offset once, 10 newer offsets are not archived yet.")

@@ -1,4 +1,4 @@
-from tests.unit.pipeline.archive_samples import a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive.layout import Hour, merge_name
 from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combine
@@ -23,7 +23,7 @@ def merged(*files: DataFile, now_ms: int) -> dict[Hour, list[DataFile]]:
     return mergeable(combine({1: a_batch(0, [], *files)}), now_ms)
 
 
-def test_small_files_of_an_hour_that_is_over_are_merged() -> None:
+def test_small_files_of_a_past_hour_are_merged() -> None:
     files = [a_file("b", (0, 5, 9)), a_file("a", (0, 0, 4)), a_file("c", (0, 3, 3), hour=6)]
     assert end_ms(SEVEN) == END_OF_SEVEN_MS
     assert merged(*files, now_ms=END_OF_SEVEN_MS + CLOSED_AFTER_MS - 1) == {}
@@ -41,7 +41,7 @@ def test_a_round_takes_whole_hours_up_to_its_size() -> None:
     assert split_into_rounds({}) == []
 
 
-def test_what_files_hold_together_is_counted_by_hour_and_partition() -> None:
+def test_totals_are_counted_by_hour_and_partition() -> None:
     files = [a_file("a", (0, 0, 4), (1, 7, 7)), a_file("b", (0, 9, 10)), a_file("c", (0, 5, 6), hour=8)]
     assert totals(files) == {
         (SEVEN, 0): Slice(0, 10, 7),
@@ -50,7 +50,7 @@ def test_what_files_hold_together_is_counted_by_hour_and_partition() -> None:
     }
 
 
-def test_files_go_a_day_after_they_were_superseded_or_a_merge_died_that_wrote_them() -> None:
+def test_superseded_files_and_those_of_dead_merges_are_deleted_after_a_day() -> None:
     now_ms = END_OF_SEVEN_MS
     day_ago_ms = now_ms - KEEP_SUPERSEDED_MS
     early, late = a_file("early", (0, 0, 4)), a_file("late", (0, 5, 9))

@@ -33,13 +33,13 @@ def test_a_random_expression_is_named() -> None:
     assert found[0] == "`uuid()` may give another value when a batch runs again."
 
 
-def test_a_limit_is_refused() -> None:
+def test_a_limit_is_rejected() -> None:
     found = find_nondeterminism([Operator("GlobalLimit", 0, "GlobalLimit 5"), SOURCE])
     assert found is not None
     assert "`GlobalLimit 5` keeps the rows that happen to arrive first" in found[0]
 
 
-def test_rows_dealt_out_in_turn_are_refused_and_rows_that_move_by_value_are_not() -> None:
+def test_a_repartition_in_turn_is_rejected_and_one_by_value_is_not() -> None:
     dealt = Operator("Repartition", 0, "Repartition 3, true", is_by_value=False, partitions=3)
     found = find_nondeterminism([dealt, SOURCE])
     assert found is not None
@@ -72,7 +72,7 @@ def test_two_runs_of_one_program_have_one_fingerprint() -> None:
     assert len({fingerprint([project(text)]) for text in lambdas}) == 1
 
 
-def test_another_expression_operator_or_option_of_a_foreign_source_has_another_fingerprint() -> None:
+def test_another_expression_operator_or_option_of_another_source_changes_the_fingerprint() -> None:
     plans = [
         [project(), SOURCE],
         [project("Project [value#1L AS other#2]"), SOURCE],
@@ -96,7 +96,7 @@ def fields_of(kind: type[Any]) -> set[str]:
         ("ottla-postgres", fields_of(PostgresCapture)),
     ],
 )
-def test_of_every_option_of_ours_it_is_said_whether_it_decides(source: str, options: set[str]) -> None:
+def test_every_option_is_listed_as_deciding_or_free(source: str, options: set[str]) -> None:
     assert options <= {*OPTIONS[source].deciding, *OPTIONS[source].free}
 
 
@@ -116,7 +116,7 @@ def test_limits_secrets_and_addresses_may_change_in_the_middle_of_a_batch() -> N
     assert deciding("ottla-mysql", options) == captured
 
 
-def test_what_decides_about_rows_makes_another_fingerprint() -> None:
+def test_an_option_that_decides_about_rows_changes_the_fingerprint() -> None:
     texts = [
         source_text(source, options, columns)
         for source, options, columns in (

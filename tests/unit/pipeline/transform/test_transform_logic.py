@@ -33,14 +33,14 @@ def test_a_file_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
     assert "t.py, line 3, raised ModuleNotFoundError: No module named 'no_such_package'." in said
 
 
-def test_a_function_that_is_not_there_is_guessed(tmp_path: Path) -> None:
+def test_a_missing_function_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     assert refused(tmp_path, "def claen(raw): ...\n").endswith("no function `clean`. Did you mean `claen`?")
     assert refused(tmp_path, "").endswith("It has: none.")
     assert "is int, not a function" in refused(tmp_path, "clean = 5\n")
 
 
 @pytest.mark.parametrize("reference", ["", "clean", "t.py", "t.py:", "t:clean", "t.py:1"])
-def test_a_reference_of_another_form_is_refused(tmp_path: Path, reference: str) -> None:
+def test_an_invalid_reference_is_rejected(tmp_path: Path, reference: str) -> None:
     assert "Write FILE.py:FUNCTION" in refused(tmp_path, "def clean(raw): ...\n", reference)
 
 
@@ -60,7 +60,7 @@ def test_files_that_are_missing_or_empty_are_named(tmp_path: Path) -> None:
         load_sql(tmp_path / "empty.sql", {})
 
 
-def test_functions_of_a_file_reach_other_processes_by_value_and_are_read_anew(tmp_path: Path) -> None:
+def test_functions_are_pickled_by_value_and_read_at_every_load(tmp_path: Path) -> None:
     path = tmp_path / "t.py"
     path.write_text("def one(): return 1\n")
     module = load_module(path)
@@ -99,11 +99,11 @@ def test_settings_that_contradict_each_other_are_found(table: dict[str, object],
     assert said in what
 
 
-def test_settings_that_fit_together_are_left_alone() -> None:
+def test_valid_settings_have_no_contradictions() -> None:
     assert not list(contradictions(TransformSettings(from_="raw", to="to", sql="q", dead_letters="dead")))
 
 
-def test_two_fields_of_one_flat_name_are_refused() -> None:
+def test_two_fields_with_one_flat_name_are_rejected() -> None:
     nested = StructType().add("b", LongType())
     schema = StructType().add("a", nested).add("c", LongType())
     assert dict(flat_names(schema, "_")) == {"a_b": ("a", "b"), "c": ("c",)}
@@ -111,7 +111,7 @@ def test_two_fields_of_one_flat_name_are_refused() -> None:
         list(flat_names(schema.add("a_b", LongType()), "_"))
 
 
-def test_a_guarded_function_gives_its_result_or_the_reason() -> None:
+def test_a_guarded_function_returns_its_result_or_the_reason() -> None:
     call = guarded(lambda text: int(text), LongType())
     assert call(False, "7") == (7, None)
     assert call(False, "x")[1] == "ValueError: invalid literal for int() with base 10: 'x'"
