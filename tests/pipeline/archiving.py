@@ -62,7 +62,7 @@ def reload_of(context: Context, name: str, path: str = "archive", **settings: An
 
 
 def run_all(spark: SparkSession, stage: Any) -> None:
-    """Everything that is there now. Raises what the query ended with; what passes by itself is tried again."""
+    """Processes all available records. Retries retriable errors, and raises others."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         query = stage.start(spark, {"availableNow": True})
         try:
@@ -76,15 +76,15 @@ def run_all(spark: SparkSession, stage: Any) -> None:
 
 
 @contextmanager
-def told(*parts: str) -> Iterator[None]:
-    """The run fails, and what a person is told has these parts."""
+def error_with(*parts: str) -> Iterator[None]:
+    """The block must raise an error whose summary has these parts."""
     try:
         yield
     except Exception as error:
         sentence = summarize(error).sentence
         assert all(part in sentence for part in parts), sentence
     else:
-        raise AssertionError("nothing went wrong")
+        raise AssertionError("there was no error")
 
 
 def data_files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archive_victim import BATCH_OFFSETS
-from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
+from tests.pipeline.archiving import data_files, error_with, make_topic, produce, run_all, sink, some_records
 
 from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.delta import DeltaLog
@@ -47,7 +47,7 @@ def test_an_archive_that_is_killed_or_loses_its_topics_neither_loses_nor_repeats
     with monkeypatch.context() as ending:
         # The manifest is there; the Delta log and Spark do not know of it: Spark runs the batch again.
         ending.setattr(batch_writer, "publish", follow)
-        with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: "):
+        with error_with(f"This run no longer archives the topic {topic_name} into file://{stage.path}: "):
             run_all(spark, stage)
     assert list(archive.load().batches.values()) == [1]
     assert DeltaLog(archive.files, topic_name).position()[1] < archive.load().number

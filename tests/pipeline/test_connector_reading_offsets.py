@@ -223,14 +223,14 @@ def test_a_topic_that_was_created_again_is_noticed_even_if_it_has_grown_as_long(
     topics.delete(topic)
     make_again(topics, topic)
     topics.produce(topic, [*values(20), *values(20, partition=1)])
-    told = f"The topic {topic} was deleted and created again: its id was "
-    with pytest.raises(PipelineError, match=told):
+    message = f"The topic {topic} was deleted and created again: its id was "
+    with pytest.raises(PipelineError, match=message):
         stream(topics, subscribe=topic).latestOffset(end, ReadAllAvailable())
-    with pytest.raises(PipelineError, match=told):
+    with pytest.raises(PipelineError, match=message):
         # A batch that was planned before is not read from the new topic either.
         read(stream(topics, subscribe=topic), before.initialOffset(), end)
     lenient = stream(topics, subscribe=topic, failOnDataLoss="false")
-    with pytest.warns(UserWarning, match=told):
+    with pytest.warns(UserWarning, match=message):
         following = lenient.latestOffset(end, ReadAllAvailable())
     assert offsets(following) == {topic: {"0": 20, "1": 20}}
     assert lenient.latestOffset(following, ReadAllAvailable()) == following

@@ -161,9 +161,9 @@ def test_an_older_checkpoint_is_rejected(spark: SparkSession, query: Query, tmp_
     ],
 )
 def test_a_nondeterministic_plan_is_rejected(spark: SparkSession, change: Any, named: str) -> None:
-    with pytest.raises(PipelineError, match="cannot be written exactly once") as refused:
-        exactly_once(change(stream(spark)), "refused")
-    assert named in refused.value.what
+    with pytest.raises(PipelineError, match="cannot be written exactly once") as rejected:
+        exactly_once(change(stream(spark)), "rejected")
+    assert named in rejected.value.what
 
 
 def test_values_that_are_constant_within_a_batch_are_accepted(spark: SparkSession) -> None:

@@ -100,10 +100,10 @@ def test_a_plan_that_changes_in_the_middle_of_a_batch_is_rejected_until_it_is_ac
         run_once(numbered(spark), broker.bootstrap, topic_name, checkpoint, "faulty-plan")
     assert len(numbers(broker.bootstrap, topic_name)) == ROWS * 3 // 4
     changed = numbered(spark).where(F.length("value") > 0)
-    with pytest.raises(PySparkException, match="was written in part") as refused:
+    with pytest.raises(PySparkException, match="was written in part") as rejected:
         run_once(changed, broker.bootstrap, topic_name, checkpoint)
     assert len(numbers(broker.bootstrap, topic_name)) == ROWS * 3 // 4
-    old_plan = str(refused.value).partition('acceptPlan="')[2].partition('"')[0]
+    old_plan = str(rejected.value).partition('acceptPlan="')[2].partition('"')[0]
     run_once(changed, broker.bootstrap, topic_name, checkpoint, acceptPlan=old_plan)
     # Between two batches any plan may come.
     run_once(numbered(spark), broker.bootstrap, topic_name, checkpoint)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.pipeline_command import ottla_asking
-from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
+from tests.pipeline.transforming import read_topic, retry_retriable_errors, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.stage import Context
@@ -93,7 +93,7 @@ def test_corrected_logic_is_replayed_and_the_differences_are_counted(
         str(context.folder),
         "--json",
     )
-    said = through_passing_faults(lambda: ottla_asking(spark, "pipeline", "replay", *asked))
+    said = retry_retriable_errors(lambda: ottla_asking(spark, "pipeline", "replay", *asked))
     orders, letters, routed = map(json.loads, said.splitlines())
 
     assert (orders["old_topic"], orders["new_topic"]) == (to, new)
@@ -116,7 +116,7 @@ def test_corrected_logic_is_replayed_and_the_differences_are_counted(
         "ottla.pipeline.transform.replay.compare", lambda old, new, names, ranges: (*names, ranges)
     )
     topics.produce(raw, [order(6, 1)])
-    again = through_passing_faults(lambda: replay(spark, transform, to=new, from_=beginning))[0]
+    again = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]
     assert again == (to, new, {raw: {0: (1, 6)}})
     assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
     connection = connect(context.cluster)

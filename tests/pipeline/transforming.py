@@ -39,13 +39,13 @@ class Read(NamedTuple):
 
 
 def transform_in(context: Context, name: str = "clean", **table: Any) -> Transform:
-    """`from` is given as `source`, a word that Python leaves to us."""
+    """`source` is the setting `from`, which is a keyword in Python."""
     table["from"] = table.pop("source")
     return Transform(name, read_settings(Transform.Settings, table, f"[transforms.{name}]"), context)
 
 
 def run_once(spark: SparkSession, transform: Transform) -> dict[str, Any]:
-    """Returns the last progress. Starts again after a fault that passes, as the runner does."""
+    """Returns the last progress. Retries retriable errors, as the runner does."""
 
     def run() -> dict[str, Any]:
         query = transform.start(spark, {"availableNow": True})
@@ -55,10 +55,10 @@ def run_once(spark: SparkSession, transform: Transform) -> dict[str, Any]:
         finally:
             query.stop()
 
-    return through_passing_faults(run)
+    return retry_retriable_errors(run)
 
 
-def through_passing_faults(run: Callable[[], Result]) -> Result:
+def retry_retriable_errors(run: Callable[[], Result]) -> Result:
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return run()

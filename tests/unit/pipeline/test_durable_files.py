@@ -1,4 +1,4 @@
-"""A file of the pipeline is there whole or not at all, also after a loss of power."""
+"""A file of the pipeline is written completely or not at all, also in a power failure."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a pipeline.toml means, and what is said about one that is wrong."""
+"""Reading a pipeline.toml, and the errors of one that is wrong."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is submitted to a cluster, what is found before a start, and the orders of the tour."""
+"""spark-submit, validation, the orders of the tour, and signals and stderr of a run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The life of a stage in a run, without Spark: started, restarted, given up, stopped."""
+"""The states of a stage in a run, without Spark: started, restarted, given up, stopped."""
 
 from collections.abc import Mapping, Sequence
 from io import StringIO

@@ -1,4 +1,4 @@
-"""One sentence out of what Spark says when a query has failed."""
+"""The one sentence in Spark's output for a query that failed."""
 
 import pytest
 
@@ -55,8 +55,8 @@ def trace(*lines: str) -> str:
         ),
         (["ZeroDivisionError: division by zero"], ErrorSummary("ZeroDivisionError: division by zero", False)),
         (
-            ["Job aborted: [USER_RAISED_EXCEPTION] The transform x refuses a record. SQLSTATE: P0001"],
-            ErrorSummary("The transform x refuses a record.", is_retriable=False),
+            ["Job aborted: [USER_RAISED_EXCEPTION] The transform x rejects a record. SQLSTATE: P0001"],
+            ErrorSummary("The transform x rejects a record.", is_retriable=False),
         ),
     ],
 )

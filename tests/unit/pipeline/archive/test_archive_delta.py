@@ -1,4 +1,4 @@
-"""The Delta log of an archived topic: what it says, and that it says each manifest once."""
+"""The Delta log of an archived topic: its actions, and that each manifest is one version."""
 
 import io
 import json

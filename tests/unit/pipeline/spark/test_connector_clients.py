@@ -1,4 +1,4 @@
-"""`kafka.*` options become librdkafka's properties, also where they were written for Java's clients."""
+"""`kafka.*` options become librdkafka's properties, also those that were written for Java's clients."""
 
 import pytest
 from confluent_kafka.admin import AdminClient

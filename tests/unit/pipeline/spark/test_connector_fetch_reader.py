@@ -1,4 +1,4 @@
-"""How long a reader waits for its broker: not while others are busy with its rows."""
+"""How long a reader waits for its broker: the time that Spark spends on rows does not count."""
 
 import pytest
 

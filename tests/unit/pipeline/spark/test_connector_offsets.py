@@ -1,4 +1,4 @@
-"""Offsets of `format("ottla")`: their JSON, how much a batch takes, and how ranges are cut."""
+"""Offsets of `format("ottla")`: their JSON, the limit of a batch, and how ranges are split."""
 
 import json
 from itertools import pairwise

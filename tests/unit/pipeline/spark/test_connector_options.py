@@ -1,4 +1,4 @@
-"""Options of `format("ottla")`: names, defaults and refusals of Spark's Kafka source, with sentences."""
+"""Options of `format("ottla")`: the names, defaults and errors of Spark's Kafka source."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Record batches become Arrow rows that say what reading the records one by one says."""
+"""Record batches become Arrow rows that equal the records, read one by one."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

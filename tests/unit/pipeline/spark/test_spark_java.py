@@ -1,4 +1,4 @@
-"""Java is found in JAVA_HOME, on the PATH, or in the wheel; where none serves, a sentence says so."""
+"""Java is found in JAVA_HOME, on the PATH, or in the wheel; without a suitable one there is an error."""
 
 import subprocess
 from pathlib import Path

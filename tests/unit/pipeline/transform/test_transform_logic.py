@@ -1,4 +1,4 @@
-"""The logic of a transform from its file: what is wrong with it is said in a sentence, before Spark starts."""
+"""The logic of a transform from its file: its errors are reported before Spark starts."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import contradictions
 
 
-def refused(folder: Path, source: str, reference: str = "t.py:clean", **options: object) -> str:
+def load_error(folder: Path, source: str, reference: str = "t.py:clean", **options: object) -> str:
     (folder / "t.py").write_text(source)
     with pytest.raises(PipelineError) as raised:
         load_function(folder, reference, options)
@@ -24,30 +24,32 @@ def refused(folder: Path, source: str, reference: str = "t.py:clean", **options:
 
 
 def test_a_file_that_python_cannot_read_is_named_with_its_line(tmp_path: Path) -> None:
-    said = refused(tmp_path, "x = 1\ndef clean(raw:\n")
+    said = load_error(tmp_path, "x = 1\ndef clean(raw:\n")
     assert f"{tmp_path / 't.py'}, line 2: '(' was never closed." in said
 
 
 def test_a_file_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
-    said = refused(tmp_path, "x = 1\n\nimport no_such_package\n")
+    said = load_error(tmp_path, "x = 1\n\nimport no_such_package\n")
     assert "t.py, line 3, raised ModuleNotFoundError: No module named 'no_such_package'." in said
 
 
 def test_a_missing_function_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
-    assert refused(tmp_path, "def claen(raw): ...\n").endswith("no function `clean`. Did you mean `claen`?")
-    assert refused(tmp_path, "").endswith("It has: none.")
-    assert "is int, not a function" in refused(tmp_path, "clean = 5\n")
+    assert load_error(tmp_path, "def claen(raw): ...\n").endswith(
+        "no function `clean`. Did you mean `claen`?"
+    )
+    assert load_error(tmp_path, "").endswith("It has: none.")
+    assert "is int, not a function" in load_error(tmp_path, "clean = 5\n")
 
 
 @pytest.mark.parametrize("reference", ["", "clean", "t.py", "t.py:", "t:clean", "t.py:1"])
 def test_an_invalid_reference_is_rejected(tmp_path: Path, reference: str) -> None:
-    assert "Write FILE.py:FUNCTION" in refused(tmp_path, "def clean(raw): ...\n", reference)
+    assert "Write FILE.py:FUNCTION" in load_error(tmp_path, "def clean(raw): ...\n", reference)
 
 
 def test_options_must_be_parameters_of_the_function(tmp_path: Path) -> None:
     source = "def clean(raw, *, smallest): ...\n"
-    assert "options none: missing a required argument: 'smallest'." in refused(tmp_path, source)
-    assert "got an unexpected keyword argument 'larget'" in refused(tmp_path, source, smallest=1, larget=2)
+    assert "options none: missing a required argument: 'smallest'." in load_error(tmp_path, source)
+    assert "got an unexpected keyword argument 'larget'" in load_error(tmp_path, source, smallest=1, larget=2)
 
 
 def test_files_that_are_missing_or_empty_are_named(tmp_path: Path) -> None:

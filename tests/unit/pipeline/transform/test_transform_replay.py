@@ -1,4 +1,4 @@
-"""Replays: names, beginnings and pairs of topics, and the comparison as a person reads it."""
+"""Replays: names, starts and pairs of topics, and the lines of a comparison."""
 
 from pathlib import Path
 

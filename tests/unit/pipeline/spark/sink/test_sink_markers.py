@@ -1,4 +1,4 @@
-"""Sink: which batches are written, left out and refused, by the markers of what was written before."""
+"""Sink: which batches are written, skipped and rejected, by the markers."""
 
 import pytest
 
@@ -52,9 +52,9 @@ def test_a_changed_plan_is_accepted_after_a_complete_batch() -> None:
 
 
 def test_a_changed_plan_is_rejected_for_a_batch_that_is_written_in_part() -> None:
-    with pytest.raises(PipelineError, match=r"was written in part .*plan-a.*plan-b") as refused:
+    with pytest.raises(PipelineError, match=r"was written in part .*plan-a.*plan-b") as rejected:
         check_attempt(attempt(7, plan="plan-b"), {0: marker(6), 1: marker(7)})
-    assert 'acceptPlan="plan-a"' in refused.value.remedy
+    assert 'acceptPlan="plan-a"' in rejected.value.remedy
 
 
 def test_a_changed_plan_is_accepted_only_with_the_fingerprint_of_the_old_one() -> None:
@@ -70,9 +70,9 @@ def test_a_checkpoint_older_than_the_sink_is_rejected() -> None:
 
 
 def test_another_query_is_rejected_with_the_option_to_replace_the_old_one() -> None:
-    with pytest.raises(PipelineError, match="last written by the query old") as refused:
+    with pytest.raises(PipelineError, match="last written by the query old") as rejected:
         check_attempt(attempt(0), {2: marker(40, query="old")})
-    assert 'resetSink="old"' in refused.value.remedy
+    assert 'resetSink="old"' in rejected.value.remedy
 
 
 def test_a_query_replaces_the_one_that_it_names_and_no_other() -> None:

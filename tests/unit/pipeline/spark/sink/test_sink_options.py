@@ -1,4 +1,4 @@
-"""Sink: its options and columns, and what a person is told about wrong ones."""
+"""Sink: its options and columns, and the errors of wrong ones."""
 
 import pytest
 from pyspark.sql.types import (
@@ -52,9 +52,9 @@ def test_an_invalid_option_is_named(options: dict[str, str], sentence: str) -> N
 
 
 def test_a_stream_that_was_not_checked_is_rejected() -> None:
-    with pytest.raises(PipelineError, match="was not checked") as refused:
+    with pytest.raises(PipelineError, match="was not checked") as rejected:
         sink_options({**CLUSTER, "sinkId": "a"}, streaming=True)
-    assert "exactly_once(df, sink_id)" in refused.value.remedy
+    assert "exactly_once(df, sink_id)" in rejected.value.remedy
 
 
 def test_a_stream_counts_its_batches_itself() -> None:

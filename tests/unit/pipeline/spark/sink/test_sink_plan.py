@@ -1,4 +1,4 @@
-"""Sink: plans that may give other rows in a second run are refused, and plans are told from each other."""
+"""Sink: nondeterministic plans are rejected, and fingerprints identify plans."""
 
 import dataclasses
 import json
