@@ -18,7 +18,7 @@ TABLES = ("name", "cluster", "spark", "topics", *STAGE_GROUPS)
 # A stage's name is used as a folder's name, in transactional ids and as the name of a query.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
-# Stages of these groups write topics, and have WritingSettings besides their own settings.
+# Stages of these groups write topics, and have WritingSettings as well as their own settings.
 _WRITERS = ("sources", "transforms")
 _HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
 

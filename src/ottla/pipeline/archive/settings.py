@@ -8,9 +8,7 @@ from ottla.pipeline.settings import setting
 @dataclass(frozen=True)
 class ArchiveSettings:
     topics: tuple[str, ...] = setting("The topics to archive.")
-    path: str = setting(
-        "Where the archive lies: a folder, or a URL such as s3a://bucket/folder or hdfs://host/folder."
-    )
+    path: str = setting("The archive: a folder, or a URL such as s3a://bucket/folder or hdfs://host/folder.")
     format: str = setting(
         "delta makes each topic's folder a Delta table as well, with a Delta log beside the same Parquet files. "
         "Writing it needs no jar.",

@@ -3,7 +3,7 @@
 import difflib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,8 +13,8 @@ from ottla.pipeline.spark.clients import PREFIX, kafka_properties
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from ottla.pipeline.spark.rows import Extras
 
-SELECTIONS = ("subscribe", "subscribePattern", "assign")
-OFFSETS = (
+_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+_OFFSETS = (
     "startingOffsets",
     "startingOffsetsByTimestamp",
     "startingTimestamp",
@@ -23,7 +23,7 @@ OFFSETS = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
 )
-OTHERS = (
+_OTHERS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -33,6 +33,7 @@ OTHERS = (
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
 )
+KNOWN = (*_SELECTIONS, *_OFFSETS, *_OTHERS)
 # further options of Spark's Kafka source, and those that Spark adds; ignored without a warning
 IGNORED = (
     "path",
@@ -125,24 +126,25 @@ def extras_of(given: Mapping[str, str]) -> Extras:
     return Extras(*(one_of(given, name, ("false", "true")) == "true" for name in names))
 
 
-def warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in (*SELECTIONS, *OFFSETS, *OTHERS)}
+def warn_of_unknown(
+    given: Mapping[str, str], known: Iterable[str], ignored: Container[str], subject: str = 'format("ottla")'
+) -> None:
+    """`subject` names the source or sink in the warning."""
+    names = {name.lower(): name for name in known}
     for name in map(str.lower, given):
-        if name in known or name in IGNORED or name.startswith(PREFIX):
+        if name in names or name in ignored or name.startswith(PREFIX):
             continue
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
-        warnings.warn(
-            f'format("ottla") does not know the option `{name}`: it is ignored.{hint}', stacklevel=3
-        )
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean `{names[close[0]]}`?" if close else ""
+        warnings.warn(f"{subject} has no option `{name}`: it is ignored.{hint}", stacklevel=3)
 
 
 def _selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
-    chosen = [name for name in SELECTIONS if name.lower() in given]
+    chosen = [name for name in _SELECTIONS if name.lower() in given]
     if len(chosen) != 1:
         found = " and ".join(f"`{name}`" for name in chosen) or "none"
         raise PipelineError(
-            f"One of the options {', '.join(SELECTIONS)} selects the topics; given is {found}.",
+            f"One of the options {', '.join(_SELECTIONS)} selects the topics; given is {found}.",
             "Give exactly one.",
         )
     value = given[chosen[0].lower()]
@@ -176,7 +178,7 @@ def _starting_point(given: Mapping[str, str], streaming: bool) -> Point:
 
 def _ending_point(given: Mapping[str, str], streaming: bool) -> Point:
     if streaming:
-        for name in OFFSETS:
+        for name in _OFFSETS:
             if name.startswith("ending") and name.lower() in given:
                 raise PipelineError(
                     f"The option `{name}` is for batches; a stream has no end.", "Leave it out."

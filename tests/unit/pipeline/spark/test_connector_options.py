@@ -7,7 +7,7 @@ import pytest
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST
-from ottla.pipeline.spark.options import Point, ReadOptions, read_options, warn_of_unknown
+from ottla.pipeline.spark.options import IGNORED, KNOWN, Point, ReadOptions, read_options, warn_of_unknown
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}
 
@@ -107,13 +107,14 @@ def test_a_delay_has_a_unit(text: str, seconds: float) -> None:
 
 def test_an_unknown_option_is_warned_of_with_a_suggestion() -> None:
     with pytest.warns(UserWarning, match=r"`includeheader`.*Did you mean `includeHeaders`"):
-        warn_of_unknown({**BASE, "includeHeader": "true"})
+        warn_of_unknown({**BASE, "includeHeader": "true"}, KNOWN, IGNORED)
 
 
 def test_options_that_are_known_or_sparks_own_are_not_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_unknown({**BASE, "failOnDataLoss": "false", "path": "x", "kafka.max.poll.records": "7"})
+        given = {**BASE, "failOnDataLoss": "false", "path": "x", "kafka.max.poll.records": "7"}
+        warn_of_unknown(given, KNOWN, IGNORED)
 
 
 def test_plaintext_is_recognized_by_the_security_protocol() -> None:

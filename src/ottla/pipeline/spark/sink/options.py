@@ -1,14 +1,12 @@
 """The options of a writer of `format("ottla")`."""
 
-import difflib
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
-from ottla.pipeline.spark.options import one_of
+from ottla.pipeline.spark.options import one_of, warn_of_unknown
 
 _EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
 _KNOWN = ("topic", "keepTimestamps", *_EXACTLY_ONCE)
@@ -44,7 +42,7 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
-    _warn_of_unknown(given)
+    warn_of_unknown(given, _KNOWN, _IGNORED, 'The sink of format("ottla")')
     for name in _RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
@@ -63,19 +61,6 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         accept_plan=given.get("acceptplan"),
         batch_id=None if sink_id is None or streaming else _batch_id(given),
     )
-
-
-def _warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in _KNOWN}
-    for name in given:
-        if name in known or name in _IGNORED or name.startswith(PREFIX):
-            continue
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
-        warnings.warn(
-            f'The sink of format("ottla") does not know the option `{name}`: it is ignored.{hint}',
-            stacklevel=4,
-        )
 
 
 def _reject_without_sink_id(given: Mapping[str, str]) -> None:

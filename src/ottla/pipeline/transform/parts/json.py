@@ -52,7 +52,7 @@ def _json_reason(text: Column, data: Column, schema: StructType) -> Column:
     wrong = F.when(F.size(misfits) > 0, F.array_join(misfits, "; ")).otherwise(
         F.concat(F.lit("not a JSON object of the schema: "), excerpt(text))
     )
-    # from_json stops at the end of the first value: if another one follows, this array has more than two elements
+    # from_json stops at the end of the first value: if another one follows, this is not an array of two elements
     alone = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2
     return (
         F.when(text.isNull(), None)

@@ -89,7 +89,7 @@ def fields_of(kind: type[Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        ("ottla", {name.lower() for name in (*reading.SELECTIONS, *reading.OFFSETS, *reading.OTHERS)}),
+        ("ottla", {name.lower() for name in reading.KNOWN}),
         ("ottla", {*reading.IGNORED, "kafka.isolation.level"}),
         ("ottla-spooldir", fields_of(SpoolDirSettings)),
         ("ottla-mysql", fields_of(Capture)),
