@@ -1,4 +1,4 @@
-"""Makes `format("ottla")` known to any Spark session: Spark looks for modules of this name by itself."""
+"""Registers `format("ottla")` in every Spark session: Spark imports all modules named `pyspark_*` by itself."""
 
 from ottla.pipeline.spark.source import OttlaDataSource as DefaultSource
 

@@ -15,7 +15,7 @@ from tests.interop.brokers import RunningBroker
 from bench.pipeline_client import LINE_BYTES, Topics, check, run_once, write_pipeline
 from bench.scenario import Metric, Scenario, Sizes
 from bench.sides import ADMIN_TIMEOUT_S, Side
-from ottla.pipeline.spark.sink.marker_topic import topic_of
+from ottla.pipeline.spark.sink.marker_topic import marker_topic_name
 
 PARTITIONS = 4
 WRITING_STAGES = ("files", "orders")
@@ -49,7 +49,7 @@ def pipeline_topics(side: Side, broker: RunningBroker, partitions: int) -> Itera
     ):
         yield Topics(raw, transformed, dead_letters)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        markers = [topic_of(f"{raw}.{stage}") for stage in WRITING_STAGES]
+        markers = [marker_topic_name(f"{raw}.{stage}") for stage in WRITING_STAGES]
         for deleted in admin.delete_topics(markers).values():
             deleted.result(ADMIN_TIMEOUT_S)
 

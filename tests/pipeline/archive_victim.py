@@ -14,7 +14,7 @@ from tests.pipeline.archiving import run_all, sink
 from ottla.pipeline.archive.manifest import Batch, Manifest
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.session import spark_session
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 CONF = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 BATCH_OFFSETS = 40
@@ -30,7 +30,7 @@ def main(bootstrap: str, folder: str, topic: str) -> None:
 
     Archive.commit = commit_or_die  # type: ignore[method-assign]
     spark = spark_session("victim", master="local[2]", conf=CONF)
-    context = Context("victim", Cluster(bootstrap), Path(folder), "checkpoints")
+    context = Context("victim", ClusterSettings(bootstrap), Path(folder), "checkpoints")
     run_all(spark, sink(context, topic, format="delta", max_offsets_per_batch=BATCH_OFFSETS))
 
 

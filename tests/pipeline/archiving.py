@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink
-from ottla.pipeline.failures import failure_of
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.ingest.reload.stage import ArchiveSource
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.stage import ClusterSettings, Context
 
 MINUTE_MS = 60_000
 # 2026-01-31T22:30Z: two hours later it is another day.
@@ -62,36 +62,36 @@ def reload_of(context: Context, name: str, path: str = "archive", **settings: An
 
 
 def run_all(spark: SparkSession, stage: Any) -> None:
-    """Everything that is there now. Raises what the query ended with; what passes by itself is tried again."""
+    """Processes all available records. Retries retriable errors, and raises others."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         query = stage.start(spark, {"availableNow": True})
         try:
             assert query.awaitTermination(QUERY_TIMEOUT_S)
             return
         except Exception as error:
-            if attempt == ATTEMPTS_MAX or not failure_of(error).is_passing:
+            if attempt == ATTEMPTS_MAX or not summarize(error).is_retriable:
                 raise
         finally:
             query.stop()
 
 
 @contextmanager
-def told(*parts: str) -> Iterator[None]:
-    """The run fails, and what a person is told has these parts."""
+def error_with(*parts: str) -> Iterator[None]:
+    """The block must raise an error whose summary has these parts."""
     try:
         yield
     except Exception as error:
-        sentence = failure_of(error).sentence
+        sentence = summarize(error).sentence
         assert all(part in sentence for part in parts), sentence
     else:
-        raise AssertionError("nothing went wrong")
+        raise AssertionError("there was no error")
 
 
 def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("archive/*/date=*/hour=*/*.parquet"))
 
 
-def records_of(spark: SparkSession, cluster: Cluster, topic: str) -> list[tuple[Any, ...]]:
+def records_of(spark: SparkSession, cluster: ClusterSettings, topic: str) -> list[tuple[Any, ...]]:
     """The topic's committed records by partition and offset, each with all that a reload keeps."""
     reader = spark.read.format("ottla").options(**cluster.options()).option("subscribe", topic)
     rows = reader.options(**{"includeHeaders": "true", "kafka.isolation.level": "read_committed"}).load()

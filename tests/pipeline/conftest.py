@@ -12,7 +12,7 @@ from tests.interop.brokers import RunningBroker
 from tests.interop.conftest import kafka_libs, shared_brokers, starter_of, topic_name  # noqa: F401
 from tests.pipeline.archive_jars import spark_class_path
 
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 Brokers = Callable[..., RunningBroker]
 
@@ -59,4 +59,4 @@ def broker(shared_brokers: Brokers) -> RunningBroker:  # noqa: F811
 @pytest.fixture
 def context(broker: RunningBroker, tmp_path: Path, topic_name: str) -> Context:  # noqa: F811
     """A pipeline of its own name in an empty folder."""
-    return Context(f"pipeline-{topic_name}", Cluster(broker.bootstrap), tmp_path, "checkpoints")
+    return Context(f"pipeline-{topic_name}", ClusterSettings(broker.bootstrap), tmp_path, "checkpoints")

@@ -91,7 +91,7 @@ every = "2 seconds"
 """
 
 TRANSFORMS = '''\
-"""JSON goes on, everything else is a dead letter."""
+"""JSON is kept, everything else is a dead letter."""
 
 from ottla.pipeline.transform.parts import reject
 
@@ -178,7 +178,7 @@ class World:
         return sum(1 for path in (self.folder / "checkpoints").glob("*/commits/*") if path.name.isdigit())
 
     def until_batches(self, count: int, timeout_s: float) -> None:
-        """Waits until so many more are committed; a driver that has ended is started again."""
+        """Waits until `count` more are committed. Restarts a driver that has ended."""
         wanted = self.batches() + count
         deadline = time.monotonic() + timeout_s
         while self.batches() < wanted:
@@ -211,7 +211,7 @@ class World:
 
 
 class Feeding(threading.Thread):
-    """Puts files into the spool folder and changes into the database while the world breaks down around it."""
+    """Puts files into the spool folder and changes into the database while processes are killed."""
 
     def __init__(self, world: World, chance: random.Random) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""`ottla pipeline ...` and `ottla demo` as a person runs them: processes, ended by their pid."""
+"""`ottla pipeline ...` and `ottla demo` as a user runs them: processes, ended by their pid."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ LOOK_S = 0.1
 
 
 def ottla(*arguments: str, fails_with: int = 0, **environment: str) -> str:
-    """What a command prints, or says on stderr where it fails as it should."""
+    """The stdout of a command, or its stderr if it must fail."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
@@ -36,11 +36,11 @@ def ottla(*arguments: str, fails_with: int = 0, **environment: str) -> str:
 
 
 def ottla_asking(spark: SparkSession, *arguments: str) -> str:
-    """What a command prints that asks Spark something, in this process: Spark's start would be most of its time."""
+    """The stdout of a command that uses Spark, run in this process, because starting Spark takes most of the time."""
     from ottla.cli.app import app
 
     session = contextlib.nullcontext(spark)
-    with mock.patch("ottla.pipeline.foreground.session", return_value=session):
+    with mock.patch("ottla.pipeline.foreground.open_session", return_value=session):
         done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -55,7 +55,7 @@ class Running:
         return self.output.read_text(errors="replace")
 
     def wait_for(self, *parts: str, since: int = 0) -> None:
-        """Until each of them stands in the output, behind its first `since` characters."""
+        """Waits until each of them is in the output, after its first `since` characters."""
         deadline = time.monotonic() + TIMEOUT_S
         while not all(part in self.text()[since:] for part in parts):
             assert self.process.poll() is None, f"it has ended:\n{self.text()}"
@@ -77,7 +77,7 @@ def running(output: Path, *arguments: str) -> Iterator[Running]:
     try:
         yield Running(process, output)
     finally:
-        # A test has failed: what it has started ends its own processes, if it can.
+        # The test failed. The process ends those that it started, if it can.
         process.terminate()
         try:
             process.wait(STOP_S)

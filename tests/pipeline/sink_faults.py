@@ -24,7 +24,7 @@ cloudpickle.register_pickle_by_value(sys.modules[wait_for.__module__])
 
 ROWS = 20_000
 PARTITIONS = 4
-# Several Arrow batches for each task, so that a fault can stand between two of them.
+# several Arrow batches for each task, so that a fault can come between two of them
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.ingest.spooldir.source import SpoolDirDataSource, SpoolDirReader, settings_of
 from ottla.pipeline.ingest.spooldir.stage import SpoolDirSource
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 QUERY_TIMEOUT_S = 180
 READ_TIMEOUT_S = 60
@@ -148,7 +148,8 @@ def die(bootstrap: str, pipeline: str, folder: str, topic: str, step: str) -> No
     spark = spark_session("dies", master="local[2,4]", conf={"spark.ui.enabled": "false"})
     spark.dataSource.register(DyingSource)
     run_once(
-        spark, stage_in(Context(pipeline, Cluster(bootstrap), Path(folder), "checkpoints"), topic, **SMALL)
+        spark,
+        stage_in(Context(pipeline, ClusterSettings(bootstrap), Path(folder), "checkpoints"), topic, **SMALL),
     )
 
 

@@ -17,11 +17,11 @@ from tests.pipeline.archiving import (
     some_records,
 )
 
-from ottla.pipeline.archive.files import HadoopFiles
-from ottla.pipeline.archive.merging import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
+from ottla.pipeline.archive.merge import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table, register_views
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import HadoopFiles
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.stage import Context
 
@@ -30,7 +30,7 @@ RECORDS, HOURS = 240, 5
 END_MS = BEGIN_MS + RECORDS * MINUTE_MS
 
 
-def test_records_lie_by_topic_date_and_hour_byte_for_byte_and_small_files_are_merged(
+def test_records_are_archived_by_topic_date_and_hour_and_small_files_are_merged(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -68,7 +68,7 @@ def test_records_lie_by_topic_date_and_hour_byte_for_byte_and_small_files_are_me
     assert archive_table(spark, stage.path).count() == 2 * RECORDS
 
 
-def test_offsets_of_aborted_and_control_records_are_covered_and_a_lost_checkpoint_goes_on_behind_the_archive(
+def test_offsets_without_records_are_covered_and_a_new_checkpoint_continues_after_the_archive(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1)
@@ -95,7 +95,7 @@ def test_offsets_of_aborted_and_control_records_are_covered_and_a_lost_checkpoin
     assert verify(spark, context.cluster, stage.path, deep=True).is_whole
 
 
-def test_hadoop_s_file_systems_serve_as_a_local_folder_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_hadoops_file_systems_behave_as_a_local_folder(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(f"file://{tmp_path}/with space", spark)
     assert (files.names("none"), files.exists("none")) == ([], False)
     assert files.create("a/b.json", "first")

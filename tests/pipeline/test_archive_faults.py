@@ -1,4 +1,4 @@
-"""What is wrong with an archive is named, what stops it is told, and when it is mended nothing is lost."""
+"""Damaged archives and archives that cannot be written: what is reported, and that nothing is lost after a fix."""
 
 import shutil
 from pathlib import Path
@@ -7,16 +7,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
+from tests.pipeline.archiving import data_files, error_with, make_topic, produce, run_all, sink, some_records
 
 from ottla.pipeline.archive.lag import archive_lag, warnings
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 
-def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
+def test_verify_reports_damaged_and_missing_files_holes_and_duplicates(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1)
@@ -36,7 +36,7 @@ def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
     assert "it is missing" in report.damage[0].what
     assert "it cannot be read; the manifest says that it holds 30 records" in report.damage[1].what
     assert f"{at} offset 0 to 39: on the cluster, but not in the archive's files." in report.sentences()
-    with told(f"reading file file://{first}"):
+    with error_with(f"reading file file://{first}"):
         second.write_bytes(content)
         archive_table(spark, stage.path).toPandas()
 
@@ -48,11 +48,11 @@ def test_verify_names_damaged_and_missing_files_holes_and_duplicates(
     assert f"{at} offset 0 to 29: archived more than once." in report.sentences()
 
     manifests[0].write_text('{"version": 1, "ran')
-    with told(f"The manifest file://{manifests[0]} is damaged"):
+    with error_with(f"The manifest file://{manifests[0]} is damaged"):
         verify(spark, context.cluster, stage.path)
 
 
-def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
+def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_fixed(
     spark: SparkSession, broker: RunningBroker, context: Context, tmp_path: Path, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -61,7 +61,7 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     archive = tmp_path / "archive"
     archive.mkdir()
     (archive / "_staging").write_text("in the way of the folder")
-    with told(f"The archive at file://{archive} cannot be written", "Nothing is lost"):
+    with error_with(f"The archive at file://{archive} cannot be written", "No record is lost"):
         run_all(spark, stage)
     (archive / "_staging").unlink()
     run_all(spark, stage)
@@ -69,9 +69,9 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     assert archive_table(spark, stage.path).count() == 100
 
     archive.rename(tmp_path / "elsewhere")
-    with told(f"The archive at file://{archive} is gone", "bring it back"):
+    with error_with(f"The archive at file://{archive} is gone", "Mount or restore it"):
         run_all(spark, stage)
-    with told("is gone"):
+    with error_with("is gone"):
         archive_table(spark, stage.path)
     (tmp_path / "elsewhere").rename(archive)
     produce(broker.bootstrap, topic_name, some_records(100))
@@ -79,7 +79,7 @@ def test_a_path_that_cannot_be_written_stops_the_archive_until_it_is_mended(
     assert archive_table(spark, stage.path).count() == 200
 
 
-def test_records_that_the_topic_deletes_before_they_are_archived_are_told_and_named(
+def test_records_that_are_deleted_before_they_are_archived_are_reported(
     spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1, retention_ms="1000000000000")
@@ -95,7 +95,7 @@ def test_records_that_the_topic_deletes_before_they_are_archived_are_told_and_na
     said = f"20 offsets of {at} were deleted before they were archived."
     assert warnings(archive_lag(context.cluster, [topic_name], Archive.at(stage.path).load())) == [said]
     assert [problem.what for problem in stage.problems()] == [said]
-    with told(at, "50", "70"):
+    with error_with(at, "50", "70"):
         run_all(spark, stage)
     run_all(spark, sink(context, topic_name, fail_on_data_loss=False))
     report = verify(spark, context.cluster, stage.path, deep=True)

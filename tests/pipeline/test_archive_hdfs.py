@@ -9,15 +9,15 @@ from tests.pipeline.archive_jars import jars_for
 from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
 from tests.pipeline.hdfs import running_hdfs
 
-from ottla.pipeline.archive.files import files_at
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import files_at
+from ottla.pipeline.stage import ClusterSettings, Context
 
 RECORDS = 100
 
 
-def test_an_archive_on_hdfs_is_whole_and_no_file_is_written_over_another(
+def test_an_archive_on_hdfs_is_complete_and_no_file_is_replaced(
     spark: SparkSession,
     broker: RunningBroker,
     tmp_path: Path,
@@ -29,7 +29,7 @@ def test_an_archive_on_hdfs_is_whole_and_no_file_is_written_over_another(
         pytest.skip(jars)
     with running_hdfs(jars, tmp_path / "hdfs") as url:
         path = f"{url}/archives/of raw"
-        context = Context(topic_name, Cluster(broker.bootstrap), tmp_path, f"{url}/checkpoints")
+        context = Context(topic_name, ClusterSettings(broker.bootstrap), tmp_path, f"{url}/checkpoints")
         make_topic(broker.bootstrap, topic_name)
         archive = sink(context, topic_name, path, format="delta")
         produce(broker.bootstrap, topic_name, some_records(RECORDS))

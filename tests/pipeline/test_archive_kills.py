@@ -9,21 +9,21 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archive_victim import BATCH_OFFSETS
-from tests.pipeline.archiving import data_files, make_topic, produce, run_all, sink, some_records, told
+from tests.pipeline.archiving import data_files, error_with, make_topic, produce, run_all, sink, some_records
 
-from ottla.pipeline.archive import writing
+from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.delta import DeltaLog
-from ottla.pipeline.archive.owning import take_over
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
+from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 120
 
 
-def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_nor_doubles(
+def test_an_archive_that_is_killed_or_loses_its_topics_neither_loses_nor_repeats_records(
     spark: SparkSession,
     broker: RunningBroker,
     context: Context,
@@ -41,13 +41,13 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
     assert archive_table(spark, stage.path).count() == BATCH_OFFSETS
 
     def follow(*_: object) -> None:
-        take_over(Archive.at(stage.path), [topic_name])
+        claim_topics(Archive.at(stage.path), [topic_name])
         raise OSError("ended")
 
     with monkeypatch.context() as ending:
         # The manifest is there; the Delta log and Spark do not know of it: Spark runs the batch again.
-        ending.setattr(writing, "publish", follow)
-        with told(f"This run no longer archives the topic {topic_name} into file://{stage.path}: since"):
+        ending.setattr(batch_writer, "publish", follow)
+        with error_with(f"This run no longer archives the topic {topic_name} into file://{stage.path}: "):
             run_all(spark, stage)
     assert list(archive.load().batches.values()) == [1]
     assert DeltaLog(archive.files, topic_name).position()[1] < archive.load().number
@@ -58,7 +58,7 @@ def test_an_archive_that_ends_around_its_manifest_or_is_followed_neither_loses_n
     files = set(archive.load().files)
     assert {str(file.relative_to(stage.path)) for file in data_files(tmp_path)} == files
     log = DeltaLog(archive.files, topic_name)
-    assert (log.position()[1], len(log.listed(spark))) == (archive.load().number, len(files))
+    assert (log.position()[1], len(log.listed_files(spark))) == (archive.load().number, len(files))
     assert archive.files.names("_staging") == []
 
 

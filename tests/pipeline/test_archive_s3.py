@@ -22,11 +22,11 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.pipeline.archive import delta
-from ottla.pipeline.archive.files import files_at
-from ottla.pipeline.archive.merging import merge
+from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verify import verify
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.files import files_at
+from ottla.pipeline.stage import ClusterSettings, Context
 
 BUCKET = "archives"
 PATH = f"s3a://{BUCKET}/of raw"
@@ -61,7 +61,7 @@ def bucket(spark: SparkSession) -> Iterator[str]:
     server.stop()
 
 
-def test_an_archive_on_s3_is_whole_merged_a_delta_table_and_comes_back_as_it_was(
+def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
     spark: SparkSession,
     broker: RunningBroker,
     bucket: str,
@@ -70,7 +70,9 @@ def test_an_archive_on_s3_is_whole_merged_a_delta_table_and_comes_back_as_it_was
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
-    context = Context(f"s3-{topic_name}", Cluster(broker.bootstrap), tmp_path, f"s3a://{bucket}/checkpoints")
+    context = Context(
+        f"s3-{topic_name}", ClusterSettings(broker.bootstrap), tmp_path, f"s3a://{bucket}/checkpoints"
+    )
     back = f"{topic_name}-back"
     for topic in (topic_name, back):
         make_topic(broker.bootstrap, topic)

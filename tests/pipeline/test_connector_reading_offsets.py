@@ -74,7 +74,7 @@ def test_a_pattern_finds_topics_by_their_whole_name(topics: Topics, topic: str) 
     assert planned(topics, subscribePattern="no-such-topic.*") == []
 
 
-def test_who_reads_committed_stops_before_an_open_transaction(topics: Topics, topic_name: str) -> None:
+def test_read_committed_stops_before_an_open_transaction(topics: Topics, topic_name: str) -> None:
     topics.create(topic_name)
     topics.produce(topic_name, values(4))
     with topics.open_transaction(topic_name, values(3)):
@@ -92,7 +92,7 @@ def test_who_reads_committed_stops_before_an_open_transaction(topics: Topics, to
         ({"subscribe": "TOPIC,no-such-topic"}, "The topic no-such-topic does not exist"),
     ],
 )
-def test_what_the_topic_does_not_have_is_told(
+def test_offsets_that_the_topic_does_not_have_are_an_error(
     topics: Topics, topic: str, options: dict[str, str], said: str
 ) -> None:
     options = {"subscribe": topic} | {name: text.replace("TOPIC", topic) for name, text in options.items()}
@@ -100,15 +100,15 @@ def test_what_the_topic_does_not_have_is_told(
         planned(topics, **options)
 
 
-def test_offsets_beyond_the_log_are_cut_to_it_where_loss_is_allowed(topics: Topics, topic: str) -> None:
+def test_offsets_beyond_the_log_are_limited_to_it_if_loss_is_allowed(topics: Topics, topic: str) -> None:
     with pytest.warns(UserWarning, match="ends at offset 10"):
         ranges = planned(topics, subscribe=topic, endingOffsets=each(topic, 99, 2), failOnDataLoss="false")
     assert ranges == [(0, 0, 10), (1, 0, 2)]
 
 
-def test_a_cluster_that_does_not_answer_is_a_fault_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.pipeline.spark.discovery.ANSWER_TIMEOUT_S", 0.5)
-    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not answer"):
+def test_a_cluster_that_does_not_respond_is_a_retriable_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.pipeline.spark.discovery.RESPONSE_TIMEOUT_S", 0.5)
+    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not respond"):
         planned(Topics("127.0.0.1:1"), subscribe="a")
 
 
@@ -127,7 +127,7 @@ def offsets(end: dict[str, Any]) -> dict[str, dict[str, int]]:
     return to_json(Position.from_json(end).offsets)
 
 
-def test_a_stream_starts_where_it_is_told(topics: Topics, topic: str) -> None:
+def test_a_stream_starts_at_its_starting_offsets(topics: Topics, topic: str) -> None:
     assert stream(topics, subscribe=topic).initialOffset() == {topic: {"0": 0, "1": 0}}
     assert stream(topics, subscribe=topic, startingOffsets="latest").initialOffset() == {
         topic: {"0": 10, "1": 5}
@@ -136,7 +136,7 @@ def test_a_stream_starts_where_it_is_told(topics: Topics, topic: str) -> None:
     assert given.initialOffset() == {topic: {"0": 3, "1": 5}}
 
 
-def test_a_batch_takes_no_more_than_the_limit_and_goes_on_behind_it(topics: Topics, topic: str) -> None:
+def test_a_batch_takes_at_most_the_limit_and_the_next_continues_after_it(topics: Topics, topic: str) -> None:
     reader = stream(topics, subscribe=topic, maxOffsetsPerTrigger="6")
     assert reader.getDefaultReadLimit() == ReadMaxRows(6)
     start = reader.initialOffset()
@@ -151,7 +151,7 @@ def test_a_batch_takes_no_more_than_the_limit_and_goes_on_behind_it(topics: Topi
     assert reader.reportLatestOffset() == {topic: {"0": 10, "1": 5}}
 
 
-def test_too_little_waits_until_the_delay_is_over(
+def test_too_few_records_wait_until_the_delay_is_over(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -191,17 +191,21 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(topics: Topics,
     assert ranges == [OffsetRange(topic, 2, 0, 2), OffsetRange(f"{topic}-more", 0, 0, 3)]
 
 
-def test_records_that_were_deleted_unread_stop_the_stream_or_are_skipped(topics: Topics, topic: str) -> None:
+def test_records_that_were_deleted_before_they_were_read_stop_the_stream_or_are_skipped(
+    topics: Topics, topic: str
+) -> None:
     start = {topic: {"0": 2, "1": 5}}
     topics.delete_before(topic, 6)
-    with pytest.raises(PipelineError, match=f"{topic}-0 now begins at offset 6: 2 to 5 were deleted unread"):
+    with pytest.raises(
+        PipelineError, match=f"{topic}-0 now starts at offset 6: 2 to 5 were deleted before they were read"
+    ):
         stream(topics, subscribe=topic).latestOffset(start, ReadAllAvailable())
-    with pytest.warns(UserWarning, match="The query goes on"):
+    with pytest.warns(UserWarning, match="The query continues"):
         end = stream(topics, subscribe=topic, failOnDataLoss="false").latestOffset(start, ReadAllAvailable())
     assert offsets(end) == {topic: {"0": 10, "1": 5}}
 
 
-def test_the_first_batch_begins_where_it_began_when_it_runs_again(topics: Topics, topic: str) -> None:
+def test_the_first_batch_has_the_same_start_when_it_runs_again(topics: Topics, topic: str) -> None:
     reader = stream(topics, subscribe=topic, startingOffsets=each(topic, 7, -1))
     end = json.loads(json.dumps(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())))
     topics.produce(topic, values(3))
@@ -211,20 +215,22 @@ def test_the_first_batch_begins_where_it_began_when_it_runs_again(topics: Topics
     assert read(again, end, following) == [OffsetRange(topic, 0, 10, 13)]
 
 
-def test_a_topic_made_anew_is_noticed_though_it_has_grown_as_long(topics: Topics, topic: str) -> None:
+def test_a_topic_that_was_created_again_is_noticed_even_if_it_has_grown_as_long(
+    topics: Topics, topic: str
+) -> None:
     before = stream(topics, subscribe=topic)
     end = before.latestOffset(before.initialOffset(), ReadAllAvailable())
     topics.delete(topic)
     make_again(topics, topic)
     topics.produce(topic, [*values(20), *values(20, partition=1)])
-    told = f"The topic {topic} was deleted and made anew: its id was "
-    with pytest.raises(PipelineError, match=told):
+    message = f"The topic {topic} was deleted and created again: its id was "
+    with pytest.raises(PipelineError, match=message):
         stream(topics, subscribe=topic).latestOffset(end, ReadAllAvailable())
-    with pytest.raises(PipelineError, match=told):
+    with pytest.raises(PipelineError, match=message):
         # A batch that was planned before is not read from the new topic either.
         read(stream(topics, subscribe=topic), before.initialOffset(), end)
     lenient = stream(topics, subscribe=topic, failOnDataLoss="false")
-    with pytest.warns(UserWarning, match=told):
+    with pytest.warns(UserWarning, match=message):
         following = lenient.latestOffset(end, ReadAllAvailable())
     assert offsets(following) == {topic: {"0": 20, "1": 20}}
     assert lenient.latestOffset(following, ReadAllAvailable()) == following
@@ -241,7 +247,9 @@ def make_again(topics: Topics, topic: str) -> None:
             time.sleep(0.05)
 
 
-def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topics, topic: str) -> None:
+def test_a_topic_that_was_deleted_or_created_again_stops_the_stream_or_is_left_out(
+    topics: Topics, topic: str
+) -> None:
     start = {topic: {"0": 99, "1": 5}, f"{topic}-gone": {"0": 3}}
     options = {"subscribe": f"{topic},{topic}-gone"}
     with pytest.raises(PipelineError, match=f"{topic}-0 ends at offset 10, and was read up to 99"):
@@ -249,7 +257,7 @@ def test_a_topic_made_anew_or_gone_stops_the_stream_or_is_left_out(topics: Topic
     with pytest.raises(PipelineError, match=f"{topic}-gone-0 is gone: it was read up to offset 3"):
         stream(topics, **options).latestOffset({f"{topic}-gone": {"0": 3}}, ReadAllAvailable())
     reader = stream(topics, **options, failOnDataLoss="false")
-    with pytest.warns(UserWarning, match="The query goes on"):
+    with pytest.warns(UserWarning, match="The query continues"):
         end = reader.latestOffset(start, ReadAllAvailable())
     assert offsets(end) == {topic: {"0": 10, "1": 5}}
     assert read(reader, start, end) == []

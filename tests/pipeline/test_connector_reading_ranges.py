@@ -8,10 +8,10 @@ from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.connector_topics import READ_COMMITTED, Reading, Sent, Topics, rows, values
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark import consuming, fetching
+from ottla.pipeline.spark import consumer_reader, fetch_reader
 from ottla.pipeline.spark.batch_reader import plan
-from ottla.pipeline.spark.consuming import consume_range
-from ottla.pipeline.spark.fetching import fetch_range
+from ottla.pipeline.spark.consumer_reader import consume_range
+from ottla.pipeline.spark.fetch_reader import fetch_range
 from ottla.pipeline.spark.offsets import OffsetRange, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +59,9 @@ def test_every_field_of_a_record_comes_as_it_was_sent(
     assert rows(read, options, plan(options)) == expected
 
 
-def test_the_brokers_time_is_told_from_the_producers(topics: Topics, topic_name: str, read: Reading) -> None:
+def test_timestamp_types_of_the_broker_and_the_producer_differ(
+    topics: Topics, topic_name: str, read: Reading
+) -> None:
     topics.create(topic_name, message_timestamp_type="LogAppendTime")
     topics.produce(topic_name, [Sent(b"v", timestamp_ms=1_000)])
     options = topics.options(subscribe=topic_name)
@@ -68,7 +70,7 @@ def test_the_brokers_time_is_told_from_the_producers(topics: Topics, topic_name:
     assert row["timestamp"] > datetime.now(UTC) - timedelta(hours=1)
 
 
-def test_who_reads_committed_sees_no_aborted_record_and_does_not_wait_for_markers(
+def test_read_committed_returns_no_aborted_record_and_does_not_wait_for_markers(
     topics: Topics, topic_name: str, read: Reading
 ) -> None:
     topics.create(topic_name)
@@ -97,7 +99,7 @@ def test_a_range_has_its_own_records_and_no_others(topics: Topics, topic_name: s
     assert [row["offset"] for row in rows(read, options, parts)] == [*range(34), *range(90, 100)]
 
 
-def test_a_record_larger_than_an_answer_is_read(topics: Topics, topic_name: str, read: Reading) -> None:
+def test_a_record_larger_than_a_response_is_read(topics: Topics, topic_name: str, read: Reading) -> None:
     topics.create(topic_name, max_message_bytes="20000000")
     large = [Sent(b"a"), Sent(bytes(10_000_000)), Sent(b"b")]
     topics.produce(topic_name, large, **{"message.max.bytes": 20_000_000})
@@ -112,9 +114,7 @@ def test_offsets_that_were_deleted_are_an_error_or_skipped(
     topics.produce(topic_name, values(10))
     topics.delete_before(topic_name, 6)
     wanted = [OffsetRange(topic_name, 0, 2, 9)]
-    with pytest.raises(
-        PipelineError, match=rf"{topic_name}-0 has no offset 2 any more.*failOnDataLoss=false"
-    ):
+    with pytest.raises(PipelineError, match=rf"{topic_name}-0 no longer has offset 2.*failOnDataLoss=false"):
         rows(read, topics.options(subscribe=topic_name), wanted)
     lenient = topics.options(subscribe=topic_name, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="2 to 5 cannot be read"):
@@ -125,24 +125,24 @@ def test_offsets_that_were_deleted_are_an_error_or_skipped(
 def test_a_topic_that_is_gone_is_an_error_or_gives_nothing(
     broker: RunningBroker, topic_name: str, read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "GONE_AFTER_S", 0.2)
-    monkeypatch.setattr(consuming, "LOOK_AFTER_S", 0.2)
+    monkeypatch.setattr(fetch_reader, "GONE_AFTER_S", 0.2)
+    monkeypatch.setattr(consumer_reader, "CHECK_AFTER_S", 0.2)
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 5)]
-    with pytest.raises(PipelineError, match=f"{topic_name}-0 has no offset 0"):
+    with pytest.raises(PipelineError, match=f"{topic_name}-0 no longer has offset 0"):
         rows(read, topics.options(subscribe=topic_name), wanted)
     lenient = topics.options(subscribe=topic_name, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="0 to 4 cannot be read"):
         assert rows(read, lenient, wanted) == []
 
 
-def test_a_log_that_ends_before_the_range_is_waited_for_or_cut_off(
+def test_a_log_that_ends_before_the_range_is_waited_for_or_ends_the_range(
     broker: RunningBroker, topic_name: str
 ) -> None:
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 9)]
     topics.create(topic_name)
     topics.produce(topic_name, values(5))
     patience = {"kafkaConsumer.pollTimeoutMs": "300"}
-    with pytest.raises(PassingError, match=f"{topic_name}-0 gave nothing .* at offset 5"):
+    with pytest.raises(PassingError, match=f"{topic_name}-0 sent nothing .* at offset 5"):
         rows(consume_range, topics.options(subscribe=topic_name, **patience), wanted)
     with pytest.warns(UserWarning, match="ends at offset 5: 5 to 8 cannot be read"):
         seen = rows(consume_range, topics.options(subscribe=topic_name, failOnDataLoss="false"), wanted)
@@ -176,7 +176,7 @@ def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(
         assert all(row in seen for row in rows(consume_range, options, parts[:1]))
 
 
-def test_a_broker_that_comes_back_is_read_on(
+def test_reading_continues_when_a_broker_comes_back(
     tmp_path_factory: pytest.TempPathFactory, topic_name: str
 ) -> None:
     with run_ottla(tmp_path_factory.mktemp("back") / "data") as broker:
@@ -195,7 +195,7 @@ def test_a_broker_that_comes_back_is_read_on(
         assert offsets == list(range(10_000))
 
 
-def test_a_broker_that_stays_away_is_a_fault_that_may_pass(
+def test_a_broker_that_stays_down_is_a_retriable_error(
     tmp_path_factory: pytest.TempPathFactory, topic_name: str, read: Reading
 ) -> None:
     with run_ottla(tmp_path_factory.mktemp("away") / "data") as broker:
@@ -204,5 +204,5 @@ def test_a_broker_that_stays_away_is_a_fault_that_may_pass(
         topics.produce(topic_name, values(5))
         options = topics.options(subscribe=topic_name, **{"kafkaConsumer.pollTimeoutMs": "500"})
         ranges = plan(options)
-    with pytest.raises(PassingError, match=rf"{topic_name}-0 gave nothing"):
+    with pytest.raises(PassingError, match=rf"{topic_name}-0 sent nothing"):
         rows(read, options, ranges)

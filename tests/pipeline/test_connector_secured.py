@@ -99,9 +99,9 @@ def test_a_stream_reads_and_writes_exactly_once_through_tls_with_a_password(
         (
             "kafka.sasl.jaas.config",
             f'{LOGIN} username="ada" password="byron";',
-            "turned us away: .*Authentication failed",
+            "rejected the client: .*Authentication failed",
         ),
-        ("kafka.ssl.ca.location", "", "turned us away: .*certificate verify failed"),
+        ("kafka.ssl.ca.location", "", "rejected the client: .*certificate verify failed"),
     ],
     ids=["password", "certificate"],
 )

@@ -39,7 +39,7 @@ def assert_each_once(broker: RunningBroker, topic: str, rows: int) -> None:
     assert is_in_order(broker.bootstrap, topic, PARTITIONS)
 
 
-def test_tasks_that_fail_inside_and_behind_their_transactions_write_each_record_once(
+def test_tasks_that_fail_during_and_after_their_transactions_write_each_record_once(
     spark: SparkSession, any_broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name)
@@ -67,7 +67,7 @@ faults.run_once(faults.numbered(spark), bootstrap, topic, Path(folder) / "checkp
 """
 
 
-def test_a_driver_killed_between_its_tasks_commits_goes_on_where_it_was(
+def test_a_driver_killed_between_the_commits_of_its_tasks_resumes(
     spark: SparkSession, any_broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name)
@@ -89,7 +89,7 @@ def test_a_driver_killed_between_its_tasks_commits_goes_on_where_it_was(
     assert len(written) >= ROWS
 
 
-def test_a_plan_changed_in_the_middle_of_a_batch_is_refused_until_it_is_accepted(
+def test_a_plan_that_changes_in_the_middle_of_a_batch_is_rejected_until_it_is_accepted(
     spark: SparkSession, broker: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap, topic_name)
@@ -100,10 +100,10 @@ def test_a_plan_changed_in_the_middle_of_a_batch_is_refused_until_it_is_accepted
         run_once(numbered(spark), broker.bootstrap, topic_name, checkpoint, "faulty-plan")
     assert len(numbers(broker.bootstrap, topic_name)) == ROWS * 3 // 4
     changed = numbered(spark).where(F.length("value") > 0)
-    with pytest.raises(PySparkException, match="was written in part") as refused:
+    with pytest.raises(PySparkException, match="was written in part") as rejected:
         run_once(changed, broker.bootstrap, topic_name, checkpoint)
     assert len(numbers(broker.bootstrap, topic_name)) == ROWS * 3 // 4
-    old_plan = str(refused.value).partition('acceptPlan="')[2].partition('"')[0]
+    old_plan = str(rejected.value).partition('acceptPlan="')[2].partition('"')[0]
     run_once(changed, broker.bootstrap, topic_name, checkpoint, acceptPlan=old_plan)
     # Between two batches any plan may come.
     run_once(numbered(spark), broker.bootstrap, topic_name, checkpoint)

@@ -11,12 +11,12 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, topic_of
+from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify_markers
+from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
-from ottla.pipeline.spark.sink.producing import Records
-from ottla.pipeline.spark.sink.transactional import PartitionWrite, Task
-from ottla.pipeline.spark.sink.writers import Committed, verify
+from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
+from ottla.pipeline.spark.sink.producer import RecordProducer
 
 
 class Sink:
@@ -72,7 +72,7 @@ def test_a_failure_inside_the_transaction_leaves_nothing_and_the_next_attempt_wr
     assert sink.numbers() == list(range(2500))
 
 
-def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: Sink) -> None:
+def test_a_batch_that_was_committed_is_skipped_when_it_runs_again(sink: Sink) -> None:
     before = sink.task(0)
     sink.task(0).run(rows(range(2500)))
     # An attempt that began before knows of the commit only by reading the marker after it has fenced the other.
@@ -82,12 +82,12 @@ def test_a_batch_that_was_committed_is_left_out_by_whoever_runs_it_again(sink: S
     assert sink.numbers() == list(range(2500))
 
 
-def test_a_commit_that_shows_after_the_snapshot_is_judged_too(sink: Sink) -> None:
+def test_a_commit_that_becomes_visible_after_the_snapshot_is_checked_too(sink: Sink) -> None:
     same_batch, older_batch = sink.task(1, plan="another"), sink.task(0, run="restarted")
     sink.task(1).run(rows(range(2500)))
     with pytest.raises(PipelineError, match=r"was written in part .* by the plan plan"):
         same_batch.run(rows(range(2500)))
-    with pytest.raises(PipelineError, match="holds batch 1 of this query already"):
+    with pytest.raises(PipelineError, match="has batch 1 of this query already"):
         older_batch.run(rows(range(2500)))
     assert sink.numbers() == list(range(2500))
 
@@ -95,17 +95,17 @@ def test_a_commit_that_shows_after_the_snapshot_is_judged_too(sink: Sink) -> Non
 def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
     before = sink.markers.snapshot().markers
     committed = Committed("query", sink.task(0).run(rows(range(10))))
-    verify(sink.options, 0, [committed], before)
+    verify_markers(sink.options, 0, [committed], before)
 
 
 def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.pipeline.spark.sink.writers.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ottla.pipeline.spark.sink.exactly_once_writers.TIMEOUT_S", 0.2)
     sink.markers.snapshot()
     with pytest.raises(PassingError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
-        verify(sink.options, 0, [Committed("query", Written(3, 10))], {})
+        verify_markers(sink.options, 0, [Committed("query", Written(3, 10))], {})
 
 
-def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
+def test_the_older_of_two_live_writers_is_fenced(sink: Sink) -> None:
     older = sink.task(0, run="older")
 
     def interrupted() -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ def test_the_older_of_two_live_writers_is_shut_out(sink: Sink) -> None:
         sink.task(0, run="newer").run(rows(range(2500)))
         yield from rows(range(1000, 2500))
 
-    with pytest.raises(PipelineError, match="Something newer writes to sink"):
+    with pytest.raises(PipelineError, match="A newer query writes to sink"):
         older.run(interrupted())
     assert sink.numbers() == list(range(2500))
 
@@ -126,7 +126,7 @@ def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: 
         "linger.ms": "0",
     }
     for _ in range(15):
-        fenced, newer = Records(config), Records(config)
+        fenced, newer = RecordProducer(config), RecordProducer(config)
         fenced.producer.init_transactions(30)
         fenced.producer.begin_transaction()
         fenced.put((sink.topic, b"before") for _ in range(500))
@@ -137,7 +137,7 @@ def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: 
         newer.discard()
 
 
-def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
+def test_a_pooled_producer_writes_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
     for batch in range(3):
         sink.task(batch).run(rows(range(batch * 10, batch * 10 + 10)))
     sink.task(3, run="elsewhere").run(rows(range(30, 40)))
@@ -147,7 +147,7 @@ def test_a_kept_producer_goes_on_with_the_next_batch_and_is_fenced_by_others(sin
     assert sink.numbers() == list(range(50))
 
 
-def test_a_partition_without_rows_asks_nothing_of_the_cluster(sink: Sink) -> None:
+def test_a_partition_without_rows_sends_no_request(sink: Sink) -> None:
     task = sink.task(0, partition=5)
     task.options = SinkOptions({"bootstrap.servers": "127.0.0.1:1"}, topic="none", sink_id="none")
     empty = pa.RecordBatch.from_arrays([pa.array([], pa.binary())], names=["value"])
@@ -162,13 +162,13 @@ def test_the_marker_topic_grows_with_the_spark_partitions(sink: Sink) -> None:
     assert snapshot.room == 2 * FIRST_PARTITIONS
 
 
-def test_a_marker_is_found_behind_any_number_of_aborted_attempts(sink: Sink) -> None:
+def test_a_marker_is_found_before_any_number_of_aborted_attempts(sink: Sink) -> None:
     sink.task(0).run(rows(range(10)))
     producer = Producer({"bootstrap.servers": sink.bootstrap, "transactional.id": f"{sink.topic}-other"})
     producer.init_transactions(30)
     for _ in range(20):
         producer.begin_transaction()
-        producer.produce(topic_of(f"sink-{sink.topic}"), b"not a marker", partition=0)
+        producer.produce(marker_topic_name(f"sink-{sink.topic}"), b"not a marker", partition=0)
         producer.flush()
         producer.abort_transaction(30)
     assert sink.snapshot_with(0).markers == {0: Marker("query", 0, "plan", 10)}
@@ -187,14 +187,14 @@ def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(
             pass
         yield from rows(range(10, 20))
 
-    with pytest.raises(PipelineError, match="not done within the 1 s that its transaction may last"):
+    with pytest.raises(PipelineError, match="longer than the 1 s that its transaction may last"):
         task.run(slow())
     assert sink.numbers() == []
     sink.task(0, is_retry=True).run(rows(range(20)))
     assert sorted(sink.numbers()) == list(range(20))
 
 
-def test_a_timeout_that_the_cluster_does_not_allow_is_told(sink: Sink) -> None:
+def test_a_timeout_that_the_cluster_does_not_allow_is_an_error(sink: Sink) -> None:
     patient = Sink(sink.bootstrap, sink.topic, **{"transaction.timeout.ms": "9000000"})
     with pytest.raises(PipelineError, match=r"does not let a transaction .* last 9000 s"):
         patient.task(0).run(rows(range(10)))
@@ -210,7 +210,7 @@ def test_a_timeout_that_the_cluster_does_not_allow_is_told(sink: Sink) -> None:
         ),
     ],
 )
-def test_a_record_that_cannot_be_written_is_told_with_its_topic(
+def test_the_error_for_a_record_names_its_topic(
     sink: Sink, columns: dict[str, list[object]], sentence: str
 ) -> None:
     bad = pa.RecordBatch.from_pydict(columns)
@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_written_is_told_with_its_topic(
     assert sink.numbers() == []
 
 
-def test_a_record_of_ten_megabytes_is_written_where_the_topic_takes_it(
+def test_a_record_of_ten_megabytes_is_written_if_the_topic_allows_it(
     any_broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(any_broker.bootstrap, topic_name, max_message_bytes="20000000")
@@ -228,7 +228,7 @@ def test_a_record_of_ten_megabytes_is_written_where_the_topic_takes_it(
     assert [message.value() for message in records(any_broker.bootstrap, topic_name)] == [line]
 
 
-def test_a_cluster_that_is_away_is_a_fault_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_down_is_a_retriable_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.sink.marker_topic.TIMEOUT_S", 1.0)
     with pytest.raises(PassingError, match=r"markers of sink `away` .*cannot be read"):
         MarkerTopic({"bootstrap.servers": "127.0.0.1:1"}, "away").snapshot()

@@ -13,7 +13,7 @@ from tests.pipeline.cdc.mysql.mariadb_server import MariaDb, why_no_mariadb
 from tests.pipeline.end_to_end import Feeding, World, check_everything, make_database
 from tests.pipeline.spark_cluster import SparkCluster
 
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 FAULTS = 4
 BATCHES_BETWEEN = 4
@@ -98,6 +98,6 @@ def make_old_archive(spark: SparkSession, broker: RunningBroker, folder: Path) -
     for value in values:
         producer.produce("old", value, key=value[-4:], headers=[("old", b"yes")])
     assert producer.flush(60) == 0
-    context = Context("old", Cluster(broker.bootstrap), folder, "old-checkpoints")
+    context = Context("old", ClusterSettings(broker.bootstrap), folder, "old-checkpoints")
     run_all(spark, sink(context, "old", path="old-archive"))
     return values

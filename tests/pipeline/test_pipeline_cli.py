@@ -48,12 +48,12 @@ def ids(broker: RunningBroker, topic: str) -> list[int]:
     return sorted(json.loads(record.value or b"")["id"] for record in read_topic(broker.bootstrap, topic))
 
 
-def test_from_init_over_a_submitted_run_to_a_question_in_sql(folder: Path, own_broker: RunningBroker) -> None:
+def test_from_init_through_a_submitted_run_to_a_query_in_sql(folder: Path, own_broker: RunningBroker) -> None:
     at = ("--file", str(folder))
     spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
     assert "no errors found" in ottla("pipeline", "validate", *at)
     ran = ottla("pipeline", "submit", "--run", "--once", *at, "--", "--conf", "spark.locality.wait=0")
-    assert "Made topic raw" in ran
+    assert "Created topic raw" in ran
     assert "Done: files 5 rows, orders 5 rows, archive 5 rows." in ran
     assert ids(own_broker, "orders") == [1, 2, 3, 4]
     (dead,) = read_topic(own_broker.bootstrap, "orders-dead")
@@ -86,14 +86,14 @@ def test_small_files_of_past_hours_are_merged(
     assert said.splitlines() == [f"archive: {hour}: 2 files are 1, 2 records"]
 
 
-def test_the_line_of_spark_submit_is_printed_for_another_cluster(folder: Path) -> None:
+def test_the_command_of_spark_submit_is_printed_for_another_cluster(folder: Path) -> None:
     at = ("--master", "spark://host:7077", "--file", str(folder))
     line = ottla("pipeline", "submit", *at, "--", "--num-executors", "2")
     for part in ("spark-submit --master spark://host:7077", ".zip,", "transforms.py", "--num-executors 2"):
         assert part in line
 
 
-def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(
+def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
     folder: Path, own_broker: RunningBroker, tmp_path: Path
 ) -> None:
     with running(tmp_path / "output", "pipeline", "run", "--plain", "--file", str(folder)) as run:
@@ -102,7 +102,7 @@ def test_the_broker_dies_and_comes_back_and_sigterm_ends_it_with_nothing_lost(
         so_far = len(run.text())
         own_broker.kill()
         spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
-        run.wait_for(": waiting: ", "Next try in", since=so_far)
+        run.wait_for(": waiting: ", "Next attempt in", since=so_far)
         own_broker.start()
         wait_for_rows(run, "orders", 49)
         assert run.end(signal.SIGTERM) == 0
@@ -122,7 +122,7 @@ def wait_for_rows(run: Running, stage: str, count: int) -> None:
         time.sleep(0.1)
 
 
-def test_validate_names_all_problems_at_once(folder: Path) -> None:
+def test_validate_reports_all_errors_at_once(folder: Path) -> None:
     file = folder / "pipeline.toml"
     text = file.read_text().replace('folder = "spool"', 'folder = "nowhere"').replace("py:orders", "py:order")
     file.write_text(text.replace('to = "orders"', 'to = "unknown"'))
@@ -130,11 +130,11 @@ def test_validate_names_all_problems_at_once(folder: Path) -> None:
     assert "[sources.files]" in said
     assert "nowhere" in said
     assert "transforms.py has no function `order`. Did you mean `orders`?" in said
-    assert "There is no topic unknown." in said
+    assert "The topic unknown does not exist." in said
     assert ottla("pipeline", "run", "--file", str(folder), fails_with=1) == said
 
 
-def test_a_cluster_that_is_away_is_one_problem(folder: Path, own_broker: RunningBroker) -> None:
+def test_a_cluster_that_is_down_is_one_error(folder: Path, own_broker: RunningBroker) -> None:
     own_broker.kill()
     said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
     assert said.splitlines() == [
@@ -143,7 +143,7 @@ def test_a_cluster_that_is_away_is_one_problem(folder: Path, own_broker: Running
     ]
 
 
-def test_a_file_with_mistakes_names_each_with_its_line(folder: Path) -> None:
+def test_errors_of_a_file_are_reported_with_their_lines(folder: Path) -> None:
     file = folder / "pipeline.toml"
     file.write_text(
         file.read_text().replace("master =", "mister =").replace('kind = "spooldir"', 'kind = "spool"')
@@ -156,5 +156,5 @@ def test_a_file_with_mistakes_names_each_with_its_line(folder: Path) -> None:
     assert "[spark]" in ottla("pipeline", "status", "--file", str(folder), fails_with=1)
 
 
-def test_init_writes_over_nothing(folder: Path) -> None:
-    assert "is there already" in ottla("pipeline", "init", str(folder), fails_with=1)
+def test_init_overwrites_nothing(folder: Path) -> None:
+    assert "exists already" in ottla("pipeline", "init", str(folder), fails_with=1)

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import (
     END_OF_RECORDS_MS,
+    error_with,
     make_topic,
     produce,
     records_of,
@@ -13,10 +14,9 @@ from tests.pipeline.archiving import (
     run_all,
     sink,
     some_records,
-    told,
 )
 
-from ottla.pipeline.archive.merging import merge
+from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.stage import Context
 
 
@@ -55,7 +55,7 @@ def test_an_archive_is_loaded_as_it_was_and_a_second_run_adds_nothing(
         partitions.get(record[2], set()).add(record[0])
     assert all(len(found) == 1 for found in partitions.values())
 
-    with told("`to` was", "Set it back"):
+    with error_with("`to` was", "Set it back"):
         run_all(spark, reload_of(context, "whole", to=part))
 
 

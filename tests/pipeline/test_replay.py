@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.pipeline_command import ottla_asking
-from tests.pipeline.transforming import read_topic, run_once, through_passing_faults, transform_in
+from tests.pipeline.transforming import read_topic, retry_retriable_errors, run_once, transform_in
 
-from ottla.pipeline.comparing import Difference, compare
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay import range_of, replay, starting_position
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
+from ottla.pipeline.transform.comparison import Difference, compare
+from ottla.pipeline.transform.replay import offset_ranges, parse_start, replay
 
 LOGIC = """
 from ottla.pipeline.transform.parts import keep, parse_json, route, write_json
@@ -57,7 +57,7 @@ def order(number: int, price: float, country: str = "SE") -> Sent:
     return Sent(value, timestamp_ms=1_772_366_400_000 + number * 1000)
 
 
-def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
+def test_corrected_logic_is_replayed_and_the_differences_are_counted(
     spark: SparkSession,
     context: Context,
     broker: RunningBroker,
@@ -93,7 +93,7 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
         str(context.folder),
         "--json",
     )
-    said = through_passing_faults(lambda: ottla_asking(spark, "pipeline", "replay", *asked))
+    said = retry_retriable_errors(lambda: ottla_asking(spark, "pipeline", "replay", *asked))
     orders, letters, routed = map(json.loads, said.splitlines())
 
     assert (orders["old_topic"], orders["new_topic"]) == (to, new)
@@ -112,16 +112,18 @@ def test_corrected_logic_replays_beside_the_old_and_the_differences_are_counted(
     assert read_topic(topics.bootstrap, to) == before
 
     # Once more: it takes only what has come since.
-    monkeypatch.setattr("ottla.pipeline.replay.compare", lambda old, new, names, ranges: (*names, ranges))
+    monkeypatch.setattr(
+        "ottla.pipeline.transform.replay.compare", lambda old, new, names, ranges: (*names, ranges)
+    )
     topics.produce(raw, [order(6, 1)])
-    again = through_passing_faults(lambda: replay(spark, transform, to=new, from_=beginning))[0]
+    again = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]
     assert again == (to, new, {raw: {0: (1, 6)}})
     assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
     connection = connect(context.cluster)
-    assert range_of(connection, raw, starting_position("earliest")) == {0: (0, 6)}
+    assert offset_ranges(connection, raw, parse_start("earliest")) == {0: (0, 6)}
 
     write_logic(lowest=0, factor=1)
-    with pytest.raises(PipelineError, match="holds records that are not of this replay"):
+    with pytest.raises(PipelineError, match="has records that this replay did not write"):
         replay(spark, transform, to=new)
     with pytest.raises(PipelineError, match="which the transform itself uses"):
         replay(spark, transform, to=dead)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PassingError, PipelineError
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import StageRun, check_spark, run_stages
+from ottla.pipeline.runner import StageRun, check_spark, run_stages
 from ottla.pipeline.stage import Problem
 
 ROWS = 10
@@ -78,7 +78,7 @@ class Silent:
     def show(self, runs: Sequence[StageRun]) -> None: ...
 
 
-def test_a_stage_that_fails_says_why_one_sentence_long_and_the_others_go_on(
+def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     # Spark's workers have no such module to import.

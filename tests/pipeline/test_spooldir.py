@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.spooldir_runs import SMALL, Read, make_topic, read_topic, run_once, stage_in
 
-from ottla.pipeline.failures import failure_of
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.stage import ClusterSettings, Context
 
 ROOT = Path(__file__).parents[2]
 LONG_BYTES = 10 * 1024 * 1024
@@ -74,7 +74,7 @@ def test_a_topic_that_is_missing_or_has_too_small_a_limit_is_reported(
     (problem,) = stage_in(context, topic_name, max_record_bytes=2_000_000).problems()
     assert problem.what.endswith(f"the topic {topic_name} accepts messages of at most 1048588 bytes.")
     assert problem.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
-    away = replace(context, cluster=Cluster("127.0.0.1:1"))
+    away = replace(context, cluster=ClusterSettings("127.0.0.1:1"))
     (problem,) = stage_in(away, topic_name).problems()
     assert problem.what.startswith(f"The topic {topic_name} cannot be checked: ")
 
@@ -131,7 +131,7 @@ def test_an_error_of_a_file_passes_through_spark_with_its_text_and_can_be_fixed(
     os.utime(spool / "a", (1, 1))
     with pytest.raises(StreamingQueryException) as raised:
         run_once(spark, stage_in(context, topic_name, max_record_bytes=20))
-    assert failure_of(raised.value).sentence == (
+    assert summarize(raised.value).sentence == (
         f"Record 2 of the file {spool}/b, at byte 2, is longer than 20 bytes."
         " Raise `max_record_bytes` and the topic's max.message.bytes, and start again."
     )

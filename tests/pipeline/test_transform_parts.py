@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.transform.columns import with_origin
-from ottla.pipeline.transform.dead_letters import Ending, as_records
+from ottla.pipeline.transform.dead_letters import Output, as_records
 from ottla.pipeline.transform.parts import (
     flatten,
     guard,
@@ -79,7 +79,7 @@ def test_each_record_that_is_not_json_of_the_schema_is_marked_with_what_is_wrong
     assert dict(zip(cases, errors(parse_json(raw_rows(spark, list(cases)), ORDER)), strict=True)) == cases
 
 
-def test_a_tombstone_goes_through_json_and_comes_out_as_one(spark: SparkSession) -> None:
+def test_a_tombstone_stays_one_through_json(spark: SparkSession) -> None:
     rows = write_json(parse_json(raw_rows(spark, [None]), ORDER, required=["id"]), "data")
     assert collected(rows, "value", "_error") == [Row(value=None, _error=None)]
 
@@ -102,7 +102,7 @@ def test_a_missing_required_field_is_named_and_the_first_reason_stays(spark: Spa
     ]
 
 
-def test_fields_that_a_schema_does_not_know_yet_can_be_kept(spark: SparkSession) -> None:
+def test_fields_that_are_not_in_the_schema_can_be_kept(spark: SparkSession) -> None:
     raw = raw_rows(spark, [b'{"id": 1, "colour": "red", "tags": ["a"], "n": 3}', b'{"id": 2}'])
     rows = collected(parse_json(raw, "id long", rest="more"), "more")
     assert [row.more for row in rows] == [{"colour": "red", "tags": '["a"]', "n": "3"}, {}]
@@ -157,7 +157,7 @@ def test_debezium_events_become_rows_with_op_before_after_and_time(spark: SparkS
     assert rows[0].change.ts == datetime(2026, 3, 1, 12, 0, 0, 123000)
 
 
-def test_what_is_no_debezium_event_is_marked(spark: SparkSession) -> None:
+def test_a_record_that_is_not_a_debezium_event_is_marked(spark: SparkSession) -> None:
     values = [
         change(None),
         change("x"),
@@ -191,7 +191,7 @@ def test_flatten_makes_one_level_of_nested_structs(spark: SparkSession) -> None:
         flatten(raw, "value")
 
 
-def test_a_python_function_that_raises_or_gives_a_wrong_type_marks_its_record(spark: SparkSession) -> None:
+def test_a_python_function_that_raises_or_returns_a_wrong_type_marks_its_record(spark: SparkSession) -> None:
     def half(value: bytes) -> Any:
         return {"half": int(value) // 2} if value != b"odd type" else {"half": "no number"}
 
@@ -205,7 +205,7 @@ def test_a_python_function_that_raises_or_gives_a_wrong_type_marks_its_record(sp
     assert errors(again) == [row._error for row in found]
 
 
-ENDING = Ending("clean", ("raw",), "orders", "orders-dead")
+ENDING = Output("clean", ("raw",), "orders", "orders-dead")
 
 
 def test_a_dead_letter_is_the_record_byte_for_byte_with_its_reason_and_origin(spark: SparkSession) -> None:
@@ -242,13 +242,11 @@ def test_a_good_record_goes_to_its_topic_with_its_own_origin_only(spark: SparkSe
     assert [header.key for header in plain[0].headers] == ["origin.topic", "h"]
 
 
-def test_without_dead_letters_the_sentence_names_the_record(spark: SparkSession) -> None:
+def test_without_dead_letters_the_error_names_the_record(spark: SparkSession) -> None:
     rows = as_records(
         parse_json(raw_rows(spark, [b'{"id": 1}', b"nope"]), ORDER), ENDING._replace(dead_letters="")
     )
-    with pytest.raises(
-        Exception, match="cannot take the record of topic raw, partition 0, offset 1: not a JSON"
-    ):
+    with pytest.raises(Exception, match="rejects the record of topic raw, partition 0, offset 1: not a JSON"):
         rows.collect()
 
 

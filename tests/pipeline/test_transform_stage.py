@@ -17,7 +17,7 @@ from tests.pipeline.connector_topics import Sent, Topics
 from tests.pipeline.transforming import read_topic, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Context
 
 ORDERS = """
@@ -45,7 +45,7 @@ def order(number: int, amount: float = 5.0, country: str = "SE", **more: object)
     return json.dumps(fields, ensure_ascii=False).encode()
 
 
-def test_good_orders_are_transformed_and_routed_and_broken_ones_become_dead_letters(
+def test_good_orders_are_transformed_and_routed_and_invalid_ones_become_dead_letters(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead, norway = (f"{topic_name}-{name}" for name in ("raw", "orders", "dead", "norway"))
@@ -110,7 +110,7 @@ from (
 """
 
 
-def test_a_query_in_a_file_transforms_and_a_batch_that_dies_names_its_offsets(
+def test_a_query_in_a_file_transforms_and_a_batch_that_fails_names_its_offsets(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead = (f"{topic_name}-{name}" for name in ("raw", "to", "dead"))
@@ -131,7 +131,7 @@ def test_a_query_in_a_file_transforms_and_a_batch_that_dies_names_its_offsets(
     topics.produce(raw, [Sent(b"2,1", b"c", partition=1), Sent(b"3,no number")])
     with pytest.raises(StreamingQueryException) as raised:
         run_once(spark, transform)
-    sentence = failure_of(raised.value).sentence
+    sentence = summarize(raised.value).sentence
     assert sentence.startswith("The value 'no number' of the type")
     assert f"the batch with the offsets {raw}-0: 2 to 2, {raw}-1: 0 to 0," in sentence
     (context.folder / "clean.sql").write_text(CLEAN_SQL.replace("    cast(", "    try_cast("))
@@ -179,7 +179,7 @@ def once(raw):
 MINUTE_MS = 60_000
 
 
-def test_duplicates_are_found_over_restarts_and_within_the_span_only(
+def test_duplicates_are_found_across_restarts_and_only_within_the_span(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw, to, dead = (f"{topic_name}-{name}" for name in ("raw", "once", "dead"))
@@ -274,7 +274,7 @@ def test_a_driver_killed_with_half_a_batch_committed_leaves_every_input_once(
     assert all(record.headers["error.reason"].startswith(b"ValueError: invalid") for record in bad)
 
 
-def test_a_transform_says_beforehand_what_would_stop_it(
+def test_validation_reports_what_would_stop_a_transform(
     context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw = f"{topic_name}-raw"
@@ -288,10 +288,10 @@ def test_a_transform_says_beforehand_what_would_stop_it(
     first, second = transform.problems()
     assert first.where == "[transforms.clean]"
     assert first.what.endswith("broken.py, line 2: invalid syntax.")
-    assert second.what == "There is no topic missing-orders."
+    assert second.what == "The topic missing-orders does not exist."
 
 
-def test_wrong_logic_is_a_sentence_and_no_query(
+def test_wrong_logic_is_an_error_before_the_query_starts(
     spark: SparkSession, context: Context, topics: Topics, topic_name: str
 ) -> None:
     raw = f"{topic_name}-raw"
@@ -307,10 +307,10 @@ def test_wrong_logic_is_a_sentence_and_no_query(
     )
     for name, said in {
         "columns": "returned rows without a column `value`",
-        "unknown": "Spark refuses the function `unknown` in wrong.py",
+        "unknown": "Spark rejects the function `unknown` in wrong.py",
         "static": "do not come from the stream",
         "nothing": "returned NoneType",
-        "random": "may give something else when a batch runs again",
+        "random": "may give another value when a batch runs again",
     }.items():
         transform = transform_in(context, source=raw, to="to", function=f"wrong.py:{name}")
         with pytest.raises(PipelineError, match=said):

@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
+from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.settings import read_settings
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 from ottla.pipeline.transform.stage import Transform
 
 QUERY_TIMEOUT_S = 240
@@ -39,13 +39,13 @@ class Read(NamedTuple):
 
 
 def transform_in(context: Context, name: str = "clean", **table: Any) -> Transform:
-    """`from` is given as `source`, a word that Python leaves to us."""
+    """`source` is the setting `from`, which is a keyword in Python."""
     table["from"] = table.pop("source")
     return Transform(name, read_settings(Transform.Settings, table, f"[transforms.{name}]"), context)
 
 
 def run_once(spark: SparkSession, transform: Transform) -> dict[str, Any]:
-    """Returns the last progress. Starts again after a fault that passes, as the runner does."""
+    """Returns the last progress. Retries retriable errors, as the runner does."""
 
     def run() -> dict[str, Any]:
         query = transform.start(spark, {"availableNow": True})
@@ -55,15 +55,15 @@ def run_once(spark: SparkSession, transform: Transform) -> dict[str, Any]:
         finally:
             query.stop()
 
-    return through_passing_faults(run)
+    return retry_retriable_errors(run)
 
 
-def through_passing_faults(run: Callable[[], Result]) -> Result:
+def retry_retriable_errors(run: Callable[[], Result]) -> Result:
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return run()
         except (PipelineError, StreamingQueryException) as error:
-            if not failure_of(error).is_passing:
+            if not summarize(error).is_retriable:
                 raise
     return run()
 
@@ -103,7 +103,7 @@ def drive(bootstrap: str, pipeline: str, folder: str, source: str, to: str, dead
     from ottla.pipeline.spark.session import spark_session
 
     spark = spark_session("dies", master="local[2,4]", conf={"spark.ui.enabled": "false"})
-    context = Context(pipeline, Cluster(bootstrap), Path(folder), "checkpoints")
+    context = Context(pipeline, ClusterSettings(bootstrap), Path(folder), "checkpoints")
     table = {"source": source, "to": to, "dead_letters": dead_letters, "function": "transforms.py:clean"}
     run_once(spark, transform_in(context, max_records_per_batch=2000, **table))
 

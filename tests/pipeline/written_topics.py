@@ -39,7 +39,7 @@ def records(bootstrap: str, topic: str, isolation: str = "read_committed") -> li
 
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: Iterable[int], seconds: float = 5.0) -> None:
-    """Commit and abort are answered before they show in the partitions. A transaction left open shows never."""
+    """The response to a commit or abort comes before it is visible in the partitions; an open transaction never is."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def ends(isolation: IsolationLevel) -> list[int]:

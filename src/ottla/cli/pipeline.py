@@ -41,10 +41,10 @@ def init(
 def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     """Check a pipeline against the real cluster, paths and databases. Show all errors; change nothing."""
     from ottla.pipeline.config import ConfigErrors, load
-    from ottla.pipeline.validate import problems_of
+    from ottla.pipeline.validation import check_pipeline
 
     try:
-        problems = problems_of(load(file))
+        problems = check_pipeline(load(file))
     except ConfigErrors as error:
         problems = error.problems
     if as_json:
@@ -68,10 +68,10 @@ def run(
     """Run the stages of a pipeline until Ctrl-C or SIGTERM. It continues where it was stopped."""
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import run_pipeline
-    from ottla.pipeline.validate import problems_of
+    from ottla.pipeline.validation import check_pipeline
 
     pipeline = load(file)
-    problems = problems_of(pipeline, only, master)
+    problems = check_pipeline(pipeline, only, master)
     _print_problems(problems)
     if any(not problem.is_warning for problem in problems):
         raise typer.Exit(1)
@@ -95,8 +95,8 @@ def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
             ["STAGE", "KIND", ">BATCH", "LAST BATCH", ">BEHIND", "STATE"],
             [(line.stage, line.kind, line.batch, line.at, line.behind, line.state) for line in lines],
         )
-    if ends.problem is not None:
-        print_error(ends.problem)
+    if ends.error is not None:
+        print_error(ends.error)
 
 
 app.command()(replay)
@@ -122,16 +122,21 @@ def submit(
     import shlex
 
     from ottla.pipeline.config import load
-    from ottla.pipeline.submit import attach, command, executable, surroundings
+    from ottla.pipeline.spark_submit import (
+        find_spark_submit,
+        submit_command,
+        submit_environment,
+        write_attachments,
+    )
 
     pipeline = load(file)
-    archive, job = attach(pipeline)
-    line = command(pipeline, archive, job, master, once=once, more=arguments or [])
+    archive, job = write_attachments(pipeline)
+    line = submit_command(pipeline, archive, job, master, once=once, more=arguments or [])
     if not run:
         print(shlex.join(line))
         return
-    environment = surroundings(os.environ)
-    done = subprocess.run([executable(environment), *line[1:]], env=environment, check=False)
+    environment = submit_environment(os.environ)
+    done = subprocess.run([find_spark_submit(environment), *line[1:]], env=environment, check=False)
     raise typer.Exit(done.returncode)
 
 

@@ -30,14 +30,14 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that every offset of the topics is archived exactly once; list the gaps."""
-    from ottla.pipeline.archive.verify import verify as verified
+    from ottla.pipeline.archive.verification import verify as verified
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = _find_archives(pipeline, name)
     is_whole = True
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         for sink, path in archives.items():
             topics = pipeline.find(sink, "sinks").settings.topics
             report = verified(spark, pipeline.context.cluster, path, topics, deep=deep)
@@ -53,13 +53,13 @@ def verify(
 
 def merge(name: _ArchiveName = None, master: Master = None, file: File = DEFAULT_FILE) -> None:
     """Merge the small files of an archive's past hours into larger ones. Queries can run at the same time."""
-    from ottla.pipeline.archive.merging import merge as merged
+    from ottla.pipeline.archive.merge import merge as merged
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = _find_archives(pipeline, name)
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         for sink, path in archives.items():
             done = merged(spark, path, time.time_ns() // 1_000_000)
             for one in done:
@@ -79,11 +79,11 @@ def sql(
     """Query the archives. Each archive is a table with the name of its sink; each archived topic is a table too."""
     from ottla.pipeline.archive.table import register_views
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
+    from ottla.pipeline.foreground import command_session
 
     pipeline = load(file)
     archives = _find_archives(pipeline, None)
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         register_views(spark, archives)
         result = spark.sql(query)
         rows = result.toLocalIterator()

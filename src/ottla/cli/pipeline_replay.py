@@ -23,15 +23,15 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a corrected transform on the raw topic into a new topic, and show what differs."""
-    from ottla.pipeline.comparing import describe
     from ottla.pipeline.config import load
-    from ottla.pipeline.foreground import spark_to_ask
-    from ottla.pipeline.replay import replay as replayed
+    from ottla.pipeline.foreground import command_session
+    from ottla.pipeline.transform.comparison import describe
+    from ottla.pipeline.transform.replay import replay as replayed
 
     pipeline = load(file)
     item = pipeline.find(transform, "transforms")
     stage: Any = item.make(item.name, item.settings, pipeline.context)
-    with spark_to_ask(pipeline, master) as spark:
+    with command_session(pipeline, master) as spark:
         comparisons = replayed(spark, stage, to=to, from_=from_)
     for comparison in comparisons:
         if as_json:

@@ -1,36 +1,26 @@
-"""A `pipeline.toml` as objects: read, checked against the settings of its stages, with every mistake named at once."""
+"""Reads a `pipeline.toml`, checks it against the settings of its stages, and reports all errors at once."""
 
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.kinds import GROUPS, stage_class
-from ottla.pipeline.settings import key_of, read_settings, setting, unknown
-from ottla.pipeline.stage import Cluster, Context, Problem, Stage
+from ottla.pipeline.settings import key_of, read_settings, setting, unknown_setting
+from ottla.pipeline.stage import ClusterSettings, Context, Problem, Stage
+from ottla.pipeline.stage_registry import STAGE_GROUPS, load_stage_class
 
 FILE_NAME = "pipeline.toml"
-TABLES = ("name", "cluster", "spark", "topics", *GROUPS)
-# A stage's name becomes a folder's name, part of a transactional id and the name of a query.
+TABLES = ("name", "cluster", "spark", "topics", *STAGE_GROUPS)
+# A stage's name is used as a folder's name, in transactional ids and as the name of a query.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
-# The groups of stages that write topics, and have WritingSettings besides their own.
-WRITERS = ("sources", "transforms")
-HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """Where the topics are: Ottla or any Kafka."""
-
-    bootstrap: str = setting("addresses of brokers, HOST:PORT, parted by commas")
-    properties: dict[str, Any] = setting(
-        "further settings of the clients, in librdkafka's names, such as security.protocol", {}
-    )
+_VARIABLE = re.compile(r"\$(\$\{|\{(\w+)\})")
+# Stages of these groups write topics, and have WritingSettings as well as their own settings.
+_WRITERS = ("sources", "transforms")
+_HEADER = re.compile(r"^\s*\[\s*([\w.\"' -]+?)\s*\]\s*(?:#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -39,16 +29,16 @@ class SparkSettings:
 
     master: str = setting("where Spark runs: local[*], spark://HOST:PORT, yarn or k8s://URL", "local[*]")
     checkpoints: str = setting(
-        "the folder in which every stage keeps how far it is; on a cluster one that all machines see",
+        "the folder for the checkpoints, which say how far each stage is; on a cluster one that all machines see",
         "checkpoints",
     )
-    interval: str = setting("how often a stage looks for new records, as Spark writes it", "1 second")
+    interval: str = setting("how often a stage looks for new records, in Spark's format", "1 second")
     conf: dict[str, Any] = setting("Spark's own properties, such as spark.sql.shuffle.partitions", {})
 
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """A topic that the pipeline makes where it is missing; one that is there stays as it is."""
+    """A topic that the pipeline creates if it is missing. One that exists stays as it is."""
 
     partitions: int = setting("how many partitions; -1 takes the cluster's default", -1)
     replication_factor: int = setting("how many replicas; -1 takes the cluster's default", -1)
@@ -57,15 +47,15 @@ class TopicSettings:
 
 @dataclass(frozen=True)
 class WritingSettings:
-    """What lets a stage go on that writes topics exactly once and was refused; the refusal says what to write here."""
+    """Settings that allow a stage to write although the exactly-once sink rejected it; the error says what to set."""
 
     reset_sink: str = setting(
-        "the id of the query whose place this stage's takes, after its checkpoint was lost; what it reads again is "
-        "written again",
+        "the id of the query that this stage replaces after its checkpoint was lost; the records that it reads again "
+        "are written again",
         "",
     )
     accept_plan: str = setting(
-        "the fingerprint of the plan whose half-written batch this stage finishes, where each row has stayed in its "
+        "the fingerprint of the plan whose half-written batch this stage may finish; each row must still be in its old "
         "Spark partition",
         "",
     )
@@ -77,8 +67,8 @@ class WritingSettings:
 
 
 @dataclass(frozen=True)
-class Declared:
-    """A stage as the file declares it: its group (sources, transforms, sinks), name, kind and settings."""
+class StageDeclaration:
+    """A stage as the file declares it. `group` is sources, transforms or sinks."""
 
     group: str
     name: str
@@ -93,24 +83,24 @@ class Pipeline:
     context: Context
     spark: SparkSettings
     topics: Mapping[str, TopicSettings]
-    declared: tuple[Declared, ...]
+    declared: tuple[StageDeclaration, ...]
 
     def stages(self, only: str | None = None) -> dict[str, Stage]:
         """The stages by name, sources before transforms before sinks, each in the order of the file."""
         if only is not None and only not in self.names:
-            raise unknown_stage(only, self)
+            raise _unknown_stage(only, self)
         return {
             item.name: item.make(item.name, item.settings, self.context)
             for item in self.declared
             if only in (None, item.name)
         }
 
-    def find(self, name: str, *groups: str) -> Declared:
+    def find(self, name: str, *groups: str) -> StageDeclaration:
         """The stage of that name in one of `groups`."""
         for item in self.declared:
             if item.name == name and item.group in groups:
                 return item
-        raise unknown_stage(name, self, *groups)
+        raise _unknown_stage(name, self, *groups)
 
     @property
     def names(self) -> list[str]:
@@ -118,7 +108,7 @@ class Pipeline:
 
 
 class ConfigErrors(PipelineError):
-    """Everything that is wrong with a file, not only the first thing."""
+    """All errors of a file, not only the first."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
@@ -128,7 +118,7 @@ class ConfigErrors(PipelineError):
         return "\n".join(f"{problem.where}: {problem.what} {problem.remedy}" for problem in self.problems)
 
 
-def unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
+def _unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
     known = [item.name for item in pipeline.declared if not groups or item.group in groups]
     what = f"{pipeline.path} has no stage `{name}`" + (
         f" among its {' and '.join(groups)}." if groups else "."
@@ -137,7 +127,7 @@ def unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
 
 
 def load(path: Path) -> Pipeline:
-    """The pipeline of a file, or of the folder in which a pipeline.toml lies."""
+    """`path` is the file, or the folder with a pipeline.toml."""
     path = path / FILE_NAME if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
@@ -153,22 +143,22 @@ def parse(text: str, path: Path, environment: Mapping[str, str]) -> Pipeline:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path} is not TOML: {error}.", "Mend that line.") from None
-    return Reader(path, tables, lines_of_tables(text), environment).pipeline()
+        raise PipelineError(f"{path} is not TOML: {error}.", "Fix that line.") from None
+    return _Reader(path, tables, _lines_of_tables(text), environment).pipeline()
 
 
-def lines_of_tables(text: str) -> dict[str, int]:
+def _lines_of_tables(text: str) -> dict[str, int]:
     """The line of each [table]."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
-        header = HEADER.match(line)
+        header = _HEADER.match(line)
         if header:
             found[re.sub(r"[\"']", "", header[1])] = number
     return found
 
 
-class Reader:
-    """Reads the tables one after another and keeps what is wrong with each."""
+class _Reader:
+    """Reads the tables one after another, and collects their errors."""
 
     def __init__(
         self, path: Path, tables: dict[str, Any], lines: Mapping[str, int], environment: Mapping[str, str]
@@ -178,7 +168,7 @@ class Reader:
         self.lines = lines
         self.environment = environment
         self.problems: list[Problem] = []
-        self.writing: dict[str, dict[str, str]] = {}
+        self.sink_options: dict[str, dict[str, str]] = {}
 
     def pipeline(self) -> Pipeline:
         self._top_level()
@@ -198,11 +188,11 @@ class Reader:
         properties = {key: as_text(value) for key, value in cluster.properties.items()}
         context = Context(
             name,
-            Cluster(cluster.bootstrap, properties),
+            replace(cluster, properties=properties),
             folder,
             spark.checkpoints,
             frozenset(topics),
-            self.writing,
+            self.sink_options,
         )
         made = {topic: settings for topic, settings in topics.items() if settings is not None}
         return Pipeline(self.path, context, spark, made, tuple(declared))
@@ -210,8 +200,8 @@ class Reader:
     def _top_level(self) -> None:
         for key in self.tables:
             if key not in TABLES:
-                self._problem("", unknown(key, dict.fromkeys(TABLES), str(self.path)))
-        if not any(self.tables.get(group) for group in GROUPS):
+                self._problem("", unknown_setting(key, dict.fromkeys(TABLES), str(self.path)))
+        if not any(self.tables.get(group) for group in STAGE_GROUPS):
             self._problem(
                 "",
                 PipelineError("It has no stage.", "Add a [sources.NAME], [transforms.NAME] or [sinks.NAME]."),
@@ -220,53 +210,53 @@ class Reader:
     def _name(self) -> str:
         name = self.tables.get("name", self.path.resolve().parent.name)
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", NAME_RULE))
+            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", _NAME_RULE))
         return str(name)
 
-    def _stages(self) -> Iterator[Declared]:
+    def _stages(self) -> Iterator[StageDeclaration]:
         seen: dict[str, str] = {}
-        for group in GROUPS:
+        for group in STAGE_GROUPS:
             for name, table in self._named(group).items():
                 where = f"{group}.{name}"
                 if not NAME.fullmatch(name):
-                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", NAME_RULE))
+                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", _NAME_RULE))
                 elif name in seen:
                     what = f"The name `{name}` is also that of [{seen[name]}]."
-                    self._problem(where, PipelineError(what, "Every stage of a pipeline needs its own."))
+                    self._problem(where, PipelineError(what, "Give every stage a name of its own."))
                 seen.setdefault(name, where)
                 yield from self._stage(group, name, table)
 
-    def _stage(self, group: str, name: str, table: Any) -> Iterator[Declared]:
+    def _stage(self, group: str, name: str, table: Any) -> Iterator[StageDeclaration]:
         where = f"{group}.{name}"
         try:
             if not isinstance(table, dict):
-                raise PipelineError("It is no table.", f"Write [{where}] and its settings below.")
-            kind, make = stage_class(group, table.get("kind"))
+                raise PipelineError("It is not a table.", f"Write [{where}], and its settings below.")
+            kind, make = load_stage_class(group, table.get("kind"))
         except PipelineError as error:
             self._problem(where, error)
             return
-        shared = {key_of(item) for item in fields(WritingSettings)} if group in WRITERS else set()
+        shared = {key_of(item) for item in fields(WritingSettings)} if group in _WRITERS else set()
         rest = {key: value for key, value in table.items() if key not in {"kind", *shared}}
         settings = self._table(where, rest, make.Settings)
         writing = self._table(where, {key: table[key] for key in shared & {*table}}, WritingSettings)
         if settings is not None and writing is not None:
-            self.writing[name] = writing.options()
-            yield Declared(group, name, kind, settings, make)
+            self.sink_options[name] = writing.options()
+            yield StageDeclaration(group, name, kind, settings, make)
 
     def _named(self, group: str) -> dict[str, Any]:
         tables = self.tables.get(group, {})
         if isinstance(tables, dict):
             return tables
         self._problem(
-            group, PipelineError("It is no table.", f"Write [{group}.NAME] and its settings below.")
+            group, PipelineError("It is not a table.", f"Write [{group}.NAME], and its settings below.")
         )
         return {}
 
     def _table(self, where: str, table: Any, kind: type[Any]) -> Any:
-        """The settings of a table; None where something is wrong with it, which is then in `problems`."""
+        """The settings of a table; None after an error, which is added to `problems`."""
         try:
             if not isinstance(table, dict):
-                raise PipelineError("It is no table.", f"Write [{where}] and its settings below.")
+                raise PipelineError("It is not a table.", f"Write [{where}], and its settings below.")
             return read_settings(kind, with_variables(table, self.environment), f"[{where}]")
         except PipelineError as error:
             self._problem(where, error)
@@ -280,17 +270,17 @@ class Reader:
         self.problems.append(Problem(place, what, error.remedy))
 
 
-NAME_RULE = "Use letters, digits, `.`, `_` and `-`, and begin with a letter or a digit."
+_NAME_RULE = "Use letters, digits, `.`, `_` and `-`; the first must be a letter or a digit."
 
 
 def with_variables(value: Any, environment: Mapping[str, str]) -> Any:
-    """`${NAME}` in any text is the environment's; `$${` stands for `${` itself."""
+    """Replaces `${NAME}` in any text by the environment's value, and `$${` by `${`."""
     if isinstance(value, dict):
         return {key: with_variables(item, environment) for key, item in value.items()}
     if isinstance(value, list):
         return [with_variables(item, environment) for item in value]
     if isinstance(value, str):
-        return VARIABLE.sub(lambda found: _variable(found, environment), value)
+        return _VARIABLE.sub(lambda found: _variable(found, environment), value)
     return value
 
 
@@ -300,12 +290,12 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
         return "${"
     if name not in environment:
         raise PipelineError(
-            f"The environment has no variable {name}, which is asked for as ${{{name}}}.",
-            f"Set it before you start, or write $${{{name}}} where the text itself is meant.",
+            f"The environment has no variable {name}, which the file uses as ${{{name}}}.",
+            f"Set it before you start, or write $${{{name}}} for the text ${{{name}}} itself.",
         )
     return environment[name]
 
 
 def as_text(value: Any) -> str:
-    """As properties files write it: true, not True."""
+    """As in a properties file: true, not True."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What a running pipeline shows: a table that lives at a terminal, or plain lines for a log."""
+"""The display of a running pipeline: a live table at a terminal, or plain lines for a log."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import Display, StageRun
+from ottla.pipeline.runner import Display, StageRun
 
-LATE = ">DROPPED LATE"
-COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", LATE, "STATE")
-STYLES = {"running": "green", "waiting": "yellow", "done": "blue", "failed": "bold red"}
+_LATE = ">DROPPED LATE"
+_COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", _LATE, "STATE")
+_STYLES = {"running": "green", "waiting": "yellow", "done": "blue", "failed": "bold red"}
 
 
 class PlainDisplay:
@@ -28,9 +28,9 @@ class PlainDisplay:
         self._line(f"{run.name}: {state_of(run)}")
 
     def batch(self, run: StageRun, progress: Progress) -> None:
-        self._line(f"{run.name}: {batch_line(progress)}")
+        self._line(f"{run.name}: {_batch_line(progress)}")
         if progress.late_rows:
-            self._line(f"{run.name}: warning: {late_sentence(progress)}")
+            self._line(f"{run.name}: warning: {_late_rows_warning(progress)}")
 
     def show(self, runs: Sequence[StageRun]) -> None:
         pass
@@ -39,15 +39,15 @@ class PlainDisplay:
         self._write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
 
 
-class LiveDisplay:
-    """One table that changes in place; what fails stays above it, as a line."""
+class _LiveDisplay:
+    """One table that is updated in place. Errors are printed above it, one line each."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
 
     def changed(self, run: StageRun) -> None:
         if run.state in ("failed", "waiting"):
-            self._live.console.print(Text(f"{run.name}: {state_of(run)}", style=STYLES[run.state]))
+            self._live.console.print(Text(f"{run.name}: {state_of(run)}", style=_STYLES[run.state]))
 
     def batch(self, run: StageRun, progress: Progress) -> None:
         pass
@@ -62,25 +62,25 @@ def display_for(console: Console, *, plain: bool) -> Iterator[Display]:
         yield PlainDisplay(console.print)
         return
     with Live(console=console, auto_refresh=False) as live:
-        yield LiveDisplay(live)
+        yield _LiveDisplay(live)
 
 
 def table_of(runs: Sequence[StageRun]) -> RenderableType:
     table = Table(box=None, header_style="bold", pad_edge=False)
     has_late = any(run.late_rows for run in runs)
-    for column in COLUMNS if has_late else (column for column in COLUMNS if column != LATE):
+    for column in _COLUMNS if has_late else (column for column in _COLUMNS if column != _LATE):
         is_number = column.startswith(">")
         table.add_column(
             column.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number
         )
     for run in runs:
         late = [f"{run.late_rows:,}" if run.late_rows else ""] if has_late else []
-        cells = [Text(cell) for cell in (*cells_of(run), *late)]
-        table.add_row(*cells, Text(state_of(run), style=STYLES[run.state]))
+        cells = [Text(cell) for cell in (*_cells_of(run), *late)]
+        table.add_row(*cells, Text(state_of(run), style=_STYLES[run.state]))
     return table
 
 
-def cells_of(run: StageRun) -> tuple[str, ...]:
+def _cells_of(run: StageRun) -> tuple[str, ...]:
     progress = run.progress
     if progress is None:
         return (run.name, "", "", "", "", "", "")
@@ -95,7 +95,7 @@ def cells_of(run: StageRun) -> tuple[str, ...]:
     )
 
 
-def batch_line(progress: Progress) -> str:
+def _batch_line(progress: Progress) -> str:
     parts = [
         f"batch {progress.batch}",
         f"{progress.rows:,} rows in {progress.seconds:.1f} s",
@@ -108,20 +108,20 @@ def batch_line(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def late_sentence(progress: Progress) -> str:
+def _late_rows_warning(progress: Progress) -> str:
     return (
-        f"Batch {progress.batch}: {progress.late_rows:,} rows were later than the watermark allows, and Spark has"
-        " dropped them. Give `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic."
+        f"Batch {progress.batch}: Spark dropped {progress.late_rows:,} rows that came later than the watermark allows."
+        " Give `deduplicate` a longer `within`; a replay with it makes these rows again from the raw topic."
     )
 
 
 def state_of(run: StageRun) -> str:
     return (
-        f"{run.state}: {run.note}" if run.state in ("failed", "waiting") else f"{run.state}, {note_of(run)}"
+        f"{run.state}: {run.note}" if run.state in ("failed", "waiting") else f"{run.state}, {_note_of(run)}"
     )
 
 
-def note_of(run: StageRun) -> str:
-    """Spark's own words about a query begin with a capital; where they name a class, it says nothing to a person."""
+def _note_of(run: StageRun) -> str:
+    """Spark's status message without its capital letter and without the names of Java classes."""
     words = re.sub(r" from \S*\borg\.apache\.spark\..*", "", run.note)
     return words[:1].lower() + words[1:80]

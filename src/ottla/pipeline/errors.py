@@ -1,8 +1,8 @@
-"""What a person is told when the pipeline cannot go on: what happened, to which thing, and what to do."""
+"""The errors of the pipeline. Each says what happened, to which thing, and what to do."""
 
 
 class PipelineError(Exception):
-    """`what` names the thing and what happened to it; `remedy` says what to do. Both are whole sentences."""
+    """`what` says what happened to which thing, `remedy` what to do. Both are whole sentences."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -14,4 +14,4 @@ class PipelineError(Exception):
 
 
 class PassingError(PipelineError):
-    """A fault that may pass by itself: a broker or a database that is away. The runner starts the stage again."""
+    """An error that may pass by itself, as when a broker or a database is down. The runner restarts the stage."""

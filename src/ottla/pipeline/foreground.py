@@ -1,4 +1,4 @@
-"""Runs a pipeline in this process, shown at the terminal, until it ends or a signal stops it."""
+"""Runs a pipeline in this process, with a display at the terminal, until it ends or a signal stops it."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ from rich.console import Console
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.failures import failure_of
-from ottla.pipeline.run import StageRun, run_stages, session, trigger_of, waves_of
-from ottla.pipeline.topics import connect, make_topics
+from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.runner import StageRun, open_session, run_stages, trigger_of, waves_of
+from ottla.pipeline.topics import connect, create_missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOG_NAME = "spark.log"
+_LOG_NAME = "spark.log"
 
 
 def run_pipeline(
@@ -32,42 +32,42 @@ def run_pipeline(
     plain: bool = False,
     master: str | None = None,
 ) -> bool:
-    """Whether no stage has failed. Ctrl-C and SIGTERM stop it: nothing is lost, the next run goes on there."""
+    """Returns whether no stage failed. Ctrl-C and SIGTERM stop it without loss: the next run resumes there."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
     plain = plain or not console.is_terminal
-    for topic in make_topics(connect(pipeline.context.cluster), pipeline.topics):
-        console.print(f"Made topic {topic}")
+    for topic in create_missing_topics(connect(pipeline.context.cluster), pipeline.topics):
+        console.print(f"Created topic {topic}")
     waves = waves_of(pipeline, only, once=once)
     stop = Event()
-    log = None if plain else pipeline.context.folder / LOG_NAME
+    log = None if plain else pipeline.context.folder / _LOG_NAME
     where = master or pipeline.spark.master
-    console.print(f"Starting Spark on {where}" + (f", which logs to {log}" if log else ""))
-    with set_by_signals(stop), errors_into(log), session(pipeline, master) as spark:
+    console.print(f"Starting Spark on {where}" + (f"; its log is {log}" if log else ""))
+    with set_by_signals(stop), stderr_to(log), open_session(pipeline, master) as spark:
         if spark.sparkContext.uiWebUrl:
-            console.print(f"Spark's own view: {spark.sparkContext.uiWebUrl}")
-        # Once more: making a session, Spark has put in a handler of its own.
+            console.print(f"Spark's web UI: {spark.sparkContext.uiWebUrl}")
+        # Again, because Spark installs a handler of its own when it creates a session.
         with set_by_signals(stop), display_for(console, plain=plain) as display:
-            went_well = run_stages(spark, waves, trigger_of(pipeline, once=once), display, stop)
-        console.print(ending([run for wave in waves for run in wave], stopped=stop.is_set()))
-    return went_well
+            succeeded = run_stages(spark, waves, trigger_of(pipeline, once=once), display, stop)
+        console.print(closing_lines([run for wave in waves for run in wave], stopped=stop.is_set()))
+    return succeeded
 
 
 @contextmanager
-def spark_to_ask(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
-    """Spark for one question: what it refuses is said in a sentence, and its own words go into the log."""
+def command_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
+    """A Spark session for one command. Spark's errors become PipelineErrors, and its output goes to the log."""
     from pyspark.errors import PySparkException
 
-    log = pipeline.context.folder / LOG_NAME
-    with errors_into(log), session(pipeline, master) as spark:
+    log = pipeline.context.folder / _LOG_NAME
+    with stderr_to(log), open_session(pipeline, master) as spark:
         try:
             yield spark
         except PySparkException as error:
-            raise PipelineError(failure_of(error).sentence, f"All that Spark said stands in {log}.") from None
+            raise PipelineError(summarize(error).sentence, f"See {log} for all of Spark's output.") from None
 
 
 @contextmanager
-def errors_into(log: Path | None) -> Iterator[None]:
-    """Sends what Spark and librdkafka write to stderr into a file: it would tear the table at the terminal."""
+def stderr_to(log: Path | None) -> Iterator[None]:
+    """Redirects stderr, to which Spark and librdkafka write, to a file: their lines would break the live table."""
     if log is None:
         yield
         return
@@ -83,7 +83,7 @@ def errors_into(log: Path | None) -> Iterator[None]:
         os.close(before)
 
 
-def ending(runs: Sequence[StageRun], *, stopped: bool) -> str:
+def closing_lines(runs: Sequence[StageRun], *, stopped: bool) -> str:
     failed = [f"{run.name} failed: {run.note}" for run in runs if run.state == "failed"]
     rows = ", ".join(f"{run.name} {run.rows:,} rows" for run in runs)
     return "\n".join([*failed, f"{'Stopped' if stopped else 'Done'}: {rows}."])
@@ -91,7 +91,7 @@ def ending(runs: Sequence[StageRun], *, stopped: bool) -> str:
 
 @contextmanager
 def set_by_signals(stop: Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM set the event. A second signal ends at once."""
+    """Ctrl-C and SIGTERM set the event. A second signal raises KeyboardInterrupt."""
 
     def on_signal(number: int, frame: Any) -> None:
         if stop.is_set():

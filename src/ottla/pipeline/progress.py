@@ -1,20 +1,21 @@
-"""How far a stage is, from what Spark reports after every batch; and how many records it is behind."""
+"""The progress of a stage, from the report that Spark makes after every batch: rows, dead letters, records behind."""
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipeline.spark.offsets import BESIDE
+from ottla.pipeline.spark.offsets import EXTRA_PREFIX
 
-Offsets = dict[str, dict[int, int]]
+# by topic and partition
+TopicOffsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One batch. `behind` is None where the source does not count in records, or says nothing.
+    """One batch. `behind` is None if the source does not count in records, or does not report its latest offset.
 
-    `late_rows` came later than the watermark allows, and Spark has dropped them.
+    `late_rows` are rows that Spark dropped, because they came later than the watermark allows.
     """
 
     batch: int
@@ -27,7 +28,7 @@ class Progress:
 
 
 def progress_of(report: Mapping[str, Any]) -> Progress:
-    """From one of Spark's reports, `StreamingQueryProgress` as a dictionary."""
+    """`report` is Spark's `StreamingQueryProgress` as a dictionary."""
     sources = report.get("sources") or []
     seconds = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
     rows = int(report.get("numInputRows") or 0)
@@ -36,26 +37,27 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
         rows=rows,
         rows_per_second=rows / seconds if seconds else 0.0,
         seconds=seconds,
-        behind=behind_of(sources),
-        dead_letters=dead_letters_of(report.get("observedMetrics") or {}),
+        behind=_behind_of(sources),
+        dead_letters=_dead_letters_of(report.get("observedMetrics") or {}),
         late_rows=sum(
-            int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators") or []
+            int(operator.get("numRowsDroppedByWatermark") or 0)
+            for operator in report.get("stateOperators") or []
         ),
     )
 
 
-def behind_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Records that are there, but in no batch yet, over all sources that count in offsets of topics."""
+def _behind_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    """Records that exist and are in no batch yet, over all sources that are topics."""
     counts = []
     for source in sources:
         done, latest = topic_offsets(source.get("endOffset")), topic_offsets(source.get("latestOffset"))
         if done is not None and latest is not None:
-            counts.append(behind(done, latest))
+            counts.append(records_behind(done, latest))
     return sum(counts) if counts else None
 
 
-def topic_offsets(offset: Any) -> Offsets | None:
-    """Offsets in the form of Spark's Kafka source, `{"topic": {"0": 23}}`; None where they are of another form."""
+def topic_offsets(offset: Any) -> TopicOffsets | None:
+    """Offsets in the form of Spark's Kafka source, `{"topic": {"0": 23}}`; None if they have another form."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -63,26 +65,26 @@ def topic_offsets(offset: Any) -> Offsets | None:
             return None
     if not isinstance(offset, dict) or not offset:
         return None
-    offset = {topic: partitions for topic, partitions in offset.items() if not topic.startswith(BESIDE)}
+    offset = {topic: partitions for topic, partitions in offset.items() if not topic.startswith(EXTRA_PREFIX)}
     if not all(isinstance(partitions, dict) for partitions in offset.values()):
         return None
     try:
         return {
-            topic: {int(partition): position_of(at) for partition, at in partitions.items()}
+            topic: {int(partition): _checked_offset(value) for partition, value in partitions.items()}
             for topic, partitions in offset.items()
         }
     except (TypeError, ValueError):
         return None
 
 
-def position_of(at: Any) -> int:
-    if type(at) is not int:
-        raise TypeError(f"{at!r} is no offset")
-    return at
+def _checked_offset(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not an offset")
+    return value
 
 
-def behind(done: Offsets, latest: Offsets) -> int:
-    """Partitions that are not begun count from 0: what retention has deleted of them counts too."""
+def records_behind(done: TopicOffsets, latest: TopicOffsets) -> int:
+    """A partition that was not read yet counts from offset 0, so records that retention deleted count too."""
     return sum(
         max(0, end - done.get(topic, {}).get(partition, 0))
         for topic, partitions in latest.items()
@@ -90,7 +92,7 @@ def behind(done: Offsets, latest: Offsets) -> int:
     )
 
 
-def dead_letters_of(metrics: Mapping[str, Any]) -> int | None:
-    """Stages that have dead letters count them in a metric of that name."""
+def _dead_letters_of(metrics: Mapping[str, Any]) -> int | None:
+    """None if the stage has no metric `dead_letters`."""
     counts = [values["dead_letters"] for values in metrics.values() if "dead_letters" in values]
     return sum(int(count or 0) for count in counts) if counts else None

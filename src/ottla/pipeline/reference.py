@@ -1,4 +1,4 @@
-"""The reference of a `pipeline.toml`, made from the settings that the code declares."""
+"""Writes docs/pipeline/settings.md from the settings that the code declares."""
 
 import dataclasses
 import types
@@ -7,52 +7,53 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from typing import Any
 
-from ottla.pipeline.config import ClusterSettings, SparkSettings, TopicSettings, WritingSettings
-from ottla.pipeline.kinds import KINDS, stage_class
+from ottla.pipeline.config import SparkSettings, TopicSettings, WritingSettings
 from ottla.pipeline.settings import key_of
+from ottla.pipeline.stage import ClusterSettings
+from ottla.pipeline.stage_registry import STAGE_CLASSES, load_stage_class
 
-HEAD = """\
+_HEAD = """\
 # Settings of a pipeline
 
-Every table and every setting of a `pipeline.toml`. This page is made from the code: `ottla pipeline reference`.
+Every table and every setting of a `pipeline.toml`. `ottla pipeline reference` writes this page from the code.
 [pipeline.md](../pipeline.md) shows how they go together.
 
-`${NAME}` in any text is taken from the environment, so that no secret has to stand in the file; `$${` stands for `${`.
-Relative paths are relative to the folder of the file.
+`${NAME}` in any text is replaced by the environment variable, so that the file needs no secrets; `$${` stands for
+`${`. Relative paths are relative to the folder of the file.
 
-At the top of the file, `name` names the pipeline. It is part of the identity under which the stages write exactly
-once, so choose it once. Without it, the folder's name serves.
+`name`, at the top of the file, is the pipeline's name. The stages write exactly once under an id that is made of it, so
+do not change it later. The default is the name of the folder.
 """
-WRITING = """\
-Every stage that writes topics has these besides. They are for a stage that was refused: the refusal says what to write.
-They may stay in the file, for they name one query and one plan. [The sink](../exactly-once-sink.md) says more.
+_WRITING = """\
+Every stage that writes topics also has these. Set them after the sink rejected the stage; the error says to what. They
+may stay in the file, because each names only one query or one plan. See [the sink](../exactly-once-sink.md).
 """
-TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
+_TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "any"}
 
 
 def reference_markdown() -> str:
     parts = [
-        HEAD,
-        section("[cluster]", ClusterSettings),
-        section("[spark]", SparkSettings),
-        section("[topics.NAME]", TopicSettings),
+        _HEAD,
+        _section("[cluster]", ClusterSettings),
+        _section("[spark]", SparkSettings),
+        _section("[topics.NAME]", TopicSettings),
     ]
-    parts += [section(title, kind) for title, kind in stage_sections()]
-    parts.append(section("[sources.NAME] and [transforms.NAME]", WritingSettings, WRITING))
+    parts += [_section(title, kind) for title, kind in stage_sections()]
+    parts.append(_section("[sources.NAME] and [transforms.NAME]", WritingSettings, _WRITING))
     return "\n".join(parts)
 
 
 def stage_sections() -> Iterator[tuple[str, type[Any]]]:
-    for group, kinds in KINDS.items():
+    for group, kinds in STAGE_CLASSES.items():
         for kind in kinds:
             title = f"[{group}.NAME]" + (f', kind = "{kind}"' if len(kinds) > 1 or group == "sinks" else "")
-            yield title, stage_class(group, kind)[1].Settings
+            yield title, load_stage_class(group, kind)[1].Settings
 
 
-def section(title: str, kind: type[Any], *text: str) -> str:
+def _section(title: str, kind: type[Any], *text: str) -> str:
     hints = typing.get_type_hints(kind)
     rows = [
-        f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {meaning_of(field)} |"
+        f"| `{key_of(field)}` | {type_name(hints[field.name])} | {default_of(field)} | {_meaning_of(field)} |"
         for field in dataclasses.fields(kind)
     ]
     return "\n".join(
@@ -77,7 +78,7 @@ def type_name(hint: Any) -> str:
         return f"list of {type_name(arguments[0])}"
     if origin is dict:
         return "table"
-    return TYPE_NAMES.get(hint, str(hint))
+    return _TYPE_NAMES.get(hint, str(hint))
 
 
 def default_of(field: Field[Any]) -> str:
@@ -87,20 +88,20 @@ def default_of(field: Field[Any]) -> str:
         value = field.default
     else:
         return "must be given"
-    return "none" if value in (None, "", (), [], {}) and value is not False else f"`{toml_of(value)}`"
+    return "none" if value in (None, "", (), [], {}) and value is not False else f"`{_toml_of(value)}`"
 
 
-def toml_of(value: Any) -> str:
+def _toml_of(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(toml_of(item) for item in value) + "]"
+        return "[" + ", ".join(_toml_of(item) for item in value) + "]"
     return str(value)
 
 
-def meaning_of(field: Field[Any]) -> str:
+def _meaning_of(field: Field[Any]) -> str:
     choices = field.metadata.get("choices") or ()
     listed = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
     doc = str(field.metadata["doc"]).replace("|", "\\|").rstrip(".")

@@ -1,9 +1,11 @@
-"""What a stage is: one streaming query of the pipeline, which can say beforehand what would stop it."""
+"""The interface of a stage, and what all stages of a pipeline share. A stage is one streaming query."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ottla.pipeline.settings import setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Problem(NamedTuple):
-    """Something that would stop a stage, found before anything starts."""
+    """An error or a warning that `ottla pipeline validate` reports before anything starts."""
 
     where: str
     what: str
@@ -21,49 +23,51 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Where the topics are: any Kafka. `properties` are librdkafka's, as in `{"security.protocol": "SSL"}`."""
+class ClusterSettings:
+    """The table `[cluster]`: the cluster that holds the topics, Ottla or any Kafka."""
 
-    bootstrap: str
-    properties: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: str = setting("addresses of brokers, HOST:PORT, separated by commas")
+    properties: dict[str, Any] = setting(
+        "further settings of the clients, in librdkafka's names, such as security.protocol", {}
+    )
 
-    def client(self, **more: Any) -> dict[str, Any]:
+    def client_config(self, **more: Any) -> dict[str, Any]:
         """The configuration of a confluent-kafka client."""
         return {"bootstrap.servers": self.bootstrap, **self.properties, **more}
 
     def options(self) -> dict[str, str]:
         """The same as options of `format("ottla")`."""
-        return {f"kafka.{name}": str(value) for name, value in self.client().items()}
+        return {f"kafka.{name}": str(value) for name, value in self.client_config().items()}
 
 
 @dataclass(frozen=True)
 class Context:
-    """What all stages of one pipeline share. Relative paths are relative to `folder`, where pipeline.toml lies.
+    """What all stages of one pipeline share. Relative paths are relative to `folder`, the folder of pipeline.toml.
 
-    `topics` are those that the pipeline makes before its stages start: that they are missing is no problem yet.
-    `writing` are options of the sinks of stages, by their names.
+    `topics` are those that the pipeline creates before its stages start, so they may still be missing.
+    `sink_options` are further options of the exactly-once sink, by stage.
     """
 
     pipeline: str
-    cluster: Cluster
+    cluster: ClusterSettings
     folder: Path
     checkpoints: str
     topics: frozenset[str] = frozenset()
-    writing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sink_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def checkpoint(self, stage: str) -> str:
         return self.path(f"{self.checkpoints.rstrip('/')}/{stage}")
 
     def path(self, path: str) -> str:
-        """A path of the configuration as Spark takes it; a URL such as s3a://bucket/folder stays as it is."""
+        """Makes a path of the configuration absolute; a URL such as s3a://bucket/folder stays as it is."""
         return path if "://" in path else str((self.folder / path).resolve())
 
     def sink_id(self, stage: str) -> str:
-        """The identity under which a stage writes exactly once: the user's names, not those of a query or a run."""
+        """The id under which a stage writes exactly once. It is made of the user's names, so that it stays the same."""
         return f"{self.pipeline}.{stage}"
 
     def stream(self, spark: "SparkSession", topic: str, **options: str) -> "DataFrame":
-        """A topic as a stream from its beginning, committed records only, with headers."""
+        """Reads a topic from its beginning as a stream: committed records only, with headers."""
         defaults = {
             "startingOffsets": "earliest",
             "includeHeaders": "true",
@@ -73,22 +77,22 @@ class Context:
         return reader.options(**{**defaults, **options}).load()
 
     def to_topics(self, rows: "DataFrame", stage: str, **options: str) -> "DataStreamWriter":
-        """Writes `rows` (key, value, headers, topic, partition, timestamp) exactly once, as the stage's query."""
+        """A writer of `rows` (key, value, headers, topic, partition, timestamp), exactly once, as the stage's query."""
         from ottla.pipeline.spark import exactly_once
 
         writer = exactly_once(rows, sink_id=self.sink_id(stage)).options(
-            **{**self.cluster.options(), **self.writing.get(stage, {}), **options}
+            **{**self.cluster.options(), **self.sink_options.get(stage, {}), **options}
         )
         return writer.option("checkpointLocation", self.checkpoint(stage)).queryName(stage)
 
 
 class Stage(Protocol):
-    """Made as `Kind(name, settings, context)`, where `Kind.Settings` is the dataclass of its table."""
+    """Created as `Kind(name, settings, context)`, where `Kind.Settings` is the dataclass of its table."""
 
     name: str
 
     def problems(self) -> Iterator[Problem]:
-        """What would stop it, asked of the real cluster, paths and database, without Spark."""
+        """Checks the cluster, paths and database for what would stop the stage, without Spark."""
         ...
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":

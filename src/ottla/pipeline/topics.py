@@ -1,55 +1,69 @@
-"""The topics of a pipeline on the real cluster: made where they are missing, compared where they are there."""
+"""The topics of a pipeline on its cluster: creates those that are missing, compares the others with the file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.admin.cluster import AddressError, ClusterError
-from ottla.admin.cluster import Cluster as Connection
+from ottla.admin.cluster import AddressError, Cluster, ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.admin.position import LATEST
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.config import TopicSettings, as_text
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.stage import Cluster, Problem
+from ottla.pipeline.stage import ClusterSettings, Context, Problem
 
 
-def connect(cluster: Cluster) -> Connection:
-    """Raises PassingError where no broker answers: it may come up."""
+def connect(settings: ClusterSettings) -> Cluster:
+    """Raises PassingError if no broker responds: it may be starting."""
     try:
-        connection = Connection(cluster.bootstrap, cluster.properties)
-        connection.metadata()
+        cluster = Cluster(settings.bootstrap, settings.properties)
+        cluster.metadata()
     except AddressError:
         raise PipelineError(
-            f"`bootstrap` in [cluster] is {cluster.bootstrap!r}.", "Give HOST:PORT, as in 127.0.0.1:9092."
+            f"`bootstrap` in [cluster] is {settings.bootstrap!r}.", "Give HOST:PORT, as in 127.0.0.1:9092."
         ) from None
     except ClusterError:
         raise PassingError(
-            f"No broker answers at {cluster.bootstrap}.", "Start one, or mend `bootstrap` in [cluster]."
+            f"No broker responds at {settings.bootstrap}.", "Start one, or fix `bootstrap` in [cluster]."
         ) from None
-    return connection
+    return cluster
 
 
-def make_topics(connection: Connection, topics: Mapping[str, TopicSettings]) -> list[str]:
-    """Makes those that are missing, and returns their names."""
-    present = connection.metadata().topics
+def create_missing_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> list[str]:
+    """Returns the names of the topics that it created."""
+    present = cluster.metadata().topics
     missing = [name for name in topics if name not in present]
     for name in missing:
         settings = topics[name]
         try:
             create_topic(
-                connection,
+                cluster,
                 name,
                 partitions=settings.partitions,
                 replication_factor=settings.replication_factor,
                 configs={key: as_text(value) for key, value in settings.configs.items()},
             )
         except ClusterError as error:
-            raise PipelineError(f"{error}.", f"Mend [topics.{name}].") from None
+            raise PipelineError(f"{error}.", f"Fix [topics.{name}].") from None
     return missing
 
 
-def topic_problems(connection: Connection, topics: Mapping[str, TopicSettings]) -> Iterator[Problem]:
-    """Topics that are there, but not as the file says. They are left as they are, so these are warnings."""
-    present = connection.metadata().topics
+def missing_topics(
+    wanted: Iterable[str], present: Iterable[str], context: Context, where: str
+) -> Iterator[Problem]:
+    """The topics that a stage needs, and that neither exist nor are created by the pipeline.
+
+    `where` is the stage's table in the file.
+    """
+    for topic in sorted({*wanted} - {*present} - context.topics):
+        yield Problem(
+            where,
+            f"The topic {topic} does not exist.",
+            f"Create it, or add [topics.{topic}] to the pipeline.",
+        )
+
+
+def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Iterator[Problem]:
+    """Warns of topics that exist and differ from the file. The pipeline leaves such topics as they are."""
+    present = cluster.metadata().topics
     for name, settings in topics.items():
         if name not in present:
             continue
@@ -62,7 +76,7 @@ def topic_problems(connection: Connection, topics: Mapping[str, TopicSettings]) 
                 f"It stays as it is. Grow it with `ottla topics partitions {name} N`, or change the file.",
                 is_warning=True,
             )
-        configs = {line.name: line.value for line in describe_configs(connection, "topic", name)}
+        configs = {line.name: line.value for line in describe_configs(cluster, "topic", name)}
         for key, value in settings.configs.items():
             if configs.get(key) != as_text(value):
                 yield Problem(
@@ -73,11 +87,11 @@ def topic_problems(connection: Connection, topics: Mapping[str, TopicSettings]) 
                 )
 
 
-def end_offsets(connection: Connection, topics: set[str]) -> dict[str, dict[int, int]]:
-    """The latest offset of each partition of each topic that exists."""
-    present = connection.metadata().topics
+def end_offsets(cluster: Cluster, topics: set[str]) -> dict[str, dict[int, int]]:
+    """The log end offset of each partition of those topics that exist."""
+    present = cluster.metadata().topics
     return {
-        topic: list_offsets(connection, topic, list(present[topic].partitions), LATEST)
+        topic: list_offsets(cluster, topic, list(present[topic].partitions), LATEST)
         for topic in topics
         if topic in present
     }

@@ -9,8 +9,8 @@ from ottla.protocol.primitives import (
     INT16,
     INT32,
     MALFORMED,
+    check_fully_read,
     encode_string,
-    finish,
     read_count,
     read_string,
     required,
@@ -67,7 +67,7 @@ def _decode(body: memoryview) -> Metadata:
     for _ in range(count):
         topic, position = _decode_topic(body, position)
         topics.append(topic)
-    finish(body, position)
+    check_fully_read(body, position)
     return Metadata(brokers, topics)
 
 

@@ -20,7 +20,7 @@ def validate_shards(broker: Broker) -> None:
         runtime.shard.validate()
 
 
-def check_shards_against_their_logs(broker: Broker) -> None:
+def check_shards_against_logs(broker: Broker) -> None:
     """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
     for runtime in _active(broker):
         known, rebuilt = runtime.shard.durable(), _rebuilt(runtime).durable()

@@ -91,14 +91,14 @@ def apply_changes(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
 
 
 def make_topic(context: Context, topic: str, partitions: int = 3) -> None:
-    admin = AdminClient(context.cluster.client())
+    admin = AdminClient(context.cluster.client_config())
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
 
 
 def committed_records(context: Context, topic: str) -> list[Record]:
     """All committed records; those of one key in their order."""
     consumer = Consumer(
-        context.cluster.client(
+        context.cluster.client_config(
             **{
                 "group.id": f"reads-{topic}",
                 "auto.offset.reset": "earliest",

@@ -16,8 +16,8 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.fetch.v17.request import ReplicaState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
 
+from ottla.broker.delayed_fetch import DelayedFetch
 from ottla.broker.delayed_operations import DelayedOperations
-from ottla.broker.fetch_reader import DelayedFetch
 from ottla.broker.partition_flush import flush_partition
 from ottla.core.partition.leader import LeaderSettings, PartitionLeader
 from ottla.core.purgatory import Operation

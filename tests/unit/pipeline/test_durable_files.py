@@ -1,4 +1,4 @@
-"""A file of the pipeline is there whole or not at all, also after a loss of power."""
+"""A file of the pipeline is written completely or not at all, also in a power failure."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline import durable_files
-from ottla.pipeline.archive.files import LocalFiles
+from ottla.pipeline.files import LocalFiles
 from ottla.pipeline.ingest.cdc.state_files import write_state_file
 
 
@@ -36,7 +36,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "write_whole": lambda path: durable_files.write_whole(path, b"data"),
+    "write_atomically": lambda path: durable_files.write_atomically(path, b"data"),
     "create": lambda path: durable_files.create(path, b"data"),
     "archive": lambda path: LocalFiles(str(path.parent)).create(path.name, b"data"),
     "capture": lambda path: write_state_file(path, "data"),
@@ -44,7 +44,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_the_content_is_synced_before_the_name_is_given_and_the_folder_after(
+def test_the_content_is_flushed_before_the_file_gets_its_name_and_the_folder_after(
     writer: str, tmp_path: Path, steps: list[tuple[str, str]]
 ) -> None:
     path = tmp_path / "new" / "file"
@@ -57,7 +57,7 @@ def test_the_content_is_synced_before_the_name_is_given_and_the_folder_after(
     assert os.listdir(path.parent) == ["file"]
 
 
-def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> None:
+def test_create_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     assert durable_files.create(path, b"first")
     assert not durable_files.create(path, b"second")
@@ -65,9 +65,9 @@ def test_a_file_that_is_there_is_not_replaced_by_a_creation(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_content_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    durable_files.write_whole(path, b"before")
+    durable_files.write_atomically(path, b"before")
 
     def write_half() -> None:
         with durable_files.replacing(path) as file:
@@ -80,7 +80,9 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path: Path) -
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_moved_file_is_synced_before_it_has_its_name(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
+def test_a_moved_file_is_flushed_before_it_gets_its_name(
+    tmp_path: Path, steps: list[tuple[str, str]]
+) -> None:
     source, target = tmp_path / "source", tmp_path / "new" / "target"
     source.write_bytes(b"data")
     durable_files.move(source, target)

@@ -1,4 +1,4 @@
-"""What a pipeline.toml means, and what is said about one that is wrong."""
+"""Reading a pipeline.toml, and the errors of one that is wrong."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.fake_stages import FakeSettings, FakeStage
 
-from ottla.pipeline import config, kinds
+from ottla.pipeline import config, stage_registry
 from ottla.pipeline.config import ConfigErrors, Pipeline, load, parse, with_variables
 from ottla.pipeline.errors import PipelineError
 
@@ -42,8 +42,8 @@ names = ["c"]
 def fake_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = f"{FakeStage.__module__}:{FakeStage.__qualname__}"
     monkeypatch.setattr(
-        kinds,
-        "KINDS",
+        stage_registry,
+        "STAGE_CLASSES",
         {"sources": {"fake": fake, "other": fake}, "transforms": {"fake": fake}, "sinks": {"fake": fake}},
     )
 
@@ -68,7 +68,7 @@ CLUSTER = "[cluster]\nbootstrap = 'b:1'\n"
 def test_a_whole_file_becomes_a_pipeline() -> None:
     pipeline = read(WHOLE)
     assert pipeline.context.pipeline == "shop"
-    assert pipeline.context.cluster.client() == {
+    assert pipeline.context.cluster.client_config() == {
         "bootstrap.servers": "127.0.0.1:9092",
         "sasl.password": "hush",
         "enable.ssl": "true",
@@ -83,7 +83,7 @@ def test_a_whole_file_becomes_a_pipeline() -> None:
     assert pipeline.declared[0].settings == FakeSettings("raw", "x", 4, ("c",))
 
 
-def test_stages_are_made_sources_first_and_one_alone_by_its_name() -> None:
+def test_stages_are_created_sources_first_or_one_alone_by_its_name() -> None:
     pipeline = read(WHOLE)
     assert list(pipeline.stages()) == ["files", "archive"]
     assert list(pipeline.stages("archive")) == ["archive"]
@@ -97,7 +97,7 @@ def test_a_stage_is_found_among_its_groups_only() -> None:
         read(WHOLE).find("archive", "transforms")
 
 
-def test_what_lets_a_refused_stage_go_on_becomes_options_of_its_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_sink_and_accept_plan_become_options_of_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {}
 
     class Writer:
@@ -117,10 +117,10 @@ def test_what_lets_a_refused_stage_go_on_becomes_options_of_its_sink(monkeypatch
     context.to_topics(None, "a")  # type: ignore[arg-type]
     assert (given["resetSink"], given["acceptPlan"]) == ("q-1", "p-1")
     assert problems(f"{CLUSTER}{stage}reset_sink = 3")
-    assert read(f"{CLUSTER}{stage}").context.writing["a"] == {}
+    assert read(f"{CLUSTER}{stage}").context.sink_options["a"] == {}
 
 
-def test_without_a_name_the_folders_name_serves(tmp_path: Path) -> None:
+def test_the_default_name_is_the_folders(tmp_path: Path) -> None:
     folder = tmp_path / "orders-1"
     folder.mkdir()
     (folder / "pipeline.toml").write_text(with_stage(CLUSTER))
@@ -128,7 +128,7 @@ def test_without_a_name_the_folders_name_serves(tmp_path: Path) -> None:
     assert load(folder / "pipeline.toml").context.folder == folder
 
 
-def test_every_mistake_is_named_at_once_with_its_table_and_line() -> None:
+def test_all_errors_are_reported_at_once_with_their_tables_and_lines() -> None:
     text = """
 [clutter]
 [cluster]
@@ -167,39 +167,39 @@ size = 5
     [
         (CLUSTER, "It has no stage. Add a [sources.NAME]"),
         (with_stage("name = 'a b'\n" + CLUSTER), "The pipeline's `name` is 'a b'. Use letters"),
-        (with_stage("topics = 3\n" + CLUSTER), "[topics]: It is no table"),
-        (with_stage("cluster = 3"), "[cluster]: It is no table"),
-        ("sources = { a = 1 }\n" + CLUSTER, "[sources.a]: It is no table"),
+        (with_stage("topics = 3\n" + CLUSTER), "[topics]: It is not a table"),
+        (with_stage("cluster = 3"), "[cluster]: It is not a table"),
+        ("sources = { a = 1 }\n" + CLUSTER, "[sources.a]: It is not a table"),
         (with_stage(""), "[cluster] has no `bootstrap`"),
         (
             with_stage("[cluster]\nbootstrap = '${NOT_SET}'\n"),
-            "The environment has no variable NOT_SET, which is asked for as ${NOT_SET}",
+            "The environment has no variable NOT_SET, which the file uses as ${NOT_SET}",
         ),
     ],
 )
-def test_a_mistake_is_named(text: str, said: str) -> None:
+def test_an_error_is_named(text: str, said: str) -> None:
     assert any(said in problem for problem in problems(text)), problems(text)
 
 
-def test_what_is_not_toml_is_named_with_its_line() -> None:
+def test_a_toml_error_is_reported_with_its_line() -> None:
     with pytest.raises(PipelineError, match=r"pipeline.toml is not TOML: .*line 2"):
         read("a = 1\nb = \n")
 
 
-def test_a_file_that_is_missing_says_how_to_write_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_says_how_to_write_one(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"No such file.*ottla pipeline init"):
         load(tmp_path)
 
 
-def test_a_package_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name}", name="pymysql.cursors")
 
-    monkeypatch.setattr("ottla.pipeline.kinds.importlib.import_module", fail)
+    monkeypatch.setattr("ottla.pipeline.stage_registry.importlib.import_module", fail)
     assert "pip install 'ottla[cdc]'" in problems(WHOLE)[0]
 
 
-def test_variables_stand_anywhere_in_text_and_can_be_escaped() -> None:
+def test_variables_are_replaced_in_any_text_and_can_be_escaped() -> None:
     table = {"a": ["x${V}y", 1], "b": {"c": "$${V} $V"}}
     assert with_variables(table, {"V": "1"}) == {"a": ["x1y", 1], "b": {"c": "${V} $V"}}
 

@@ -1,4 +1,4 @@
-"""What is submitted to a cluster, what is found before a start, and the orders of the tour."""
+"""spark-submit, validation, the orders of the tour, and signals and stderr of a run."""
 
 import json
 import os
@@ -11,83 +11,87 @@ from threading import Event
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
-from ottla.pipeline import submit
+from ottla.pipeline import spark_submit
 from ottla.pipeline.config import Pipeline, SparkSettings
-from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, orders_coming, write_file
+from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, order_generator, write_file
 from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.foreground import errors_into, set_by_signals
-from ottla.pipeline.run import check_spark
-from ottla.pipeline.stage import Cluster, Context, Problem
-from ottla.pipeline.validate import checkpoint_problems, master_problems, stage_problems
+from ottla.pipeline.foreground import set_by_signals, stderr_to
+from ottla.pipeline.runner import check_spark
+from ottla.pipeline.stage import ClusterSettings, Context, Problem
+from ottla.pipeline.validation import check_checkpoints, check_master, check_stage
 
 
 def pipeline_in(folder: Path, **spark: object) -> Pipeline:
-    context = Context("shop", Cluster("b:1"), folder, "checkpoints")
+    context = Context("shop", ClusterSettings("b:1"), folder, "checkpoints")
     return Pipeline(folder / "pipeline.toml", context, SparkSettings(**spark), {}, ())  # type: ignore[arg-type]
 
 
-def test_the_zip_holds_the_package_and_what_spark_finds_it_by(tmp_path: Path) -> None:
-    archive, job = submit.attach(pipeline_in(tmp_path))
+def test_the_zip_has_the_package_and_the_module_that_spark_imports(tmp_path: Path) -> None:
+    archive, job = spark_submit.write_attachments(pipeline_in(tmp_path))
     names = zipfile.ZipFile(archive).namelist()
     assert {"pyspark_ottla.py", "ottla/__init__.py", "ottla/pipeline/spark/source.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
     assert "main()" in job.read_text()
-    assert submit.attach(pipeline_in(tmp_path)) == (archive, job)
+    assert spark_submit.write_attachments(pipeline_in(tmp_path)) == (archive, job)
 
 
-def test_the_line_of_spark_submit(tmp_path: Path) -> None:
+def test_the_command_of_spark_submit(tmp_path: Path) -> None:
     (tmp_path / "transforms.py").write_text("")
     pipeline = pipeline_in(tmp_path, master="yarn", conf={"spark.ui.enabled": False})
-    line = submit.command(pipeline, Path("o.zip"), Path("job.py"), None, once=True, more=["--queue", "q"])
+    line = spark_submit.submit_command(
+        pipeline, Path("o.zip"), Path("job.py"), None, once=True, more=["--queue", "q"]
+    )
     assert line == [
         *("spark-submit", "--master", "yarn", "--name", "ottla shop", "--conf", "spark.ui.enabled=false"),
         *("--py-files", f"o.zip,{tmp_path}/transforms.py", "--queue", "q", "job.py"),
         *("pipeline", "run", "--plain", "--master", "yarn", "--file", f"{tmp_path}/pipeline.toml", "--once"),
     ]
-    assert "spark://h:1" in submit.command(pipeline, Path("o.zip"), Path("job.py"), "spark://h:1")
+    assert "spark://h:1" in spark_submit.submit_command(
+        pipeline, Path("o.zip"), Path("job.py"), "spark://h:1"
+    )
 
 
 def test_spark_submit_is_found_or_named(tmp_path: Path) -> None:
-    home = submit.surroundings({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
+    home = spark_submit.submit_environment({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
     assert home["PYSPARK_PYTHON"] == "mine"
-    assert Path(submit.executable(home)).name == "spark-submit"
+    assert Path(spark_submit.find_spark_submit(home)).name == "spark-submit"
     for environment in ({}, {"SPARK_HOME": str(tmp_path)}):
         with pytest.raises(PipelineError, match="There is no spark-submit"):
-            submit.executable(environment)
+            spark_submit.find_spark_submit(environment)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "submit").write_text("a file")
     with pytest.raises(PipelineError, match="cannot be written to"):
-        submit.attach(pipeline_in(tmp_path))
+        spark_submit.write_attachments(pipeline_in(tmp_path))
 
 
-def test_what_a_stage_found_before_it_failed_counts() -> None:
+def test_findings_before_an_error_of_the_check_are_kept() -> None:
     stage = FakeStage("a")
     stage.found = [Problem("[sources.a]", "One.", "Do.")]
     stage.error = PipelineError("Two.", "Do.")
-    assert [problem.what for problem in stage_problems(stage)] == ["One.", "Two."]
+    assert [problem.what for problem in check_stage(stage)] == ["One.", "Two."]
     stage.error = ValueError("three")
-    assert [problem.what for problem in stage_problems(stage)] == ["One.", "ValueError: three."]
+    assert [problem.what for problem in check_stage(stage)] == ["One.", "ValueError: three."]
 
 
 def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path)
-    assert list(checkpoint_problems(pipeline, None)) == []
-    (warning,) = checkpoint_problems(pipeline, "spark://h:1")
+    assert list(check_checkpoints(pipeline, None)) == []
+    (warning,) = check_checkpoints(pipeline, "spark://h:1")
     assert warning.is_warning
     (tmp_path / "checkpoints").write_text("a file")
-    (problem,) = checkpoint_problems(pipeline, None)
-    assert "is no folder" in problem.what
+    (problem,) = check_checkpoints(pipeline, None)
+    assert "is not a folder" in problem.what
 
 
-def test_a_spark_master_that_is_away_is_named() -> None:
-    (problem,) = master_problems("spark://127.0.0.1:1")
-    assert "No Spark master answers at spark://127.0.0.1:1" in problem.what
+def test_a_spark_master_that_does_not_respond_is_named() -> None:
+    (problem,) = check_master("spark://127.0.0.1:1")
+    assert "No Spark master responds at spark://127.0.0.1:1" in problem.what
 
 
-def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_orders_are_written_as_complete_files_and_continue_after_a_restart(tmp_path: Path) -> None:
     assert next_number(tmp_path) == 0
     write_file(tmp_path, 0, Random(1))
     (file,) = tmp_path.iterdir()
@@ -96,7 +100,7 @@ def test_orders_come_in_whole_files_and_go_on_after_a_restart(tmp_path: Path) ->
     assert next_number(tmp_path) == 1
 
 
-def test_some_orders_are_broken_as_in_life() -> None:
+def test_some_orders_are_invalid() -> None:
     random = Random(7)
     lines = [order(number, random) for number in range(5000)]
     good, empty, torn = 0, 0, 0
@@ -112,10 +116,12 @@ def test_some_orders_are_broken_as_in_life() -> None:
     assert good > 4800
 
 
-def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_generator_stops_when_the_tour_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ottla.pipeline.demo.orders.PAUSE_S", 0.0)
     spool = tmp_path / "spool"
-    with orders_coming(spool):
+    with order_generator(spool):
         while not list(spool.glob("orders-*")):
             pass
     count = len(list(spool.iterdir()))
@@ -123,7 +129,7 @@ def test_orders_stop_coming_when_the_tour_ends(tmp_path: Path, monkeypatch: pyte
     assert len(list(spool.iterdir())) == count
 
 
-def test_the_guide_names_the_brokers_address_where_it_is_not_the_usual(tmp_path: Path) -> None:
+def test_the_guide_names_the_brokers_address_if_it_is_not_the_default(tmp_path: Path) -> None:
     assert "--bootstrap 127.0.0.1:9999" in guide(tmp_path, "127.0.0.1:9999")
     assert "--bootstrap" not in guide(tmp_path, "127.0.0.1:9092")
     moved = at_address(pipeline_in(tmp_path), "127.0.0.1:9999")
@@ -136,22 +142,22 @@ class GoneSpark:
         raise ConnectionRefusedError("nobody listens")
 
 
-def test_where_spark_itself_is_gone_no_stage_is_tried_again() -> None:
+def test_no_stage_is_restarted_after_spark_has_ended() -> None:
     with pytest.raises(PipelineError, match="Spark has ended: ValueError"):
         check_spark(GoneSpark(), ValueError())  # type: ignore[arg-type]
 
 
-def test_what_is_said_on_stderr_goes_into_the_log_while_the_table_lives(tmp_path: Path) -> None:
+def test_stderr_goes_to_the_log_while_the_table_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     for said in (b"one\n", b"two\n"):
-        with errors_into(log):
+        with stderr_to(log):
             os.write(2, said)
     assert log.read_bytes() == b"one\ntwo\n"
-    with errors_into(None):
+    with stderr_to(None):
         pass
 
 
-def test_a_signal_stops_a_run_and_the_handlers_come_back() -> None:
+def test_a_signal_stops_a_run_and_the_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     stop = Event()
     with set_by_signals(stop):

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
-from ottla.pipeline.config import Declared
-from ottla.pipeline.progress import Offsets, Progress, behind, progress_of, topic_offsets
-from ottla.pipeline.status import local_path, read_checkpoint, status_of
+from ottla.pipeline.config import StageDeclaration
+from ottla.pipeline.progress import Progress, TopicOffsets, progress_of, records_behind, topic_offsets
+from ottla.pipeline.status import local_path, status_of
 
 
 class Ends:
-    def __init__(self, offsets: Offsets | None) -> None:
+    def __init__(self, offsets: TopicOffsets | None) -> None:
         self.offsets = offsets
 
-    def of(self, topics: set[str]) -> Offsets | None:
+    def of(self, topics: set[str]) -> TopicOffsets | None:
         return self.offsets
 
 
@@ -34,7 +34,7 @@ def checkpoint(folder: Path, planned: dict[int, list[str]], committed: list[int]
     return folder
 
 
-def test_a_report_becomes_a_line_of_the_display() -> None:
+def test_progress_is_read_from_sparks_report() -> None:
     report = {
         "batchId": 7,
         "numInputRows": 10,
@@ -51,8 +51,8 @@ def test_a_report_without_numbers_is_no_error() -> None:
 
 
 def test_records_behind_count_partitions_that_are_new_from_their_beginning() -> None:
-    assert behind({"t": {0: 5}}, {"t": {0: 7, 1: 3}, "u": {0: 1}}) == 6
-    assert behind({"t": {0: 9}}, {"t": {0: 7}}) == 0
+    assert records_behind({"t": {0: 5}}, {"t": {0: 7, 1: 3}, "u": {0: 1}}) == 6
+    assert records_behind({"t": {0: 9}}, {"t": {0: 7}}) == 0
 
 
 @pytest.mark.parametrize(
@@ -74,22 +74,24 @@ def test_offsets_of_another_form_are_not_counted(offset: Any) -> None:
     assert topic_offsets(offset) is None
 
 
-def test_a_checkpoint_tells_the_last_batch_and_what_is_unfinished(tmp_path: Path) -> None:
+def test_the_status_shows_the_last_batch_and_the_one_that_is_not_committed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {9: ["{}"], 10: ['{"t": {"0": 5}}', "-"], 11: ["{}"]}, [9, 10])
-    found = read_checkpoint(folder)
-    assert (found.batch, found.unfinished, found.offsets) == (10, 11, ({"t": {"0": 5}},))
-    assert found.at is not None
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
+    status = status_of(item, str(folder), Ends(None))  # type: ignore[arg-type]
+    assert (status.batch, status.done) == (10, [{"t": {0: 5}}])
+    assert status.state == "batch 11 is running, or runs again at the next start"
+    assert status.at is not None
 
 
 def test_a_stage_that_has_not_run_says_so(tmp_path: Path) -> None:
-    item = Declared("sources", "s", "fake", None, FakeStage)
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, str(tmp_path), Ends({}))  # type: ignore[arg-type]
     assert (status.state, status.batch, status.behind) == ("not started yet", None, None)
 
 
 def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {0: ['{"t": {"0": 5}, "@topicIds": {"t": "id"}}']}, [0])
-    item = Declared("transforms", "s", "transform", None, FakeStage)
+    item = StageDeclaration("transforms", "s", "transform", None, FakeStage)
     ends = Ends({"t": {0: 8}})
     status = status_of(item, f"file://{folder}", ends)  # type: ignore[arg-type]
     assert (status.state, status.batch, status.behind) == ("all batches committed", 0, 3)
@@ -98,8 +100,8 @@ def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
     assert (away.batch, away.behind) == (0, None)
 
 
-def test_a_checkpoint_elsewhere_needs_spark() -> None:
-    item = Declared("sources", "s", "fake", None, FakeStage)
+def test_a_remote_checkpoint_needs_spark() -> None:
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
     status = status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
     assert "can only be read with Spark" in status.state
     assert local_path("hdfs://x") is None

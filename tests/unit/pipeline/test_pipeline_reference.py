@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.fake_stages import FakeSettings
 
-from ottla.pipeline.config import FILE_NAME, ClusterSettings, SparkSettings, TopicSettings, load, parse
+from ottla.pipeline.config import FILE_NAME, SparkSettings, TopicSettings, load, parse
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.reference import default_of, reference_markdown, stage_sections, type_name
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import PIPELINE, write_template
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline" / "settings.md"
@@ -29,7 +30,7 @@ def test_the_page_of_settings_is_what_the_command_writes() -> None:
     )
 
 
-def test_the_guide_shows_a_pipeline_that_is_right(tmp_path: Path) -> None:
+def test_the_guide_shows_a_valid_pipeline(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     pipeline = parse(shown, tmp_path / FILE_NAME, {"KAFKA_PASSWORD": "x"})
     assert pipeline.names == ["files", "orders", "archive"]
@@ -43,11 +44,11 @@ def test_what_init_writes_is_a_pipeline_named_after_its_folder(tmp_path: Path) -
     assert pipeline.context.cluster.bootstrap == "broker:1"
     assert pipeline.names == ["files", "orders", "archive"]
     assert (folder / "transforms.py").exists()
-    with pytest.raises(PipelineError, match="is there already"):
+    with pytest.raises(PipelineError, match="exists already"):
         write_template(folder, "broker:1")
 
 
-def test_what_is_commented_out_in_the_template_is_right_too(tmp_path: Path) -> None:
+def test_the_commented_lines_of_the_template_are_valid_too(tmp_path: Path) -> None:
     text = PIPELINE.format(name="shop", bootstrap="broker:1")
     commented = re.sub(r"^# (?=\[|\w+ = )", "", text, flags=re.MULTILINE)
     assert commented != text
@@ -55,7 +56,7 @@ def test_what_is_commented_out_in_the_template_is_right_too(tmp_path: Path) -> N
     assert parse(commented, tmp_path / FILE_NAME, variables).names == ["files", "shop", "orders", "archive"]
 
 
-def test_a_folder_whose_name_cannot_serve_gets_another(tmp_path: Path) -> None:
+def test_a_folder_with_an_invalid_name_gets_the_default_name(tmp_path: Path) -> None:
     write_template(tmp_path / "my shop", "b:1")
     assert load(tmp_path / "my shop").context.pipeline == "orders"
 

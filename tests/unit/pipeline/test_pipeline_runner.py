@@ -1,4 +1,4 @@
-"""The life of a stage in a run, without Spark: started, restarted, given up, stopped."""
+"""The states of a stage in a run, without Spark: started, restarted, given up, stopped."""
 
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 
-from ottla.pipeline import run as runner
-from ottla.pipeline.config import Declared, Pipeline, SparkSettings
+from ottla.pipeline import runner
+from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.foreground import ending
+from ottla.pipeline.foreground import closing_lines
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.run import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
+from ottla.pipeline.stage import ClusterSettings, Context
 
 TRIGGER: Mapping[str, Any] = {}
 AWAY = PassingError("The broker is away.", "Start it.")
@@ -27,7 +27,7 @@ WRONG = PipelineError("The topic is gone.", "Make it.")
 @pytest.fixture(autouse=True)
 def spark_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "check_spark", lambda spark, error: None)
-    monkeypatch.setattr(runner, "LOOK_S", 0.0)
+    monkeypatch.setattr(runner, "POLL_S", 0.0)
 
 
 class Heard:
@@ -106,52 +106,52 @@ def test_dead_letters_add_up() -> None:
     assert run.dead_letters == 4
 
 
-def test_a_fault_that_passes_is_tried_again_and_later_each_time() -> None:
+def test_a_retriable_error_is_retried_with_growing_delays() -> None:
     run = run_of(stage("a", AWAY, finished(error=AWAY), FakeQuery()))
     step(run, 0)
-    assert (run.state, run.note) == ("waiting", "The broker is away. Start it. Next try in 1 s.")
+    assert (run.state, run.note) == ("waiting", "The broker is away. Start it. Next attempt in 1 s.")
     step(run, 0.9)
     assert run.state == "waiting"
     step(run, 1)
     step(run, 1)
-    assert "Next try in 2 s" in run.note
+    assert "Next attempt in 2 s" in run.note
     step(run, 2.9)
     assert run.state == "waiting"
     step(run, 3)
     assert run.state == "running"
 
 
-def test_after_a_batch_went_well_patience_begins_anew() -> None:
+def test_a_successful_batch_resets_the_delay() -> None:
     run = run_of(stage("a", AWAY, finished(report(0, 1), error=AWAY)))
     step(run, 0)
     step(run, 1)
     step(run, 1)
-    assert "Next try in 1 s" in run.note
+    assert "Next attempt in 1 s" in run.note
 
 
-def test_a_run_that_is_to_end_gives_up_in_the_end() -> None:
+def test_a_run_with_once_gives_up_after_some_attempts() -> None:
     run = run_of(stage("a", *[AWAY] * ATTEMPTS_MAX_ONCE), ATTEMPTS_MAX_ONCE)
     for now in range(0, 1000, 100):
         step(run, now)
     assert (run.state, run.note) == ("failed", "The broker is away. Start it.")
 
 
-def test_a_query_that_ends_by_itself_in_a_run_without_end_is_started_again() -> None:
+def test_a_query_that_ends_by_itself_is_restarted() -> None:
     run = run_of(stage("a", finished(report(0, 3)), FakeQuery()), None)
     step(run, 0)
     step(run, 1)
     assert (run.state, run.rows) == ("waiting", 3)
-    assert "The query has ended by itself" in run.note
+    assert "The query ended by itself" in run.note
     step(run, 2)
     assert run.state == "running"
 
 
-def test_what_does_not_pass_fails_at_once_and_the_others_go_on() -> None:
+def test_an_error_that_is_not_retriable_fails_at_once_and_the_others_continue() -> None:
     wrong, good = run_of(stage("wrong", WRONG)), run_of(stage("good", finished(report(0, 3))))
     heard = Heard()
     assert not run_stages(None, [[wrong, good]], TRIGGER, heard, Event())  # type: ignore[arg-type]
     assert heard.events == ["wrong failed", "good running", "good batch 0", "good done"]
-    assert ending([wrong, good], stopped=False) == (
+    assert closing_lines([wrong, good], stopped=False) == (
         "wrong failed: The topic is gone. Make it.\nDone: wrong 0 rows, good 3 rows."
     )
 
@@ -171,10 +171,10 @@ def test_one_wave_begins_when_the_one_before_is_over() -> None:
     assert heard.events == ["a running", "a done", "b running", "b done"]
 
 
-def test_a_run_that_ends_runs_writers_before_readers() -> None:
+def test_a_run_with_once_runs_writers_before_readers() -> None:
     names = [("sources", "s"), ("sources", "r"), ("transforms", "t"), ("transforms", "u"), ("sinks", "x")]
-    declared = tuple(Declared(group, name, "fake", None, FakeStage) for group, name in names)
-    context = Context("p", Cluster("b:1"), Path("."), "checkpoints")
+    declared = tuple(StageDeclaration(group, name, "fake", None, FakeStage) for group, name in names)
+    context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
     pipeline = Pipeline(Path("pipeline.toml"), context, SparkSettings(), {}, declared)
     waves = waves_of(pipeline, None, once=True)
     assert [[run.name for run in wave] for wave in waves] == [["s", "r"], ["t"], ["u"], ["x"]]
@@ -184,7 +184,7 @@ def test_a_run_that_ends_runs_writers_before_readers() -> None:
     assert trigger_of(pipeline, once=False) == {"processingTime": "1 second"}
 
 
-def test_plain_lines_tell_batches_and_changes() -> None:
+def test_plain_lines_show_batches_and_changes() -> None:
     lines: list[str] = []
     display = PlainDisplay(lines.append)
     run = run_of(stage("orders", AWAY))
@@ -194,10 +194,10 @@ def test_plain_lines_tell_batches_and_changes() -> None:
     display.show([run])
     said = [line.partition(" ")[2] for line in lines]
     assert said == [
-        "orders: waiting: The broker is away. Start it. Next try in 1 s.",
+        "orders: waiting: The broker is away. Start it. Next attempt in 1 s.",
         "orders: batch 3, 1,500 rows in 0.5 s, 3,000 rows/s, 42 behind, 7 dead letters",
-        "orders: warning: Batch 3: 2 rows were later than the watermark allows, and Spark has dropped them. Give"
-        " `deduplicate` a longer `within`; a replay with it makes these rows from the raw topic.",
+        "orders: warning: Batch 3: Spark dropped 2 rows that came later than the watermark allows."
+        " Give `deduplicate` a longer `within`; a replay with it makes these rows again from the raw topic.",
     ]
 
 
@@ -233,7 +233,7 @@ def test_plain_is_plain() -> None:
         assert isinstance(display, PlainDisplay)
 
 
-def test_at_a_terminal_the_table_lives_and_what_fails_stays_above_it() -> None:
+def test_at_a_terminal_the_table_is_live_and_errors_stay_above_it() -> None:
     output = StringIO()
     console = Console(file=output, force_terminal=True, width=150, markup=False)
     wrong = run_of(stage("wrong", WRONG))

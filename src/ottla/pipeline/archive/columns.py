@@ -1,4 +1,4 @@
-"""The columns of archived records: a record as it was in its topic, every byte of it."""
+"""The columns of archived records: each record with every byte that it had in its topic."""
 
 from typing import TYPE_CHECKING
 
@@ -11,26 +11,26 @@ SCHEMA = (
     "topic string, partition int, offset long, timestamp timestamp, timestampType int, leaderEpoch int, "
     "key binary, value binary, headers array<struct<key:string,value:binary>>"
 )
-# What a reader of the table sees besides: the folders.
+# A reader of the table also sees the folders as columns.
 TABLE_SCHEMA = f"{SCHEMA}, date date, hour int"
-DAY_MS, HOUR_MS = 86_400_000, 3_600_000
-# The first and the last moment of years with four digits: a timestamp beyond is a producer's mistake, such as one in
-# microseconds, and lies in the first or last of all folders.
-FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
+# The first and the last millisecond of years with four digits. A timestamp outside is a producer's error, such as
+# microseconds, and its record goes to the first or the last folder.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def archived_rows(rows: "DataFrame") -> "DataFrame":
-    """The rows of a topic as they are archived, with the folder of each: `_topic`, `date` and `hour` in UTC."""
-    time_ms = F.greatest(F.least(F.unix_millis("timestamp"), F.lit(LAST_MS)), F.lit(FIRST_MS))
+    """The rows of a topic as they are archived, and the folder of each: `_topic`, `date` and `hour` in UTC."""
+    time_ms = F.greatest(F.least(F.unix_millis("timestamp"), F.lit(_LAST_MS)), F.lit(_FIRST_MS))
     return rows.select(
         *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "timestampType")),
         *(F.col(name) for name in ("leaderEpoch", "key", "value", "headers")),
         F.col("topic").alias("_topic"),
-        day(time_ms).alias("date"),
-        F.lpad(F.pmod(F.floor(time_ms / HOUR_MS), F.lit(24)).cast("string"), 2, "0").alias("hour"),
+        _day(time_ms).alias("date"),
+        F.lpad(F.pmod(F.floor(time_ms / _HOUR_MS), F.lit(24)).cast("string"), 2, "0").alias("hour"),
     )
 
 
-def day(time_ms: "Column") -> "Column":
-    """By arithmetic, so that it is UTC whatever the time zone of the session is."""
-    return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(time_ms / DAY_MS).cast("int"))
+def _day(time_ms: "Column") -> "Column":
+    """By arithmetic, so that it is UTC in every time zone of the session."""
+    return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(time_ms / _DAY_MS).cast("int"))

@@ -1,4 +1,4 @@
-"""A checkpoint of a Delta log: all that one has to know of the versions before, in one Parquet file."""
+"""A checkpoint of a Delta log: the sum of all versions so far, as one Parquet file."""
 
 from collections.abc import Sequence
 
@@ -7,38 +7,37 @@ import pyarrow.parquet as pq
 
 from ottla.pipeline.archive.delta_actions import Action
 
-TEXT, NUMBER, TEXTS = pa.string(), pa.int64(), pa.map_(pa.string(), pa.string())
-ADD = {
-    "path": TEXT,
-    "partitionValues": TEXTS,
-    "size": NUMBER,
-    "modificationTime": NUMBER,
+_TEXT, _NUMBER, _TEXTS = pa.string(), pa.int64(), pa.map_(pa.string(), pa.string())
+_ADD = {
+    "path": _TEXT,
+    "partitionValues": _TEXTS,
+    "size": _NUMBER,
+    "modificationTime": _NUMBER,
     "dataChange": pa.bool_(),
-    "stats": TEXT,
+    "stats": _TEXT,
 }
-METADATA = {
-    "id": TEXT,
-    "name": TEXT,
-    "format": pa.struct({"provider": TEXT, "options": TEXTS}),
-    "schemaString": TEXT,
-    "partitionColumns": pa.list_(TEXT),
-    "configuration": TEXTS,
+_METADATA = {
+    "id": _TEXT,
+    "name": _TEXT,
+    "format": pa.struct({"provider": _TEXT, "options": _TEXTS}),
+    "schemaString": _TEXT,
+    "partitionColumns": pa.list_(_TEXT),
+    "configuration": _TEXTS,
 }
-# A column for each kind of action, as Delta's protocol has them. There are no tombstones to keep: the archive deletes
-# superseded files by itself.
-SCHEMA = pa.schema(
+# A column for each action of Delta's protocol. It needs no tombstones: the archive deletes superseded files itself.
+_SCHEMA = pa.schema(
     {
-        "txn": pa.struct({"appId": TEXT, "version": NUMBER}),
-        "add": pa.struct(ADD),
-        "remove": pa.struct({"path": TEXT, "deletionTimestamp": NUMBER, "dataChange": pa.bool_()}),
-        "metaData": pa.struct(METADATA),
+        "txn": pa.struct({"appId": _TEXT, "version": _NUMBER}),
+        "add": pa.struct(_ADD),
+        "remove": pa.struct({"path": _TEXT, "deletionTimestamp": _NUMBER, "dataChange": pa.bool_()}),
+        "metaData": pa.struct(_METADATA),
         "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
     }
 )
 
 
 def to_parquet(actions: Sequence[Action]) -> bytes:
-    """A row for each action."""
+    """The actions as a Parquet file, one row each."""
     content = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(list(actions), schema=SCHEMA), content)
+    pq.write_table(pa.Table.from_pylist(list(actions), schema=_SCHEMA), content)
     return bytes(content.getvalue())

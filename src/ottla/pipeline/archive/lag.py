@@ -1,4 +1,4 @@
-"""Whether the archive keeps ahead of a topic's retention: what expires soon, and what was deleted too early."""
+"""How far the archive is behind its topics, and whether retention deletes records before they are archived."""
 
 import logging
 import math
@@ -12,27 +12,26 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.admin.cluster import ClusterError
 from ottla.admin.configs import describe_configs
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.manifest import Archived
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
-from ottla.pipeline.spark.offsets import TopicPartition
-from ottla.pipeline.spark.options import read_options
-from ottla.pipeline.stage import Cluster
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.topics import connect
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-# Half of the retention used up is the time to say so.
-USED_MAX = 0.5
-LOOK_EVERY_S = 60.0
-SAMPLE_RECORDS = 100
-SAMPLE_TIMEOUT_S = 5.0
+# A warning comes when half of the retention is used up.
+_USED_MAX = 0.5
+_CHECK_EVERY_S = 60.0
+_SAMPLE_RECORDS = 100
+_SAMPLE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Retention:
-    """As the topic has it; None is without limit. A compacted topic deletes nothing by age or size."""
+    """The retention of a topic; None is without limit. A compacted topic deletes nothing by age or size."""
 
     ms: int | None
     bytes: int | None
@@ -40,33 +39,27 @@ class Retention:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the archive is behind one partition. `deleted` records were gone before they were archived."""
+    """How far the archive is behind one partition. `deleted` offsets were deleted before they were archived."""
 
     at: TopicPartition
     behind: int
     deleted: int
-    # the part of the retention that the oldest record that is not archived has used up, and when it ends
+    # the share of the retention that is used up, and when the oldest record that is not archived expires
     used: float = 0.0
     expires_in_s: float | None = None
 
 
-def cluster_of(cluster: Cluster, topics: Sequence[str]) -> Discovery:
-    """What the cluster says of some topics, as a reader of committed records sees it."""
-    options = {**cluster.options(), "subscribe": ",".join(topics), "kafka.isolation.level": "read_committed"}
-    return Discovery(read_options(options, streaming=False))
-
-
-def archive_lag(cluster: Cluster, topics: Sequence[str], archived: Archived) -> list[Lag]:
-    """Of each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
-    discovery = cluster_of(cluster, topics)
+def archive_lag(cluster: ClusterSettings, topics: Sequence[str], archived: Archived) -> list[Lag]:
+    """For each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
+    discovery = Discovery.of_topics(cluster.options(), topics)
     partitions = sorted(discovery.partitions())
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
-    retention = {topic: retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
+    retention = {topic: _retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
     lags = []
     for at in partitions:
         end = archived.ends.get(at, earliest[at])
         behind = latest[at] - max(end, earliest[at])
-        oldest = sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
+        oldest = _sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
         lags.append(
             lag_of(at, end, earliest[at], latest[at], retention[at.topic], oldest, time.time() * 1000)
         )
@@ -82,7 +75,7 @@ def lag_of(
     oldest: Sequence[tuple[int, int]],
     now_ms: float,
 ) -> Lag:
-    """`oldest` are timestamp and size of the first records that are not archived."""
+    """`oldest` are the timestamps and sizes of the first records that are not archived."""
     behind = max(0, latest - max(archived_end, earliest))
     deleted = max(0, earliest - archived_end)
     if not behind or not oldest:
@@ -98,39 +91,35 @@ def lag_of(
     return Lag(at, behind, deleted, used, expires_in_s)
 
 
-def sentence(lag: Lag) -> str | None:
-    """The warning, where there is something to warn of."""
+def warning_of(lag: Lag) -> str | None:
+    """None if there is nothing to warn of."""
     parts = []
-    if lag.behind and lag.used >= USED_MAX:
-        when = (
-            f"in about {duration(lag.expires_in_s)}"
-            if lag.expires_in_s is not None
-            else "by size before long"
-        )
-        parts.append(f"{lag.behind} records of {lag.at} are not archived, and begin to expire {when}")
+    if lag.behind and lag.used >= _USED_MAX:
+        when = f"in about {duration(lag.expires_in_s)}" if lag.expires_in_s is not None else "soon, by size"
+        parts.append(f"{lag.behind} records of {lag.at} are not archived, and start to expire {when}")
     if lag.deleted:
         parts.append(f"{lag.deleted} offsets of {lag.at} were deleted before they were archived")
     return "; ".join(parts) + "." if parts else None
 
 
 def warnings(lags: Iterable[Lag]) -> list[str]:
-    return [said for lag in lags if (said := sentence(lag))]
+    return [warning for lag in lags if (warning := warning_of(lag))]
 
 
 class RetentionWatch:
-    """Says in the log, now and then while an archive runs, that it falls behind."""
+    """Logs a warning, at most once a minute, while the archive is close to a topic's retention."""
 
-    def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
+    def __init__(self, cluster: ClusterSettings, topics: Sequence[str]) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
 
-    def look(self, archive: Archive) -> None:
+    def check(self, archive: Archive) -> None:
         now_s = time.monotonic()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + LOOK_EVERY_S
-            for said in warnings(archive_lag(self._cluster, self._topics, archive.load())):
-                log.warning("The archive at %s falls behind: %s", archive.url, said)
+        if now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_EVERY_S
+            for warning in warnings(archive_lag(self._cluster, self._topics, archive.load())):
+                _log.warning("The archive at %s falls behind: %s", archive.url, warning)
 
 
 def duration(seconds: float) -> str:
@@ -140,7 +129,7 @@ def duration(seconds: float) -> str:
     return f"{math.floor(seconds)} seconds"
 
 
-def retention_of(cluster: Cluster, topic: str) -> Retention:
+def _retention_of(cluster: ClusterSettings, topic: str) -> Retention:
     try:
         configs = {line.name: line.value for line in describe_configs(connect(cluster), "topic", topic)}
     except ClusterError as error:
@@ -149,20 +138,22 @@ def retention_of(cluster: Cluster, topic: str) -> Retention:
         ) from None
     if "delete" not in (configs.get("cleanup.policy") or "delete"):
         return Retention(None, None)
-    return Retention(limit(configs.get("retention.ms")), limit(configs.get("retention.bytes")))
+    return Retention(_limit(configs.get("retention.ms")), _limit(configs.get("retention.bytes")))
 
 
-def limit(value: str | None) -> int | None:
+def _limit(value: str | None) -> int | None:
     return None if value is None or int(value) < 0 else int(value)
 
 
-def sample(cluster: Cluster, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
-    """Timestamp and size of the records from an offset on."""
-    config = cluster.client(**{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0})
+def _sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
+    """Timestamps and sizes of the first records from an offset."""
+    config = cluster.client_config(
+        **{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0}
+    )
     consumer = Consumer(config | {"auto.offset.reset": "earliest"})
     try:
         consumer.assign([KafkaPartition(*at, offset)])
-        messages: list[Any] = consumer.consume(SAMPLE_RECORDS, SAMPLE_TIMEOUT_S)
+        messages: list[Any] = consumer.consume(_SAMPLE_RECORDS, _SAMPLE_TIMEOUT_S)
         return [(message.timestamp()[1], len(message)) for message in messages if message.error() is None]
     finally:
         consumer.close()

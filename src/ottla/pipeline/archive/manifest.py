@@ -1,8 +1,9 @@
-"""What an archive holds, by its manifests: a file counts only once a manifest names it.
+"""The manifests of an archive. A file belongs to the archive only if a manifest names it.
 
-They are numbered, each is written whole or not at all, and of two writers only one gets a number: together they are the
-archive's history in one order. A batch's manifest lists the files that it added and the offsets that it covers, that of
-a merge lists files and those whose place they take, and a claim says which run archives the topics from there on.
+Manifests are numbered, each is written completely or not at all, and only one of two writers gets a number: together
+they are the archive's history, in one order. The manifest of a batch lists the files that it added and the offsets that
+it covers, that of a merge the new files and those that they replace. A claim says which run archives the topics from
+there on.
 """
 
 import json
@@ -11,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.pipeline.archive.layout import Hour, hour_of
-from ottla.pipeline.archive.ranges import spans_by_partition, united
+from ottla.pipeline.archive.ranges import spans_by_partition, union
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
-VERSION = 1
-Parsed = TypeVar("Parsed")
+_VERSION = 1
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What a file holds of one partition: the first and the last offset, and how many records."""
+    """The content of a file from one partition: the first and the last offset, and the number of records."""
 
     first: int
     last: int
@@ -51,7 +52,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Batch:
-    """The manifest of a micro-batch; `query_id` is that of the checkpoint under which it ran."""
+    """The manifest of a micro-batch. `query_id` is that of its checkpoint."""
 
     query_id: str
     batch_id: int
@@ -61,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Merge:
-    """The manifest of a merge: `files` take the place of those whose paths are in `supersedes`."""
+    """The manifest of a merge: `files` replace those whose paths are in `supersedes`."""
 
     merged_at_ms: int
     files: tuple[DataFile, ...]
@@ -70,7 +71,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Claim:
-    """From here on only this run adds batches of the topics: an earlier one that still lives is fenced."""
+    """From here on only this run adds batches of the topics. An earlier run that is still alive is fenced."""
 
     run: str
     who: str
@@ -83,9 +84,9 @@ Manifest = Batch | Merge | Claim
 
 @dataclass(frozen=True)
 class Archived:
-    """All manifests together: the files that count, what the batches cover, and who writes."""
+    """The sum of all manifests: the files, the offsets that they cover, and the owner of each topic."""
 
-    # of the last manifest
+    # the number of the last manifest
     number: int = 0
     files: Mapping[str, DataFile] = field(default_factory=dict)
     ranges: tuple[OffsetRange, ...] = ()
@@ -94,7 +95,7 @@ class Archived:
     batches: Mapping[str, int] = field(default_factory=dict)
     # the last claim of each topic
     owners: Mapping[str, Claim] = field(default_factory=dict)
-    # the run that began the archive
+    # the run that created the archive
     origin: str = ""
 
     @property
@@ -103,7 +104,7 @@ class Archived:
 
     @property
     def ends(self) -> Offsets:
-        """The offset behind the last one that is covered, of each partition."""
+        """For each partition, the offset after the last one that is covered."""
         ends: Offsets = {}
         for one in self.ranges:
             ends[one.at] = max(one.end, ends.get(one.at, 0))
@@ -111,7 +112,7 @@ class Archived:
 
     @property
     def starts(self) -> Offsets:
-        return {at: united(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
+        return {at: union(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
 
     def files_of(self, topic: str) -> list[DataFile]:
         return sorted(
@@ -119,8 +120,8 @@ class Archived:
         )
 
 
-def combined(manifests: Mapping[int, Manifest]) -> Archived:
-    """By their numbers: a merge supersedes files of batches and merges before it."""
+def combine(manifests: Mapping[int, Manifest]) -> Archived:
+    """In the order of their numbers: a merge supersedes files of earlier batches and merges."""
     files: dict[str, DataFile] = {}
     ranges: list[OffsetRange] = []
     merges: list[Merge] = []
@@ -145,14 +146,14 @@ def combined(manifests: Mapping[int, Manifest]) -> Archived:
 
 
 def to_json(manifest: Manifest) -> str:
-    return json.dumps({"version": VERSION} | content_of(manifest), indent=1)
+    return json.dumps({"version": _VERSION} | _content_of(manifest), indent=1)
 
 
-def content_of(manifest: Manifest) -> dict[str, Any]:
+def _content_of(manifest: Manifest) -> dict[str, Any]:
     if isinstance(manifest, Claim):
         content: dict[str, Any] = {"claim": manifest.run, "who": manifest.who}
         return content | {"claimed_at_ms": manifest.claimed_at_ms, "topics": list(manifest.topics)}
-    files = [file_to_json(file) for file in manifest.files]
+    files = [_file_to_json(file) for file in manifest.files]
     if isinstance(manifest, Merge):
         content = {"merged_at_ms": manifest.merged_at_ms, "supersedes": list(manifest.supersedes)}
         return content | {"files": files}
@@ -161,12 +162,12 @@ def content_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def fold_to_json(manifests: Mapping[int, Manifest]) -> str:
-    """Word for word: whoever reads a fold knows what whoever read its manifests knew."""
-    folded = {str(number): content_of(one) for number, one in sorted(manifests.items())}
-    return json.dumps({"version": VERSION, "manifests": folded}, separators=(",", ":"))
+    """Many manifests in one file, with all of their content."""
+    folded = {str(number): _content_of(one) for number, one in sorted(manifests.items())}
+    return json.dumps({"version": _VERSION, "manifests": folded}, separators=(",", ":"))
 
 
-def file_to_json(file: DataFile) -> dict[str, Any]:
+def _file_to_json(file: DataFile) -> dict[str, Any]:
     slices = {
         str(partition): {"first": one.first, "last": one.last, "records": one.records}
         for partition, one in sorted(file.slices.items())
@@ -175,7 +176,7 @@ def file_to_json(file: DataFile) -> dict[str, Any]:
 
 
 def from_json(text: str, where: str) -> Manifest:
-    """`where` is the manifest's full path, for the error when it is damaged."""
+    """`where` is the manifest's full path, for errors."""
     return _read(text, where, _parsed)
 
 
@@ -187,20 +188,21 @@ def fold_from_json(text: str, where: str) -> dict[int, Manifest]:
     )
 
 
-def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], Parsed]) -> Parsed:
+def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed]) -> _Parsed:
     try:
         content = json.loads(text)
         version = content["version"]
-        if version == VERSION:
+        if version == _VERSION:
             return parse(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
             f"The manifest {where} is damaged: {type(error).__name__}: {error}.",
-            "Put it back from a copy of the archive. Without it the files that it names are not counted as archived; "
-            "removing it leaves a hole that `ottla pipeline verify` names.",
+            "Restore it from a copy of the archive. Without it, the files that it names do not count as archived; if "
+            "you remove it, `ottla pipeline verify` reports the missing offsets.",
         ) from None
     raise PipelineError(
-        f"The manifest {where} has version {version}, which this Ottla does not know.", "Use a newer Ottla."
+        f"The manifest {where} has version {version}, which this version of Ottla does not support.",
+        "Use a newer Ottla.",
     )
 
 

@@ -1,13 +1,14 @@
-"""Arithmetic of offset ranges: what several ranges of a partition cover together, where they leave holes or overlap."""
+"""Arithmetic of offset ranges: the union of ranges of a partition, their holes and overlaps."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 
 
 class Span(NamedTuple):
-    """Offsets from `start` up to and without `end`, of one partition."""
+    """Offsets of one partition, from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -17,7 +18,7 @@ class Span(NamedTuple):
 
 
 def spans_by_partition(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, list[Span]]:
-    """The ranges of each partition, sorted; empty ones are left out."""
+    """The ranges of each partition, sorted, without empty ones."""
     spans: dict[TopicPartition, list[Span]] = {}
     for one in sorted(ranges):
         if one.size > 0:
@@ -25,7 +26,7 @@ def spans_by_partition(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, li
     return spans
 
 
-def united(spans: Iterable[Span]) -> list[Span]:
+def union(spans: Iterable[Span]) -> list[Span]:
     """The same offsets in as few spans as possible."""
     merged: list[Span] = []
     for span in sorted(spans):
@@ -44,14 +45,14 @@ def overlaps(spans: Iterable[Span]) -> list[Span]:
         if span.start < end:
             shared.append(Span(span.start, min(span.end, end)))
         end = max(end, span.end)
-    return united(shared)
+    return union(shared)
 
 
 def holes(spans: Iterable[Span], start: int, end: int) -> list[Span]:
-    """Offsets from `start` up to and without `end` that no span covers."""
+    """Offsets from `start` up to but not including `end` that no span covers."""
     missing: list[Span] = []
     at = start
-    for span in united(spans):
+    for span in union(spans):
         if span.start > at and at < end:
             missing.append(Span(at, min(span.start, end)))
         at = max(at, span.end)

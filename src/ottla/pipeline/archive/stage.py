@@ -1,4 +1,4 @@
-"""The stage `kind = "archive"`: topics into an archive, before their retention ends."""
+"""The stage `kind = "archive"`: archives topics before their retention ends."""
 
 import json
 import os
@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline.archive.checkpoint import Checkpoint
-from ottla.pipeline.archive.faults import while_writing
-from ottla.pipeline.archive.files import files_at
-from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, cluster_of, sentence
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.errors import explain_write_errors
+from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, warning_of
 from ottla.pipeline.archive.layout import MANIFESTS
 from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.owning import take_over
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.settings import ArchiveSettings
-from ottla.pipeline.archive.store import Archive, gone
+from ottla.pipeline.archive.store import Archive, archive_gone
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.offsets import EARLIEST, Offsets, TopicPartition, to_json
+from ottla.pipeline.spark.checkpoint import Checkpoint
+from ottla.pipeline.spark.discovery import Discovery
+from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,15 +38,11 @@ class ArchiveSink:
     def problems(self) -> Iterator[Problem]:
         where = f"[sinks.{self.name}]"
         if "://" not in self.path:
-            yield from folder_problems(Path(self.path), where)
-        cluster = cluster_of(self.context.cluster, self.settings.topics)
+            yield from check_folder(Path(self.path), where)
+        cluster = Discovery.of_topics(self.context.cluster.options(), self.settings.topics)
         try:
             present = {at.topic for at in cluster.partitions()}
-            for topic in self.settings.topics:
-                if topic not in present and topic not in self.context.topics:
-                    yield Problem(
-                        where, f"The topic {topic} does not exist.", "Create it, or name it in [topics]."
-                    )
+            yield from missing_topics(self.settings.topics, present, self.context, where)
             yield from self._lag_problems(where)
         except PipelineError as error:
             yield Problem(where, error.what, error.remedy)
@@ -53,23 +51,23 @@ class ArchiveSink:
         if "://" in self.path or not Archive.at(self.path).exists():
             return
         for lag in archive_lag(self.context.cluster, self.settings.topics, Archive.at(self.path).load()):
-            said = sentence(lag)
-            if said:
+            warning = warning_of(lag)
+            if warning:
                 yield Problem(
-                    where, said, "Run the archive now, or raise the topic's retention.", is_warning=True
+                    where, warning, "Run the archive now, or raise the topic's retention.", is_warning=True
                 )
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
-        from ottla.pipeline.archive.delta import kept_logs, publish
-        from ottla.pipeline.archive.writing import BatchWriter
+        from ottla.pipeline.archive.batch_writer import BatchWriter
+        from ottla.pipeline.archive.delta import delta_logs, publish
 
         archive = Archive.at(self.path, spark)
-        checkpoint = Checkpoint(files_at(self.context.checkpoint(self.name), spark))
-        cluster = cluster_of(self.context.cluster, self.settings.topics)
-        prepare(archive, checkpoint)
-        run = take_over(archive, self.settings.topics)
-        logs = kept_logs(archive, run.topics, wanted=self.settings.format == "delta")
-        with while_writing(archive.url):
+        checkpoint = Checkpoint.at(self.context.checkpoint(self.name), spark)
+        cluster = Discovery.of_topics(self.context.cluster.options(), self.settings.topics)
+        check_archive(archive, checkpoint)
+        run = claim_topics(archive, self.settings.topics)
+        logs = delta_logs(archive, run.topics, wanted=self.settings.format == "delta")
+        with explain_write_errors(archive.url):
             publish(archive, logs)
         partitions = cluster.partitions()
         start = starting_offsets(archive.load(), cluster.earliest(partitions), cluster.latest(partitions))
@@ -91,47 +89,47 @@ class ArchiveSink:
         )
 
 
-def folder_problems(folder: Path, where: str) -> Iterator[Problem]:
+def check_folder(folder: Path, where: str) -> Iterator[Problem]:
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
         yield Problem(where, f"`path` cannot be a folder: {nearest} is a file.", "Name another path.")
     elif not os.access(nearest, os.W_OK | os.X_OK):
         yield Problem(
             where,
-            f"`path` cannot be written: no right to write in {nearest}.",
-            "Change its rights or `path`.",
+            f"`path` cannot be written: {nearest} is not writable for this user.",
+            "Allow this user to write there, or change `path`.",
         )
 
 
-def prepare(archive: Archive, checkpoint: Checkpoint) -> None:
-    """A checkpoint that has come further than the archive means that the archive is another, or gone."""
+def check_archive(archive: Archive, checkpoint: Checkpoint) -> None:
+    """Raises PipelineError if the checkpoint is ahead of the archive: then the archive is gone, or another one."""
     last = checkpoint.last_committed()
     if last is None:
         archive.files.make_folder(MANIFESTS)
     elif not archive.exists():
-        raise gone(archive.url)
+        raise archive_gone(archive.url)
     elif last > archive.load().batches.get(str(checkpoint.query_id()), -1):
         raise PipelineError(
             f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
-            "Bring back the archive that belongs to this checkpoint. To go on behind what this one covers, remove "
-            "the stage's checkpoint.",
+            "Restore the archive that belongs to this checkpoint. To continue after the offsets that this archive "
+            "covers, remove the stage's checkpoint.",
         )
 
 
 def starting_offsets(archived: Archived, earliest: Offsets, latest: Offsets) -> Offsets:
-    """Where a new query begins: behind what is archived, or at what the topic still has; else from the beginning."""
+    """Where a new query starts: after the archived offsets, or at the first that the topic still has."""
     start = {}
     for at, low in earliest.items():
         end = archived.ends.get(at)
         if end is not None and end > latest[at]:
-            raise made_anew(at, end, latest[at])
+            raise _recreated_topic(at, end, latest[at])
         start[at] = EARLIEST if end is None else max(end, low)
     return start
 
 
-def made_anew(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
+def _recreated_topic(at: TopicPartition, archived_end: int, log_end: int) -> PipelineError:
     return PipelineError(
-        f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and made anew, or "
-        "has lost records.",
-        "Archive the new topic into another `path`, with another name of the stage.",
+        f"{at} is archived up to offset {archived_end}, but ends at {log_end}: the topic was deleted and created "
+        "again, or lost records.",
+        "Archive the new topic into another `path`, under another name of the stage.",
     )

@@ -1,10 +1,9 @@
-"""An archive at its path: what it holds by its manifests, and how a manifest is added."""
+"""An archive at its path: reads its manifests, and adds one."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.archive.files import Files, ReadableFiles, files_at
 from ottla.pipeline.archive.layout import (
     FOLD_NAME,
     FOLDED,
@@ -16,49 +15,50 @@ from ottla.pipeline.archive.layout import (
 from ottla.pipeline.archive.manifest import (
     Archived,
     Manifest,
-    combined,
+    combine,
     fold_from_json,
     fold_to_json,
     from_json,
     to_json,
 )
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files, ReadableFiles, files_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READERS = 16
-# As many manifests are put into one file.
+_THREADS = 16
+# from this many on, manifests are put into one file
 FOLD_AT = 500
-LISTINGS_MAX = 10
+_LISTINGS_MAX = 10
 
 
 class Manifests:
-    """The manifests of an archive. One that was read is not read again: none ever changes."""
+    """The manifests of an archive. Each is read only once, because a manifest never changes."""
 
     def __init__(self, files: ReadableFiles) -> None:
         self._files = files
         self._known: dict[int, Manifest] = {}
         self._folds: dict[str, dict[int, Manifest]] = {}
-        # Which of them have a file of their own, and what is folded
+        # the numbers of those with a file of their own, and the folded ones
         self.loose: list[int] = []
         self.folded: dict[int, Manifest] = {}
 
     def load(self) -> dict[int, Manifest]:
-        """Everything that they say now, by their numbers."""
-        for _ in range(LISTINGS_MAX):
-            # In this order: a manifest is deleted only when it is folded, so one that the first listing misses is in
-            # a fold that the second finds.
+        """All manifests that exist now, by number."""
+        for _ in range(_LISTINGS_MAX):
+            # In this order: a manifest is deleted only after it was folded, so the second listing finds the fold of a
+            # manifest that the first listing misses.
             listed = [MANIFEST_NAME.fullmatch(name) for name in self._files.names(MANIFESTS)]
             self.loose = [int(found[1]) for found in listed if found]
             try:
                 self._read_folds()
                 return self._read_loose()
             except FileNotFoundError:
-                # It was folded between the listing and the reading.
+                # It was folded between listing and reading.
                 continue
         raise PipelineError(
-            f"The manifests of the archive at {self._files.url()} change while they are read.", "Try again."
+            f"The manifests of the archive at {self._files.url()} change all the time.", "Try again."
         )
 
     def _read_folds(self) -> None:
@@ -80,8 +80,8 @@ class Manifests:
         return self._known | self.folded
 
     def _read(self, paths: list[str]) -> list[tuple[str, str]]:
-        """What is in the files, and where each is."""
-        with ThreadPoolExecutor(READERS) as readers:
+        """The content and the URL of each file."""
+        with ThreadPoolExecutor(_THREADS) as readers:
             return list(readers.map(self._text, paths))
 
     def _text(self, path: str) -> tuple[str, str]:
@@ -109,34 +109,36 @@ class Archive:
 
     def check(self) -> None:
         if not self.exists():
-            raise gone(self.url)
+            raise archive_gone(self.url)
 
     def load(self) -> Archived:
-        """What it holds now."""
-        return combined(self._manifests.load())
+        """The sum of its manifests now."""
+        return combine(self._manifests.load())
 
     def manifests(self) -> dict[int, Manifest]:
-        """Its history, by numbers."""
+        """Its history, by number."""
         return self._manifests.load()
 
     def commit(self, manifest: Manifest, check: Callable[[Archived], None]) -> None:
-        """Adds it behind all others. `check` sees all that come before it, and raises where it must not be added.
+        """Adds it after all others. `check` gets the sum of those before it, and raises if it must not be added.
 
-        The number is the next one, which only one writer gets: what came in between is checked before the next try.
+        Only one writer gets the next number. The others check again, with that manifest, before the next attempt.
         """
         while True:
             archived = self.load()
             check(archived)
             number = archived.number + 1
             self.files.create(manifest_file(number), to_json(manifest))
-            # The answer to a writing may be lost and be asked for again, so only what is there tells whose it is; and
-            # a number that was folded and deleted while this writer slept can be created again, but does not count.
+            # The response to a write may be lost and the write retried, so only the content says whose it is. And a
+            # number that was folded and deleted in the meantime can be created again, but does not count.
             if self.manifests().get(number) == manifest:
                 return
 
     def fold(self) -> None:
-        """Many small files into one, where the last look found many. It can end at any moment: what is in a fold and
-        has still a file of its own counts once."""
+        """Puts many manifests into one file, if the last listing found many.
+
+        It may be killed at any moment: a manifest that is in a fold and still has a file of its own counts once.
+        """
         loose = [number for number in self._manifests.loose if number not in self._manifests.folded]
         if len(loose) >= FOLD_AT:
             known = self.manifests()
@@ -145,13 +147,13 @@ class Archive:
             )
             self.manifests()
         done = [number for number in self._manifests.loose if number in self._manifests.folded]
-        with ThreadPoolExecutor(READERS) as deleting:
+        with ThreadPoolExecutor(_THREADS) as deleting:
             list(deleting.map(self.files.delete, map(manifest_file, done)))
 
 
-def gone(url: str) -> PipelineError:
+def archive_gone(url: str) -> PipelineError:
     return PipelineError(
         f"The archive at {url} is gone: it has no folder {MANIFESTS}.",
-        "Mount or bring it back, or correct `path`. To begin a new archive from what the topics still hold, remove "
-        "this stage's checkpoint.",
+        "Mount or restore it, or fix `path`. To start a new archive from the records that the topics still have, "
+        "remove this stage's checkpoint.",
     )

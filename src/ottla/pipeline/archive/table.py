@@ -1,11 +1,11 @@
-"""The archive as a table: what `ottla pipeline sql` asks."""
+"""Archives as tables, for `ottla pipeline sql` and for programs."""
 
 from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.archive.columns import TABLE_SCHEMA
-from ottla.pipeline.archive.faults import while_reading
+from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.store import Archive
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def archive_table(spark: "SparkSession", path: str, topic: str | None = None) -> "DataFrame":
-    """All records of an archive, or those of a topic, as they are now; `date` and `hour` choose files."""
+    """All records of an archive, or of one topic, at this moment. Conditions on `date` and `hour` select files."""
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
@@ -23,7 +23,7 @@ def archive_table(spark: "SparkSession", path: str, topic: str | None = None) ->
         urls = [archive.files.url(file.path) for file in archived.files_of(name)]
         if urls:
             reader = spark.read.schema(TABLE_SCHEMA).option("basePath", archive.files.url(name))
-            with while_reading(archive.url):
+            with explain_read_errors(archive.url):
                 tables.append(reader.parquet(*urls))
     if not tables:
         return spark.createDataFrame([], TABLE_SCHEMA)
@@ -31,20 +31,20 @@ def archive_table(spark: "SparkSession", path: str, topic: str | None = None) ->
 
 
 def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[str]:
-    """A view for each archive, by the name of its sink, and for each of its topics. Returns the names.
+    """Creates a view for each archive, named as its sink, and for each of its topics. Returns the names.
 
-    A sink's name wins over a topic's; of two archives with one topic the first has it.
+    If names are equal, a sink comes before a topic, and the first archive with a topic before the others.
     """
     names = dict.fromkeys(archives)
     for sink, path in archives.items():
-        archive_table(spark, path).createOrReplaceTempView(quoted(sink))
+        archive_table(spark, path).createOrReplaceTempView(_quoted(sink))
         for topic in Archive.at(path, spark).load().topics:
             if topic not in names:
                 names[topic] = None
-                archive_table(spark, path, topic).createOrReplaceTempView(quoted(topic))
+                archive_table(spark, path, topic).createOrReplaceTempView(_quoted(topic))
     return list(names)
 
 
-def quoted(name: str) -> str:
-    """As SQL takes a name with dots and dashes."""
+def _quoted(name: str) -> str:
+    """As SQL needs it for names with dots and dashes."""
     return f"`{name}`"

@@ -1,1 +1,4 @@
-"""The tour, `ottla demo`: a broker, orders that keep coming, and the pipeline that `ottla pipeline init` writes."""
+"""The tour, `ottla demo`: a broker, generated orders, and the pipeline that `ottla pipeline init` writes.
+
+`tour` runs it; the other modules are its parts.
+"""

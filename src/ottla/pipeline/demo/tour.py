@@ -1,4 +1,4 @@
-"""One command that shows everything: a broker, files that keep coming, raw, transformed, dead letters, archive."""
+"""Runs a broker, a generator of orders and a pipeline, and prints what to try on them."""
 
 import dataclasses
 import shutil
@@ -7,47 +7,47 @@ from pathlib import Path
 
 from ottla.pipeline.config import FILE_NAME, Pipeline, load
 from ottla.pipeline.demo.broker import running_broker
-from ottla.pipeline.demo.orders import orders_coming
+from ottla.pipeline.demo.orders import order_generator
 from ottla.pipeline.foreground import run_pipeline
-from ottla.pipeline.stage import Cluster
+from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.template import write_template
 
-GUIDE = """\
+_GUIDE = """\
 Orders flow: {folder}/spool -> raw -> orders, and raw -> {folder}/archive. In another terminal:
 
   {ottla} consume orders{bootstrap} --from earliest --count 5
-  {ottla} consume orders-dead{bootstrap} --from earliest --count 3 --json    what could not be read, and why
+  {ottla} consume orders-dead{bootstrap} --from earliest --count 3 --json    rejected records, with the reason
   {ottla} pipeline status --file {folder}
   {ottla} pipeline sql --file {folder} "select date, hour, count(*) from archive group by date, hour"
   {ottla} pipeline verify --file {folder}                     every offset of raw is archived once
-  cp FILE {folder}/spool/                                     lines of your own
-  $EDITOR {folder}/transforms.py {folder}/pipeline.toml      then start again: it goes on where it was
+  cp FILE {folder}/spool/                                     add lines of your own
+  $EDITOR {folder}/transforms.py {folder}/pipeline.toml      then start again: it resumes
 
-Ctrl-C ends it, and `{ottla} demo` goes on where it was. Everything lies in {folder}/.
+Ctrl-C ends it, and `{ottla} demo` resumes it. All its files are in {folder}/.
 """
-DEFAULT_PORT = ":9092"
+_DEFAULT_PORT = ":9092"
 
 
 def tour(folder: Path, listen: str) -> bool:
-    """Runs until Ctrl-C or SIGTERM; whether no stage has failed."""
+    """Runs until Ctrl-C or SIGTERM. Returns whether no stage failed."""
     folder.mkdir(parents=True, exist_ok=True)
     with running_broker(folder / "data", listen, folder / "broker.log") as address:
         if not (folder / FILE_NAME).exists():
             write_template(folder, address)
         pipeline = at_address(load(folder), address)
         print(guide(folder, address), flush=True)
-        with orders_coming(folder / "spool"):
+        with order_generator(folder / "spool"):
             return run_pipeline(pipeline)
 
 
 def at_address(pipeline: Pipeline, address: str) -> Pipeline:
-    """The broker may listen elsewhere than at the first time."""
+    """The pipeline with another bootstrap address: the broker may listen elsewhere than in the first run."""
     return dataclasses.replace(
-        pipeline, context=dataclasses.replace(pipeline.context, cluster=Cluster(address))
+        pipeline, context=dataclasses.replace(pipeline.context, cluster=ClusterSettings(address))
     )
 
 
 def guide(folder: Path, address: str) -> str:
     ottla = "ottla" if shutil.which("ottla") else sys.argv[0]
-    bootstrap = "" if address.endswith(DEFAULT_PORT) else f" --bootstrap {address}"
-    return GUIDE.format(folder=folder, ottla=ottla, bootstrap=bootstrap)
+    bootstrap = "" if address.endswith(_DEFAULT_PORT) else f" --bootstrap {address}"
+    return _GUIDE.format(folder=folder, ottla=ottla, bootstrap=bootstrap)

@@ -1,4 +1,8 @@
-"""The connector `format("ottla")`: topics as DataFrames and streams, and DataFrames into topics, also exactly once."""
+"""The connector `format("ottla")`: reads topics as DataFrames and streams, and writes DataFrames to topics.
+
+`exactly_once` writes a stream so that every row arrives once; `session` starts Spark with the connector. The stages of
+the pipeline also use `checkpoint`, `discovery`, `offsets` and `rows`. The other modules are internal.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +13,7 @@ __all__ = ["exactly_once"]
 
 
 def __getattr__(name: str) -> Any:
-    # Executors import this package for every source: what only a driver needs is loaded when it is asked for.
+    # Executors import this package for every source, so what only a driver needs is imported at its first use.
     if name == "exactly_once":
         from ottla.pipeline.spark.sink.exactly_once import exactly_once
 

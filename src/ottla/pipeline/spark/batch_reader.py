@@ -1,15 +1,15 @@
-"""A batch read of topics: where it starts and ends is decided once, when the query is planned."""
+"""Reads topics as a batch. Start and end are decided once, when the query is planned."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.pipeline.spark.data_loss import find_losses, report_loss
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.loss import losses, report
 from ottla.pipeline.spark.offsets import OffsetRange, ranges_between, split
 from ottla.pipeline.spark.options import ReadOptions
-from ottla.pipeline.spark.reading import read_range
+from ottla.pipeline.spark.range_reader import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ class BatchReader(DataSourceReader):
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        # Spark plans one partition of nothing where there is none.
+        # Spark plans one empty partition if there is none.
         return iter(()) if partition.value is None else read_range(self.options, partition.value)
 
 
@@ -37,8 +37,8 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
     if "offsets" in (options.start.kind, options.end.kind):
         earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
         for bound in (start, end):
-            for loss in losses(bound, earliest, latest):
-                report(loss, options.fail_on_data_loss)
+            for loss in find_losses(bound, earliest, latest):
+                report_loss(loss, options.fail_on_data_loss)
         start = {at: max(offset, earliest[at]) for at, offset in start.items()}
         end = {at: min(offset, latest[at]) for at, offset in end.items()}
     return ranges_between(start, end)

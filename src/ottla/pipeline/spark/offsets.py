@@ -1,6 +1,6 @@
-"""Offsets of many partitions: Spark's JSON for them, how much of what is new a batch takes, and who reads what.
+"""Offsets of many partitions: their JSON, the limits of a batch, and its division into tasks.
 
-What a batch reads follows from its two offsets alone, so that it reads the same when it runs again.
+What a batch reads depends only on its start and end offsets, so it reads the same when it runs again.
 """
 
 import json
@@ -9,29 +9,22 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ottla.model.ids import TopicPartition as TopicPartition
 from ottla.pipeline.errors import PipelineError
 
 EARLIEST = -2
 LATEST = -1
 
-# What stands beside the topics in a checkpoint begins so: no topic can be named like that.
-BESIDE = "@"
-START, TOPIC_IDS = f"{BESIDE}start", f"{BESIDE}topicIds"
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+# Other entries beside the topics in a checkpoint start with this character, which no topic name can contain.
+EXTRA_PREFIX = "@"
+_START, _TOPIC_IDS = f"{EXTRA_PREFIX}start", f"{EXTRA_PREFIX}topicIds"
 
 
 Offsets = dict[TopicPartition, int]
 
 
 class OffsetRange(NamedTuple):
-    """The records from `start` up to and without `end`; there may be fewer than the difference."""
+    """The records from `start` up to but not including `end`. There may be fewer than the difference."""
 
     topic: str
     partition: int
@@ -48,7 +41,7 @@ class OffsetRange(NamedTuple):
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark's Kafka source has it in checkpoints: {"topic": {"0": 23}}."""
+    """As in the checkpoints of Spark's Kafka source: {"topic": {"0": 23}}."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -59,30 +52,30 @@ def from_json(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in topics.items()
-        if not topic.startswith(BESIDE)
+        if not topic.startswith(EXTRA_PREFIX)
         for partition, offset in partitions.items()
     }
 
 
 class Position(NamedTuple):
-    """Where a batch of a stream ends, as its checkpoint has it."""
+    """Where a batch of a stream ends, as its checkpoint holds it."""
 
     offsets: Offsets
-    # KIP-516's ids of the topics; None before the first batch, and in checkpoints of those who did not keep them
+    # KIP-516's ids of the topics; None before the first batch, and in checkpoints of other sources
     topic_ids: Mapping[str, str] | None = None
-    # Of the first batch: where it begins. Spark does not keep that, and asks again when the batch runs again.
+    # Where the first batch starts. Spark does not store that, and asks again if the batch runs again.
     start: Offsets | None = None
 
     def to_json(self) -> dict[str, Any]:
-        beside: dict[str, Any] = {} if self.topic_ids is None else {TOPIC_IDS: dict(self.topic_ids)}
+        extra: dict[str, Any] = {} if self.topic_ids is None else {_TOPIC_IDS: dict(self.topic_ids)}
         if self.start is not None:
-            beside[START] = to_json(self.start)
-        return {**to_json(self.offsets), **beside}
+            extra[_START] = to_json(self.start)
+        return {**to_json(self.offsets), **extra}
 
     @classmethod
     def from_json(cls, topics: Mapping[str, Any]) -> "Position":
-        start = topics.get(START)
-        return cls(from_json(topics), topics.get(TOPIC_IDS), None if start is None else from_json(start))
+        start = topics.get(_START)
+        return cls(from_json(topics), topics.get(_TOPIC_IDS), None if start is None else from_json(start))
 
 
 def parse_offsets(option: str, text: str) -> Offsets:
@@ -115,17 +108,17 @@ def parse_assignment(text: str) -> set[TopicPartition]:
     return chosen
 
 
-def size(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between; a partition that `start` does not know has nothing to read yet."""
+def count_offsets(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
+    """How many offsets are between them. A partition that is not in `start` has nothing to read yet."""
     return sum(max(0, offset - start.get(at, offset)) for at, offset in end.items())
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
-    """As far as `rows_max` goes from `start` towards `end`: each partition gives in proportion to what it has.
+    """The end offsets if a batch takes `rows_max` offsets, each partition in proportion to what is new in it.
 
-    A partition that has anything gives at least one, so that a small one is not starved by a large one.
+    Each partition with new offsets gives at least one, so that a large partition does not starve a small one.
     """
-    total = size(start, end)
+    total = count_offsets(start, end)
     if total <= rows_max:
         return dict(end)
     sizes = {at: max(0, offset - start.get(at, offset)) for at, offset in end.items()}
@@ -138,7 +131,7 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """A partition that `start` does not know enters with `end`, and is read from there by the next batch."""
+    """A partition that is not in `start` is left out. The next batch reads it from `end`."""
     return [
         OffsetRange(*at, start[at], offset)
         for at, offset in sorted(end.items())
@@ -147,7 +140,7 @@ def ranges_between(
 
 
 def split(ranges: Iterable[OffsetRange], partitions_min: int) -> list[OffsetRange]:
-    """At least `partitions_min` ranges where there are as many offsets; large ranges are cut into more parts."""
+    """Splits the ranges into at least `partitions_min`, if there are as many offsets; large ranges into more parts."""
     ranges = list(ranges)
     total = sum(one.size for one in ranges)
     if len(ranges) >= partitions_min or total == 0:

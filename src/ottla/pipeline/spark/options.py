@@ -1,26 +1,20 @@
-"""The options of a reader of `format("ottla")`: names, defaults and meaning are those of Spark's Kafka source."""
+"""The options of a reader of `format("ottla")`, with the names, defaults and meanings of Spark's Kafka source."""
 
 import difflib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
-from ottla.pipeline.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    Offsets,
-    TopicPartition,
-    parse_assignment,
-    parse_offsets,
-)
+from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from ottla.pipeline.spark.rows import Extras
 
-SELECTIONS = ("subscribe", "subscribePattern", "assign")
-OFFSETS = (
+_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+_OFFSETS = (
     "startingOffsets",
     "startingOffsetsByTimestamp",
     "startingTimestamp",
@@ -29,7 +23,7 @@ OFFSETS = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
 )
-OTHERS = (
+_OTHERS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -39,16 +33,17 @@ OTHERS = (
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
 )
-# What a source of Spark's own may be given besides, and what Spark adds itself
-SILENT = (
+KNOWN = (*_SELECTIONS, *_OFFSETS, *_OTHERS)
+# further options of Spark's Kafka source, and those that Spark adds; ignored without a warning
+IGNORED = (
     "path",
     "checkpointlocation",
     "groupidprefix",
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-# Set by the source, as in Spark's
-NOT_YOURS = (
+# set by the source, as in Spark's
+_RESERVED = (
     "auto.offset.reset",
     "enable.auto.commit",
     "key.deserializer",
@@ -56,19 +51,19 @@ NOT_YOURS = (
     "interceptor.classes",
 )
 
-# Java's default; librdkafka has the other
-CLIENT = {"isolation.level": "read_uncommitted"}
+# Java's default, which differs from librdkafka's
+_CLIENT = {"isolation.level": "read_uncommitted"}
 
-DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
-DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
+_DELAY_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where to begin or to end: at an end of the log, at an offset of each partition, or at a time of each."""
+    """Where to start or to end: at an end of the log, or at an offset or a time of each partition."""
 
     kind: Literal["end", "offsets", "time"]
-    # of all partitions (the time, or EARLIEST or LATEST), or of each
+    # for all partitions (a time, EARLIEST or LATEST), or for each
     everywhere: int | None = None
     each: Offsets = field(default_factory=dict)
 
@@ -81,7 +76,7 @@ class ReadOptions:
     assign: frozenset[TopicPartition]
     start: Point
     end: Point
-    # what a time after the last record means for the start: no answer, or the latest offset
+    # whether a start time after the last record means the latest offset; it is an error otherwise
     late_start_is_latest: bool
     rows_max: int | None
     rows_min: int | None
@@ -102,27 +97,27 @@ class ReadOptions:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
-    for name in NOT_YOURS:
+    for name in _RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the source.", "Leave it out.")
-    subscribe, pattern, assign = selection(given)
-    start, end = starting_point(given, streaming), ending_point(given, streaming)
+    subscribe, pattern, assign = _selection(given)
+    start, end = _starting_point(given, streaming), _ending_point(given, streaming)
     strategy = one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
     return ReadOptions(
-        client={**CLIENT, **kafka_properties(given)},
+        client={**_CLIENT, **kafka_properties(given)},
         subscribe=subscribe,
         pattern=pattern,
         assign=assign,
         start=start,
         end=end,
         late_start_is_latest=strategy == "latest",
-        rows_max=whole_number(given, "maxOffsetsPerTrigger"),
-        rows_min=whole_number(given, "minOffsetsPerTrigger"),
-        delay_max_s=delay_s(given, "maxTriggerDelay", "15m"),
-        partitions_min=whole_number(given, "minPartitions") or 1,
+        rows_max=_whole_number(given, "maxOffsetsPerTrigger"),
+        rows_min=_whole_number(given, "minOffsetsPerTrigger"),
+        delay_max_s=_delay_s(given, "maxTriggerDelay", "15m"),
+        partitions_min=_whole_number(given, "minPartitions") or 1,
         extras=extras_of(given),
         fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false")) == "true",
-        poll_timeout_s=(whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+        poll_timeout_s=(_whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
     )
 
 
@@ -131,32 +126,33 @@ def extras_of(given: Mapping[str, str]) -> Extras:
     return Extras(*(one_of(given, name, ("false", "true")) == "true" for name in names))
 
 
-def warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in (*SELECTIONS, *OFFSETS, *OTHERS)}
+def warn_of_unknown(
+    given: Mapping[str, str], known: Iterable[str], ignored: Container[str], subject: str = 'format("ottla")'
+) -> None:
+    """`subject` names the source or sink in the warning."""
+    names = {name.lower(): name for name in known}
     for name in map(str.lower, given):
-        if name in known or name in SILENT or name.startswith(PREFIX):
+        if name in names or name in ignored or name.startswith(PREFIX):
             continue
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
-        warnings.warn(
-            f'format("ottla") does not know the option `{name}`: it is ignored.{hint}', stacklevel=3
-        )
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean `{names[close[0]]}`?" if close else ""
+        warnings.warn(f"{subject} has no option `{name}`: it is ignored.{hint}", stacklevel=3)
 
 
-def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
-    chosen = [name for name in SELECTIONS if name.lower() in given]
+def _selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
+    chosen = [name for name in _SELECTIONS if name.lower() in given]
     if len(chosen) != 1:
         found = " and ".join(f"`{name}`" for name in chosen) or "none"
         raise PipelineError(
-            f"The topics are chosen by one of the options {', '.join(SELECTIONS)}; given is {found}.",
-            "Give one.",
+            f"One of the options {', '.join(_SELECTIONS)} selects the topics; given is {found}.",
+            "Give exactly one.",
         )
     value = given[chosen[0].lower()]
     if chosen == ["subscribe"]:
         topics = tuple(topic.strip() for topic in value.split(",") if topic.strip())
         if not topics:
             raise PipelineError(
-                f"The option `subscribe` is {value!r}.", "Name one or more topics, split by commas."
+                f"The option `subscribe` is {value!r}.", "Name one or more topics, separated by commas."
             )
         return topics, None, frozenset()
     if chosen == ["assign"]:
@@ -165,14 +161,14 @@ def selection(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, fr
         re.compile(value)
     except re.error as error:
         raise PipelineError(
-            f"The option `subscribePattern` is {value!r}, which is no regular expression: {error}.",
-            "Correct it.",
+            f"The option `subscribePattern` is {value!r}, which is not a regular expression: {error}.",
+            "Fix it.",
         ) from error
     return (), value, frozenset()
 
 
-def starting_point(given: Mapping[str, str], streaming: bool) -> Point:
-    point = point_of(given, "starting", default="latest" if streaming else "earliest")
+def _starting_point(given: Mapping[str, str], streaming: bool) -> Point:
+    point = _point_of(given, "starting", default="latest" if streaming else "earliest")
     if not streaming and LATEST in (point.everywhere, *point.each.values()) and point.kind != "time":
         raise PipelineError(
             "A batch cannot start at `latest`: it would be empty.", "Give another startingOffsets."
@@ -180,14 +176,14 @@ def starting_point(given: Mapping[str, str], streaming: bool) -> Point:
     return point
 
 
-def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
+def _ending_point(given: Mapping[str, str], streaming: bool) -> Point:
     if streaming:
-        for name in OFFSETS:
+        for name in _OFFSETS:
             if name.startswith("ending") and name.lower() in given:
                 raise PipelineError(
                     f"The option `{name}` is for batches; a stream has no end.", "Leave it out."
                 )
-    point = point_of(given, "ending", default="latest")
+    point = _point_of(given, "ending", default="latest")
     if EARLIEST in (point.everywhere, *point.each.values()) and point.kind != "time":
         raise PipelineError(
             "A batch cannot end at `earliest`: it would be empty.", "Give another endingOffsets."
@@ -195,9 +191,9 @@ def ending_point(given: Mapping[str, str], streaming: bool) -> Point:
     return point
 
 
-def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
-    """Of several options the first counts, as in Spark: one time, times of partitions, offsets."""
-    time_ms = whole_number(given, f"{which}Timestamp")
+def _point_of(given: Mapping[str, str], which: str, default: str) -> Point:
+    """If several options are given, the first counts, as in Spark: one time, times of partitions, offsets."""
+    time_ms = _whole_number(given, f"{which}Timestamp")
     if time_ms is not None:
         return Point("time", everywhere=time_ms)
     name = f"{which}OffsetsByTimestamp"
@@ -215,7 +211,7 @@ def point_of(given: Mapping[str, str], which: str, default: str) -> Point:
     return Point("offsets", each=parse_offsets(name, text))
 
 
-def whole_number(given: Mapping[str, str], name: str) -> int | None:
+def _whole_number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     if text is None:
         return None
@@ -232,9 +228,9 @@ def one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
     return value
 
 
-def delay_s(given: Mapping[str, str], name: str, default: str) -> float:
+def _delay_s(given: Mapping[str, str], name: str, default: str) -> float:
     text = given.get(name.lower(), default)
-    found = DELAY.fullmatch(text.lower())
+    found = _DELAY.fullmatch(text.lower())
     if found is None:
         raise PipelineError(f"The option `{name}` is {text!r}.", "Give a time such as 500ms, 30s or 15m.")
-    return int(found[1]) * DELAY_UNITS_S[found[2]]
+    return int(found[1]) * _DELAY_UNITS_S[found[2]]

@@ -1,6 +1,6 @@
-"""Record batches as a broker sends them, into Arrow: fields are found in columns, their bytes copied once.
+"""Converts record batches, as a broker sends them, to Arrow, column by column. Copies the bytes of a field once.
 
-No Python object is made for a record: that is what makes this several times faster than a consumer's messages.
+It creates no Python object for a record, and is therefore several times faster than a consumer's messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,8 @@ from ottla.records.compression import NONE
 from ottla.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from ottla.records.records import iter_records, unpacked_records
 
-CONTROL_KEY = Struct(">hh")  # version, type
-ABORT = 0
-NO_HEADERS = 0
+_CONTROL_KEY = Struct(">hh")  # version, type
+_ABORT = 0
 
 
 class PlacedBatch(NamedTuple):
@@ -28,11 +27,11 @@ class PlacedBatch(NamedTuple):
 
 
 class CorruptBatch(Exception):
-    """What was fetched is not what the log holds, or the log is damaged."""
+    """The bytes that were fetched are not a valid batch: the log, or what was sent, is damaged."""
 
 
 def whole_batches(data: bytearray, start: int, end: int) -> list[PlacedBatch]:
-    """A broker cuts its answer at a size: what is left of a batch at the end is asked for again."""
+    """A broker cuts its response at a size, so a batch that is incomplete at the end must be fetched again."""
     found: list[PlacedBatch] = []
     position = start
     while position + HEADER_SIZE <= end:
@@ -51,9 +50,9 @@ def whole_batches(data: bytearray, start: int, end: int) -> list[PlacedBatch]:
 def visible_batches(
     data: bytearray, batches: Iterable[PlacedBatch], aborted: Iterable[tuple[int, int]], read_committed: bool
 ) -> list[PlacedBatch]:
-    """Those with records for an application: no markers, with read_committed nothing that was aborted.
+    """The batches with records for an application: no control batches, and with read_committed none that was aborted.
 
-    `aborted` is in the order of first offsets. A producer's abort marker ends its transaction, and it may go on.
+    `aborted` has (producer id, first offset). A producer's abort marker ends its transaction; it may begin another.
     """
     waiting = sorted(aborted, key=lambda transaction: -transaction[1])
     open_aborted: set[int] = set()
@@ -63,7 +62,7 @@ def visible_batches(
         while waiting and waiting[-1][1] <= header.last_offset:
             open_aborted.add(waiting.pop()[0])
         if header.is_control:
-            if header.producer_id in open_aborted and is_abort(data, batch.position):
+            if header.producer_id in open_aborted and _is_abort(data, batch.position):
                 open_aborted.discard(header.producer_id)
         elif header.records_count and not (
             read_committed and header.is_transactional and header.producer_id in open_aborted
@@ -72,10 +71,10 @@ def visible_batches(
     return seen
 
 
-def is_abort(data: bytearray, position: int) -> bool:
-    # A marker that compaction has emptied ends nothing that is still there.
+def _is_abort(data: bytearray, position: int) -> bool:
+    # The cleaner empties a marker only after the records of its transaction are gone.
     return any(
-        CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1] == ABORT
+        _CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1] == _ABORT
         for record in iter_records(data, position)
     )
 
@@ -83,7 +82,7 @@ def is_abort(data: bytearray, position: int) -> bool:
 def rows_of(
     data: bytearray, batches: Sequence[PlacedBatch], wanted: OffsetRange, extras: Extras
 ) -> pa.RecordBatch | None:
-    """The records of `batches` that are in the range, as rows; None where there are none."""
+    """The records of `batches` that are in the range, as rows; None if there are none."""
     batches = [
         batch
         for batch in batches
@@ -91,7 +90,7 @@ def rows_of(
     ]
     if not batches:
         return None
-    buffer, placed = unpacked(data, batches)
+    buffer, placed = _unpacked(data, batches)
     columns = buffer.columns(placed)
     first, last = np.searchsorted(columns.offsets, (wanted.start, wanted.end))
     count = int(last - first)
@@ -100,10 +99,10 @@ def rows_of(
     rows = slice(int(first), int(last))
     ends, key_starts, key_lengths = columns.ends[rows], columns.key_positions[rows], columns.key_lengths[rows]
     value_starts, value_lengths, behind = buffer.fields(key_starts + np.maximum(key_lengths, 0), ends)
-    times, kinds = timestamps(buffer, columns.bodies[rows], columns.first_of_batch, batches, rows)
+    times, kinds = _timestamps(buffer, columns.bodies[rows], columns.first_of_batch, batches, rows)
     arrays = [
-        binary(buffer, key_starts, key_lengths),
-        binary(buffer, value_starts, value_lengths),
+        _binary(buffer, key_starts, key_lengths),
+        _binary(buffer, value_starts, value_lengths),
         pa.repeat(pa.scalar(wanted.topic, pa.string()), count),
         pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
         pa.array(columns.offsets[rows]),
@@ -111,17 +110,17 @@ def rows_of(
         pa.array(kinds),
     ]
     if extras.headers:
-        arrays.append(headers(buffer, behind, ends))
+        arrays.append(_headers(buffer, behind, ends))
     if extras.leader_epoch:
-        arrays.append(leader_epochs(columns.first_of_batch, batches, rows))
+        arrays.append(_leader_epochs(columns.first_of_batch, batches, rows))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(extras))
 
 
-def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[BatchSpan]]:
-    """The records where they lie, or, where some are compressed, all of them in a buffer of their own."""
+def _unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuffer, list[BatchSpan]]:
+    """The records in place, or, if some are compressed, all of them in a new buffer."""
     if all(batch.header.compression == NONE for batch in batches):
         return RecordBuffer(data), [
-            placed(batch.header, batch.position + HEADER_SIZE, batch.position + batch.header.size)
+            _placed(batch.header, batch.position + HEADER_SIZE, batch.position + batch.header.size)
             for batch in batches
         ]
     parts: list[bytes] = []
@@ -129,19 +128,19 @@ def unpacked(data: bytearray, batches: Sequence[PlacedBatch]) -> tuple[RecordBuf
     position = 0
     for batch in batches:
         parts.append(unpacked_records(data, batch.position, batch.header))
-        places.append(placed(batch.header, position, position + len(parts[-1])))
+        places.append(_placed(batch.header, position, position + len(parts[-1])))
         position += len(parts[-1])
     return RecordBuffer(b"".join((*parts, PADDING))), places
 
 
-def placed(header: BatchHeader, start: int, end: int) -> BatchSpan:
+def _placed(header: BatchHeader, start: int, end: int) -> BatchSpan:
     return BatchSpan(start, end, header.records_count, header.base_offset, header.last_offset_delta)
 
 
-def timestamps(
+def _timestamps(
     buffer: RecordBuffer, bodies: Ints, first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice
 ) -> tuple[Ints, Any]:
-    """In microseconds, and their kind: 0 the producer's, 1 the broker's, which stands in the header alone."""
+    """Timestamps in microseconds, and their types: 0 is the producer's, 1 the broker's, which only the header has."""
     counts = np.diff(first_of_batch)
     is_append = np.array([batch.header.is_log_append_time for batch in batches])
     bases = np.array(
@@ -156,18 +155,18 @@ def timestamps(
     return (np.repeat(bases, counts)[rows] + deltas) * 1000, kinds
 
 
-def leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
-    """Of the leader that appended each record, null where the batch says -1: it does not know."""
+def _leader_epochs(first_of_batch: Ints, batches: Sequence[PlacedBatch], rows: slice) -> Any:
+    """The epoch of the leader that appended each record; null if the batch has -1, which means unknown."""
     of_batches = np.array([batch.header.partition_leader_epoch for batch in batches], np.int32)
     epochs = np.repeat(of_batches, np.diff(first_of_batch))[rows]
     return pa.array(epochs, mask=epochs < 0)
 
 
-def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
-    """The bytes at `starts` as an Arrow array, null where the length is -1.
+def _binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
+    """The bytes at `starts` as an Arrow array; null where the length is -1.
 
-    The buffer is one array of which every second element is a field and the others are what lies between:
-    taking every second copies in one go.
+    The buffer is one array in which every second element is a field and the others are the bytes between them. Taking
+    every second element copies all fields at once.
     """
     count = len(starts)
     bounds = np.empty(2 * count + 1, np.int32)
@@ -182,8 +181,8 @@ def binary(buffer: RecordBuffer, starts: Ints, lengths: Ints) -> Any:
     return pieces.take(pa.array(fields, mask=is_null if bool(is_null.any()) else None))
 
 
-def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
-    """A list of (key, value) for each record, null where it has none. Every step takes the next header of each."""
+def _headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
+    """A list of (key, value) for each record, null if it has none. Each step reads the next header of all records."""
     counts, at = buffer.varints(positions)
     if not bool(counts.any()):
         return pa.nulls(len(counts), HEADERS_TYPE)
@@ -196,15 +195,15 @@ def headers(buffer: RecordBuffer, positions: Ints, ends: Ints) -> Any:
         keys[slots], key_lengths[slots], behind = buffer.fields(at[more], ends[more])
         values[slots], value_lengths[slots], at[more] = buffer.fields(behind, ends[more])
     entries = pa.StructArray.from_arrays(
-        [text(binary(buffer, keys, key_lengths)), binary(buffer, values, value_lengths)],
+        [_text(_binary(buffer, keys, key_lengths)), _binary(buffer, values, value_lengths)],
         fields=list(HEADERS_TYPE.value_type),
     )
     bounds = np.append(firsts, total).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(bounds), entries, mask=pa.array(counts == 0))
 
 
-def text(values: Any) -> Any:
-    """A header's key is text, but nothing stops a producer from sending other bytes: those are replaced."""
+def _text(values: Any) -> Any:
+    """A header's key should be UTF-8, but a producer may send other bytes, which are replaced."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

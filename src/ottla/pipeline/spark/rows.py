@@ -1,4 +1,4 @@
-"""The columns of a topic's records, those of Spark's Kafka source, for Spark and for Arrow."""
+"""The columns of a topic's records, as in Spark's Kafka source: the schemas for Spark and for Arrow."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-COLUMNS = StructType(
+_COLUMNS = StructType(
     [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
@@ -26,10 +26,10 @@ COLUMNS = StructType(
     ]
 )
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-COLUMNS_WITH_HEADERS = StructType([*COLUMNS.fields, StructField("headers", HEADERS)])
+COLUMNS_WITH_HEADERS = StructType([*_COLUMNS.fields, StructField("headers", HEADERS)])
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-ARROW = pa.schema(
+_ARROW = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.binary()),
@@ -40,24 +40,24 @@ ARROW = pa.schema(
         ("timestampType", pa.int32()),
     ]
 )
-ARROW_WITH_HEADERS = ARROW.append(pa.field("headers", HEADERS_TYPE))
+ARROW_WITH_HEADERS = _ARROW.append(pa.field("headers", HEADERS_TYPE))
 
 
 class Extras(NamedTuple):
-    """The columns that are there only where they are asked for, behind the others and in this order."""
+    """Optional columns. They come after the others, in this order."""
 
     headers: bool = False
-    # Spark's source has none: of the batch that holds the record, null where the broker does not tell.
+    # Spark's source does not have it. It is that of the record's batch; null if the broker does not send it.
     leader_epoch: bool = False
 
 
 def columns(extras: Extras) -> StructType:
-    fields = [*(COLUMNS_WITH_HEADERS if extras.headers else COLUMNS).fields]
+    fields = [*(COLUMNS_WITH_HEADERS if extras.headers else _COLUMNS).fields]
     if extras.leader_epoch:
         fields.append(StructField("leaderEpoch", IntegerType()))
     return StructType(fields)
 
 
 def arrow_schema(extras: Extras) -> pa.Schema:
-    schema = ARROW_WITH_HEADERS if extras.headers else ARROW
+    schema = ARROW_WITH_HEADERS if extras.headers else _ARROW
     return schema.append(pa.field("leaderEpoch", pa.int32())) if extras.leader_epoch else schema

@@ -1,11 +1,11 @@
-"""`format("ottla")`, as Spark meets it."""
+"""The data source `format("ottla")`."""
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.spark.options import extras_of, read_options, warn_of_unknown
+from ottla.pipeline.spark.options import IGNORED, KNOWN, extras_of, read_options, warn_of_unknown
 from ottla.pipeline.spark.rows import columns
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> StructType:
-        warn_of_unknown(self.options)
+        warn_of_unknown(self.options, KNOWN, IGNORED)
         return columns(extras_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:

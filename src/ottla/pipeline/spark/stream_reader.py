@@ -1,4 +1,4 @@
-"""Topics as a stream: which offsets a micro-batch takes, and what it reads between two of them."""
+"""Reads topics as a stream: decides the offsets of each micro-batch, and reads the records between them."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -14,31 +14,31 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.spark.data_loss import find_losses, recreated_topics, report_loss
 from ottla.pipeline.spark.discovery import Discovery, check_exists
-from ottla.pipeline.spark.loss import losses, made_anew, report
 from ottla.pipeline.spark.offsets import (
     Offsets,
     Position,
-    TopicPartition,
+    count_offsets,
     limited,
     ranges_between,
-    size,
     split,
     to_json,
 )
 from ottla.pipeline.spark.options import ReadOptions
-from ottla.pipeline.spark.reading import read_range
+from ottla.pipeline.spark.range_reader import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are asked for in one process that lives as long as the query; `read` runs in executors."""
+    """One process, which lives as long as the query, decides about offsets; `read` runs in executors."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        # with Trigger.AvailableNow: where the logs ended when the query began
+        # with Trigger.AvailableNow: the end of the logs when the query started
         self.target: Offsets | None = None
         self.latest: Offsets | None = None
         self.has_checked_ids = False
@@ -71,31 +71,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topic_ids = self.check_ids(last, partitions)
         self.latest = self.discovery.latest(partitions)
         earliest = self.discovery.earliest(partitions)
-        for loss in losses(begin, earliest, self.latest):
-            report(loss, self.options.fail_on_data_loss)
-        end = self.latest if self.target is None else within(self.latest, self.target)
-        # New partitions enter at their beginning: from there the next batch reads them.
+        for loss in find_losses(begin, earliest, self.latest):
+            report_loss(loss, self.options.fail_on_data_loss)
+        end = self.latest if self.target is None else _up_to_target(self.latest, self.target)
+        # New partitions start at their beginning: the next batch reads them from there.
         end = {at: offset if at in begin else earliest[at] for at, offset in end.items()}
-        if not isinstance(limit, ReadAllAvailable) and self.must_wait(size(begin, end)):
+        if not isinstance(limit, ReadAllAvailable) and self.must_wait(count_offsets(begin, end)):
             return start
         self.taken_at_s = time.monotonic()
         end = limited(begin, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
         if end == begin and topic_ids == last.topic_ids:
-            # Another text for the same place would be a batch of nothing.
+            # Another text for the same offsets would be an empty batch.
             return start
         return Position(end, topic_ids, start=begin if last.topic_ids is None else None).to_json()
 
     def check_ids(self, last: Position, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-        """The ids of the partitions' topics, where they are known."""
+        """Reports topics that were created again. Returns the known ids of the partitions' topics."""
         known, topics = last.topic_ids or {}, {at.topic for at in partitions}
         found = self.discovery.topic_ids(topics)
-        for loss in made_anew(known, found):
-            report(loss, self.options.fail_on_data_loss)
+        for loss in recreated_topics(known, found):
+            report_loss(loss, self.options.fail_on_data_loss)
         self.has_checked_ids = True
         return {topic: topic_id for topic, topic_id in {**known, **found}.items() if topic in topics}
 
     def must_wait(self, rows: int) -> bool:
-        """Whether too little is new, and the last batch not long enough ago, by minOffsetsPerTrigger."""
+        """Whether there are fewer than minOffsetsPerTrigger, and the last batch is more recent than maxTriggerDelay."""
         if self.options.rows_min is None or self.target is not None or self.taken_at_s is None:
             return False
         waited_s = time.monotonic() - self.taken_at_s
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         last = Position.from_json(end)
         if not self.has_checked_ids:
-            # A batch that an earlier run has planned: the topics may be others since.
+            # An earlier run planned this batch: the topics may have been created again since.
             self.check_ids(last, last.offsets)
         begin = Position.from_json(start).offsets if last.start is None else last.start
         ranges = ranges_between(begin, last.offsets)
@@ -114,6 +114,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, partition.value)
 
 
-def within(latest: Offsets, target: Offsets) -> Offsets:
-    """The target, as far as its partitions are still there and as long."""
+def _up_to_target(latest: Offsets, target: Offsets) -> Offsets:
+    """The target offsets, without partitions that are gone, and not beyond the end of a log."""
     return {at: min(offset, target[at]) for at, offset in latest.items() if at in target}

@@ -1,4 +1,4 @@
-"""What a `[transforms.NAME]` table may say."""
+"""The settings of a transform, `[transforms.NAME]`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from ottla.pipeline.settings import setting
 
 @dataclass(frozen=True)
 class TransformSettings:
-    """Reads topics from their beginning and writes what a function or a query makes of them, exactly once."""
+    """Reads topics from their beginning, transforms their records by a function or a query, and writes them once."""
 
     from_: str | tuple[str, ...] = setting("The topic that it reads, or a list of topics.")
     to: str = setting("The topic that it writes to. A row with a `topic` of its own goes there instead.")
@@ -27,7 +27,7 @@ class TransformSettings:
         True,
     )
     max_records_per_batch: int = setting(
-        "At most so many records in one batch, which is written in one transaction for each partition.",
+        "At most how many records one batch has; each Spark partition of it is written in one transaction.",
         1_000_000,
     )
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
-from ottla.pipeline.archive.files import LocalFiles, ReadableFiles
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import LocalFiles, ReadableFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

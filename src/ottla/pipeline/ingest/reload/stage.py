@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline.archive.files import Files, files_at
-from ottla.pipeline.archive.lag import cluster_of
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import Files, files_at
 from ottla.pipeline.ingest.reload.plan import (
     Plan,
     check_unchanged,
@@ -15,7 +14,9 @@ from ottla.pipeline.ingest.reload.plan import (
     stream_options,
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
+from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,8 @@ class ArchiveSource:
         for topic, count in needed.items():
             target = self.settings.to or topic
             wanted[target] = max(count, wanted.get(target, 0))
-        present = cluster_of(self.context.cluster, list(wanted)).partitions()
+        present = Discovery.of_topics(self.context.cluster.options(), list(wanted)).partitions()
+        yield from missing_topics(wanted, {at.topic for at in present}, self.context, self.where)
         for topic, count in wanted.items():
             has = sum(at.topic == topic for at in present)
             if not has and topic not in self.context.topics:

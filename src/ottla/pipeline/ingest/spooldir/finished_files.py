@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.pipeline.durable_files import make_folder, sync_folder
+from ottla.pipeline.durable_files import flush_folder, make_folder
 from ottla.pipeline.ingest.spooldir.errors import cannot_finish, file_changed, folder_unreadable
 from ottla.pipeline.ingest.spooldir.files import TakenFile, identity_of, stat_file
 from ottla.pipeline.ingest.spooldir.log import TakenLog
@@ -75,7 +75,7 @@ def _finish_all(files: Iterable[TakenFile], settings: SpoolDirSettings) -> None:
             raise cannot_finish(file.path, action, error) from None
     # The log forgets these files next, so they must not come back after a power failure.
     for folder in folders:
-        sync_folder(folder)
+        flush_folder(folder)
 
 
 def _finish(file: TakenFile, settings: SpoolDirSettings) -> set[str]:

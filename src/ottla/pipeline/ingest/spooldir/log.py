@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ottla.pipeline.durable_files import write_whole
+from ottla.pipeline.durable_files import write_atomically
 from ottla.pipeline.ingest.spooldir.errors import log_damaged, log_in_use, log_unwritable
 from ottla.pipeline.ingest.spooldir.files import Identity, Piece, TakenFile
 from ottla.pipeline.ingest.spooldir.pieces import FilePosition, end_of
@@ -204,7 +204,7 @@ class TakenLog:
         if self.finishing > self.finished:
             lines.append({"finishing": self.finishing})
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        write_whole(self.path, text.encode())
+        write_atomically(self.path, text.encode())
         self._rewrite_at = max(REWRITE_BYTES, 2 * len(text))
 
 

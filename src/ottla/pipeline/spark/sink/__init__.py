@@ -1,4 +1,8 @@
-"""Writing with `format("ottla")`: exactly once under the user's sink id, or at least once without one."""
+"""Writes with `format("ottla")`: exactly once with a sink id, at least once without one.
+
+`make_writer` and `make_stream_writer` are for the data source, `exactly_once` and `plan` for stages. The other modules
+are internal.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-    """The writer of `df.write`. A topic cannot be overwritten: `overwrite` appends, as in Spark's own sink."""
+    """The writer of `df.write`. Overwriting a topic is not possible: `overwrite` appends, as in Spark's own sink."""
     sink = sink_options(options, streaming=False)
     check_columns(schema, has_topic=sink.topic is not None)
     if sink.batch_id is None:
-        from ottla.pipeline.spark.sink.at_least_once import BatchWriter
+        from ottla.pipeline.spark.sink.at_least_once import AtLeastOnceBatchWriter
 
-        return BatchWriter(sink)
-    from ottla.pipeline.spark.sink.writers import ExactlyOnceBatchWriter
+        return AtLeastOnceBatchWriter(sink)
+    from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceBatchWriter
 
     return ExactlyOnceBatchWriter(sink, sink.batch_id)
 
@@ -27,13 +31,13 @@ def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: boo
 def make_stream_writer(
     options: Mapping[str, str], schema: "StructType", overwrite: bool
 ) -> "DataSourceStreamWriter":
-    """The writer of `df.writeStream`. Spark makes one for each micro-batch and another for its commit."""
+    """The writer of `df.writeStream`. Spark creates one for each micro-batch, and another for its commit."""
     sink = sink_options(options, streaming=True)
     check_columns(schema, has_topic=sink.topic is not None)
     if sink.sink_id is None:
-        from ottla.pipeline.spark.sink.at_least_once import StreamWriter
+        from ottla.pipeline.spark.sink.at_least_once import AtLeastOnceStreamWriter
 
-        return StreamWriter(sink)
-    from ottla.pipeline.spark.sink.writers import ExactlyOnceStreamWriter
+        return AtLeastOnceStreamWriter(sink)
+    from ottla.pipeline.spark.sink.exactly_once_writers import ExactlyOnceStreamWriter
 
     return ExactlyOnceStreamWriter(sink)

@@ -1,4 +1,4 @@
-"""The columns that the sink takes, checked before a task starts."""
+"""Checks the columns that the sink writes, before a task starts."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from ottla.pipeline.errors import PipelineError
 
 
-def is_bytes(kind: DataType) -> bool:
+def _is_bytes(kind: DataType) -> bool:
     return isinstance(kind, BinaryType | StringType | NullType)
 
 
@@ -29,14 +29,14 @@ def is_headers(kind: DataType) -> bool:
     return (
         fields.keys() == {"key", "value"}
         and isinstance(fields["key"], StringType)
-        and is_bytes(fields["value"])
+        and _is_bytes(fields["value"])
     )
 
 
-# name: what it must be, and in words
+# name: the check of its type, and the type in words
 COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
-    "key": (is_bytes, "binary or string"),
-    "value": (is_bytes, "binary or string"),
+    "key": (_is_bytes, "binary or string"),
+    "value": (_is_bytes, "binary or string"),
     "headers": (is_headers, "array<struct<key:string,value:binary>>"),
     "topic": (lambda kind: isinstance(kind, StringType), "string"),
     "partition": (lambda kind: isinstance(kind, IntegerType | ShortType | LongType), "int"),
@@ -45,22 +45,20 @@ COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
 
 
 def check_columns(schema: StructType, *, has_topic: bool) -> None:
-    """Columns of other names are left aside."""
+    """Other columns are ignored."""
     for field in schema.fields:
         if field.name not in COLUMNS:
             continue
         is_right, words = COLUMNS[field.name]
         if not is_right(field.dataType):
             raise PipelineError(
-                f"The column `{field.name}` is {field.dataType.simpleString()}, and a topic takes {words}.",
-                "Cast it, or make bytes of it, as with to_json.",
+                f"The column `{field.name}` is {field.dataType.simpleString()}, and must be {words}.",
+                "Cast it, or convert it, as with to_json.",
             )
     if "value" not in schema.names:
         raise PipelineError(
             f"The rows have no column `value`; they have {', '.join(schema.names) or 'none at all'}.",
-            "Select what is to be written AS value, and its key AS key.",
+            "Select the columns to write AS value, and AS key.",
         )
     if "topic" not in schema.names and not has_topic:
-        raise PipelineError(
-            "It is not said which topic the rows go to.", "Give the option `topic` or a column `topic`."
-        )
+        raise PipelineError("The rows have no topic.", "Set the option `topic`, or add a column `topic`.")

@@ -1,7 +1,7 @@
-"""The topic that holds a sink's markers: compacted, so that they never expire, with a partition per Spark partition.
+"""The topic of a sink's markers: compacted, so that they never expire, with one partition for each Spark partition.
 
-Nobody but the Spark partition's own transactions writes to a partition, so its last committed record is the marker, and
-reading it costs one fetch at the end of the log, however long the log is.
+Only the transactions of its Spark partition write to a partition. So the last committed record is the marker, and one
+fetch at the end of the log finds it, however long the log is.
 """
 
 import functools
@@ -24,22 +24,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.pipeline.errors import PassingError, PipelineError
-from ottla.pipeline.spark.clients import make_client, why_turned_away
+from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
-PREFIX = "__ottla_sink_"
+_PREFIX = "__ottla_sink_"
 FIRST_PARTITIONS = 8
-# Small segments, because the active one is never compacted.
-CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
+# small, because the active segment is never compacted
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
 TIMEOUT_S = 30.0
 POLL_S = 0.05
 
-# Offsets before the end where a marker is looked for first. A transaction takes two, one for its end.
-TAIL = 8
+# The search for a marker starts this many offsets before the end. A transaction takes two, one for its commit marker.
+_TAIL = 8
 
-# A client that knows the cluster answers in a few milliseconds, a new one after half a second. Spark uses its Python
-# processes again, so they are kept there.
-CONSUMER = {
+# A connected client gets a response in milliseconds, a new one after half a second. Spark reuses its Python processes,
+# so the clients stay there.
+_CONSUMER = {
     "group.id": "ottla-sink-markers",
     "enable.auto.commit": "false",
     "enable.partition.eof": "true",
@@ -49,9 +49,8 @@ CONSUMER = {
     "fetch.error.backoff.ms": "20",
 }
 
-
-# While a topic is new, or its leader changes.
-UNSETTLED = {
+# errors while a topic is new, or its leader changes
+_RETRIABLE = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -60,28 +59,28 @@ UNSETTLED = {
 
 
 @functools.lru_cache(maxsize=4)
-def kept_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
+def _shared_admin(config: frozenset[tuple[str, str]]) -> AdminClient:
     return make_client(AdminClient, {**dict(config), "log_level": "2"})
 
 
 @functools.lru_cache(maxsize=4)
-def kept_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
-    return make_client(Consumer, {**dict(config), **CONSUMER, "log_level": "2"})
+def _shared_consumer(config: frozenset[tuple[str, str]]) -> Consumer:
+    return make_client(Consumer, {**dict(config), **_CONSUMER, "log_level": "2"})
 
 
-def topic_of(sink_id: str) -> str:
-    return f"{PREFIX}{sink_id}"
+def marker_topic_name(sink_id: str) -> str:
+    return f"{_PREFIX}{sink_id}"
 
 
 class MarkerTopic:
     def __init__(self, client: Mapping[str, str], sink_id: str) -> None:
         self.sink_id = sink_id
-        self.topic = topic_of(sink_id)
+        self.topic = marker_topic_name(sink_id)
         self.config = frozenset(client.items())
-        self.admin = kept_admin(self.config)
+        self.admin = _shared_admin(self.config)
 
     def snapshot(self) -> Snapshot:
-        """The markers of all Spark partitions that have one. Makes the topic if there is none."""
+        """The markers of all Spark partitions that have one. Creates the topic if it does not exist."""
         room = self._partition_count()
         if room == 0:
             self._create()
@@ -89,12 +88,12 @@ class MarkerTopic:
         return Snapshot(self.read(range(room)), room)
 
     def read(self, partitions: Iterable[int]) -> dict[int, Marker]:
-        """The last committed marker of each; those that have none are left out."""
+        """The last committed marker of each partition that has one."""
         try:
             ends = self._ends(partitions)
             found: dict[int, Marker] = {}
-            back = TAIL
-            # Compaction and attempts that were aborted leave gaps before the end, so it may take a longer look.
+            back = _TAIL
+            # Compaction and aborted transactions leave gaps before the end, so the search may have to start earlier.
             while starts := {
                 partition: max(0, end - back) for partition, end in ends.items() if partition not in found
             }:
@@ -106,37 +105,37 @@ class MarkerTopic:
         return found
 
     def ensure(self, partition: int) -> None:
-        """A query may get more Spark partitions than the topic was made for."""
+        """Adds partitions to the topic if the query has more Spark partitions than the topic."""
         deadline = time.monotonic() + TIMEOUT_S
         while (count := self._partition_count()) <= partition:
             if time.monotonic() > deadline:
                 raise PassingError(
-                    f"The topic `{self.topic}` has {count} partitions and does not grow to {partition + 1}.",
-                    "See the log of the cluster's controller.",
+                    f"The topic `{self.topic}` has {count} partitions, and its growth to {partition + 1} does not end.",
+                    "Check the log of the cluster's controller.",
                 )
             self._grow(1 << partition.bit_length())
             time.sleep(POLL_S)
 
     def _ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The last stable offsets of those that hold anything."""
+        """The last stable offsets of the partitions that are not empty."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.topic, partition): latest for partition in partitions}
         deadline = time.monotonic() + TIMEOUT_S
         while True:
-            answers = self.admin.list_offsets(
+            futures = self.admin.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
             )
             try:
-                offsets = {place.partition: answer.result().offset for place, answer in answers.items()}
+                offsets = {at.partition: future.result().offset for at, future in futures.items()}
                 return {partition: offset for partition, offset in offsets.items() if offset > 0}
             except KafkaException as error:
-                if error.args[0].code() not in UNSETTLED or time.monotonic() > deadline:
+                if error.args[0].code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise
             time.sleep(POLL_S)
 
     def _last_from(self, starts: Mapping[int, int]) -> dict[int, Marker]:
-        """The last marker between these offsets and the ends."""
-        consumer = kept_consumer(self.config)
+        """The last marker of each partition from these offsets on."""
+        consumer = _shared_consumer(self.config)
         found: dict[int, Marker] = {}
         unread = set(starts)
         deadline = time.monotonic() + TIMEOUT_S
@@ -154,17 +153,17 @@ class MarkerTopic:
                     found[partition] = decode_marker(message.value() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(partition)
-                elif error.code() not in UNSETTLED or time.monotonic() > deadline:
+                elif error.code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise self._unreadable(error)
         finally:
             consumer.unassign()
         return found
 
     def _partition_count(self) -> int:
-        """0 where there is no topic. A plain request for metadata would make one that is not compacted."""
-        answers = self.admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
+        """0 if the topic does not exist. A plain Metadata request could create one that is not compacted."""
+        futures = self.admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
         try:
-            described = answers[self.topic].result()
+            described = futures[self.topic].result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
@@ -172,13 +171,13 @@ class MarkerTopic:
         return len(described.partitions)
 
     def _create(self) -> None:
-        topic = NewTopic(self.topic, FIRST_PARTITIONS, config=CONFIGS)
+        topic = NewTopic(self.topic, FIRST_PARTITIONS, config=_CONFIGS)
         try:
             self.admin.create_topics([topic], request_timeout=TIMEOUT_S)[self.topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineError(
-                    f"The topic `{self.topic}` for the markers of sink `{self.sink_id}` cannot be made:"
+                    f"The topic `{self.topic}` for the markers of sink `{self.sink_id}` cannot be created:"
                     f" {error.args[0].str()}.",
                     "Allow this user to create it, or create it: compacted, with a partition per Spark partition.",
                 ) from error
@@ -192,11 +191,11 @@ class MarkerTopic:
             time.sleep(POLL_S)
 
     def _grow(self, count: int) -> None:
-        answers = self.admin.create_partitions([NewPartitions(self.topic, count)], request_timeout=TIMEOUT_S)
+        futures = self.admin.create_partitions([NewPartitions(self.topic, count)], request_timeout=TIMEOUT_S)
         try:
-            answers[self.topic].result()
+            futures[self.topic].result()
         except KafkaException as error:
-            # Another task was faster; the count is read again.
+            # Another task was faster. The caller reads the count again.
             if error.args[0].code() not in (
                 KafkaError.INVALID_PARTITIONS,
                 KafkaError.REASSIGNMENT_IN_PROGRESS,
@@ -205,10 +204,10 @@ class MarkerTopic:
 
     def _unreadable(self, error: KafkaError | None) -> PipelineError:
         self.admin.poll(0)
-        reason = why_turned_away(dict(self.config))
+        reason = rejection_reason(dict(self.config))
         if reason is None:
-            reason = "the cluster does not answer" if error is None else f"{error.str()} ({error.name()})"
+            reason = "the cluster does not respond" if error is None else f"{error.str()} ({error.name()})"
         return PassingError(
             f"The markers of sink `{self.sink_id}` in the topic `{self.topic}` cannot be read: {reason}.",
-            "Nothing is written before they can be.",
+            "Check the cluster. The sink writes nothing without them.",
         )

@@ -1,7 +1,7 @@
-"""What tells a batch that was written from one that was not: a marker of each Spark partition.
+"""Markers, by which the sink knows which batches it has written.
 
-A marker is a record, written in the same transaction as the partition's rows: which query wrote which batch under which
-plan. All decisions about a batch that may have been written before are made here.
+A marker is a record that is written in the same transaction as the rows of a Spark partition: which query wrote which
+batch with which plan. All decisions about a batch that may have been written before are made here.
 """
 
 import json
@@ -14,7 +14,7 @@ from ottla.pipeline.errors import PipelineError
 
 @dataclass(frozen=True)
 class Marker:
-    """The last batch of one Spark partition. `replaced` are the queries that `resetSink` let this one replace."""
+    """The last batch of one Spark partition. `replaced` are the queries that this one replaced by `resetSink`."""
 
     query: str
     batch: int
@@ -48,14 +48,14 @@ Markers = Mapping[int, Marker]
 
 
 class Snapshot(NamedTuple):
-    """The markers of all Spark partitions at one moment, and for how many partitions their topic has room."""
+    """The markers of all Spark partitions at one moment, and the number of partitions of their topic."""
 
     markers: dict[int, Marker]
     room: int
 
 
 class Attempt(NamedTuple):
-    """What is about to be written: a batch of a query under a plan."""
+    """The batch that is about to be written: its query, number and plan."""
 
     sink_id: str
     query: str
@@ -66,30 +66,30 @@ class Attempt(NamedTuple):
 
 
 def check_attempt(attempt: Attempt, markers: Markers) -> None:
-    """Raises where the markers of all partitions, as they were when the batch began, forbid to write any of it.
+    """Raises PipelineError if the markers, as they were when the batch started, do not allow to write any of it.
 
-    Every task of a batch sees the same markers, so either all of them go on or none does.
+    Every task of a batch sees the same markers, so either all of them write or none does.
     """
-    mine = replaceable(attempt, markers)
+    mine = _replaceable_queries(attempt, markers)
     for partition, marker in sorted(markers.items()):
         if marker.query == attempt.query:
-            check_same_query(attempt, partition, marker)
+            _check_same_query(attempt, partition, marker)
         elif marker.query not in mine:
-            raise foreign(attempt, marker)
+            raise _other_query(attempt, marker)
 
 
-def replaceable(attempt: Attempt, markers: Markers) -> frozenset[str]:
-    """The queries whose markers mean nothing to this one."""
+def _replaceable_queries(attempt: Attempt, markers: Markers) -> frozenset[str]:
+    """The queries whose markers this one may replace."""
     known: frozenset[str] = frozenset([attempt.reset]) if attempt.reset else frozenset()
     return known.union(*(marker.replaced for marker in markers.values() if marker.query == attempt.query))
 
 
-def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
+def _check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
     if marker.batch > attempt.batch:
         raise PipelineError(
-            f"Sink `{attempt.sink_id}` holds batch {marker.batch} of this query already, and the query would write"
-            f" batch {attempt.batch}: its checkpoint is older than what was written.",
-            "Put back the newer checkpoint; or use a new checkpoint and a new sink id, and read from where the"
+            f"Sink `{attempt.sink_id}` has batch {marker.batch} of this query already, and the query would write"
+            f" batch {attempt.batch}: its checkpoint is older than the sink.",
+            "Restore the newer checkpoint; or use a new checkpoint and a new sink id, and start to read where the"
             " written rows end.",
         )
     is_accepted = attempt.accept_plan == marker.plan
@@ -98,55 +98,55 @@ def check_same_query(attempt: Attempt, partition: int, marker: Marker) -> None:
             f"Batch {attempt.batch} of sink `{attempt.sink_id}` was written in part (Spark partition {partition},"
             f" {marker.rows:,} rows) by the plan {marker.plan}, and the query now has the plan {attempt.plan}:"
             " the rest of the batch may hold other rows.",
-            "Run the old plan once more until the batch is through, then change it; or, where each row stays in its"
-            f' Spark partition (other columns, other filters), go on with the option acceptPlan="{marker.plan}", which'
-            f' in a pipeline.toml is accept_plan = "{marker.plan}" of the stage.',
+            "Run the old plan until it has finished the batch, then change it. Or, if each row stays in its Spark"
+            f' partition (other columns, other filters), set the option acceptPlan="{marker.plan}", which in a'
+            f' pipeline.toml is accept_plan = "{marker.plan}" of the stage.',
         )
 
 
-def foreign(attempt: Attempt, marker: Marker) -> PipelineError:
+def _other_query(attempt: Attempt, marker: Marker) -> PipelineError:
     return PipelineError(
         f"Sink `{attempt.sink_id}` was last written by the query {marker.query} (batch {marker.batch}), and this is the"
         f" query {attempt.query}: another query, or the same one with a new checkpoint.",
-        "Use the checkpoint of the old query, or another sink id; or, where this query is to take its place (what it"
-        f' reads again is written again), give the option resetSink="{marker.query}", which in a pipeline.toml is'
+        "Use the checkpoint of the old query, or another sink id. Or, if this query replaces the old one (the rows that"
+        f' it reads again are written again), set the option resetSink="{marker.query}", which in a pipeline.toml is'
         f' reset_sink = "{marker.query}" of the stage.',
     )
 
 
 def is_written(attempt: Attempt, marker: Marker | None) -> bool:
-    """Whether a partition's rows of the batch are there, by the partition's own marker."""
+    """Whether the partition's rows of the batch are written, by the partition's marker."""
     return marker is not None and (marker.query, marker.batch) == (attempt.query, attempt.batch)
 
 
 def next_marker(attempt: Attempt, markers: Markers, rows: int) -> Marker:
-    replaced = replaceable(attempt, markers) - {attempt.query}
+    replaced = _replaceable_queries(attempt, markers) - {attempt.query}
     return Marker(attempt.query, attempt.batch, attempt.plan, rows, replaced)
 
 
 class Written(NamedTuple):
-    """What a task tells the driver. Without rows there is nothing to find in a topic, and so no marker."""
+    """A task's report to the driver. A partition without rows has no marker."""
 
     partition: int
     rows: int
     seconds: float = 0.0
 
 
-def unmarked(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:
-    """The Spark partitions whose tasks say that rows of the batch are written, and whose markers do not."""
+def unmarked_partitions(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:
+    """The Spark partitions whose tasks wrote rows of the batch, and that have no marker of it."""
     marked = {
         partition for partition, marker in markers.items() if (marker.query, marker.batch) == (query, batch)
     }
     return sorted(task.partition for task in written if task.rows and task.partition not in marked)
 
 
-# Of the time that a transaction may last.
-NEAR_TIMEOUT = 0.5
+# share of the time that a transaction may last
+_NEAR_TIMEOUT = 0.5
 
 
 def timeout_warning(sink_id: str, batch: int, written: list[Written], timeout_s: float) -> str | None:
     slowest = max(written, key=lambda task: task.seconds, default=None)
-    if slowest is None or slowest.seconds < NEAR_TIMEOUT * timeout_s:
+    if slowest is None or slowest.seconds < _NEAR_TIMEOUT * timeout_s:
         return None
     return (
         f"Batch {batch} of sink `{sink_id}`: Spark partition {slowest.partition} took {slowest.seconds:.0f} s of the"

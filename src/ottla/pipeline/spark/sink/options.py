@@ -1,32 +1,30 @@
 """The options of a writer of `format("ottla")`."""
 
-import difflib
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
-from ottla.pipeline.spark.options import one_of
+from ottla.pipeline.spark.options import one_of, warn_of_unknown
 
-EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
-KNOWN = ("topic", "keepTimestamps", *EXACTLY_ONCE)
-# What Spark and its own Kafka sink take besides.
-SILENT = ("path", "checkpointlocation", "queryname", "includeheaders")
-# Set by the sink: without them it could keep no promise.
-NOT_YOURS = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
+_EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
+_KNOWN = ("topic", "keepTimestamps", *_EXACTLY_ONCE)
+# further options of Spark and its Kafka sink; ignored without a warning
+_IGNORED = ("path", "checkpointlocation", "queryname", "includeheaders")
+# set by the sink, whose guarantees need them
+_RESERVED = ("transactional.id", "enable.idempotence", "key.serializer", "value.serializer")
 
-# A part of the names of a topic and of transactional ids.
-SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+# used in the name of a topic and in transactional ids
+_SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
-# The most that a cluster allows by default (transaction.max.timeout.ms).
+# the most that a cluster allows by default (transaction.max.timeout.ms)
 TRANSACTION_TIMEOUT_MS = 900_000
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """`plan` is the fingerprint of the plan; `reset` names the query, `accept_plan` the plan that may be replaced."""
+    """`plan` is the plan's fingerprint; `reset` is the query, `accept_plan` the plan that this one may replace."""
 
     client: dict[str, str]
     topic: str | None = None
@@ -44,50 +42,37 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
-    warn_of_unknown(given)
-    for name in NOT_YOURS:
+    warn_of_unknown(given, _KNOWN, _IGNORED, 'The sink of format("ottla")')
+    for name in _RESERVED:
         if PREFIX + name in given:
             raise PipelineError(f"The option `kafka.{name}` is set by the sink.", "Leave it out.")
     sink_id = given.get("sinkid")
     if sink_id is None:
-        refuse_without_sink_id(given)
+        _reject_without_sink_id(given)
     elif streaming:
-        check_stream(given, sink_id)
+        _check_stream(given, sink_id)
     return SinkOptions(
         client=kafka_properties(given),
         topic=given.get("topic"),
         keep_timestamps=one_of(given, "keepTimestamps", ("false", "true")) == "true",
-        sink_id=None if sink_id is None else checked_sink_id(sink_id),
+        sink_id=None if sink_id is None else check_sink_id(sink_id),
         plan=given.get("planfingerprint", ""),
         reset=given.get("resetsink"),
         accept_plan=given.get("acceptplan"),
-        batch_id=None if sink_id is None or streaming else batch_id(given),
+        batch_id=None if sink_id is None or streaming else _batch_id(given),
     )
 
 
-def warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in KNOWN}
-    for name in given:
-        if name in known or name in SILENT or name.startswith(PREFIX):
-            continue
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean `{known[close[0]]}`?" if close else ""
-        warnings.warn(
-            f'The sink of format("ottla") does not know the option `{name}`: it is ignored.{hint}',
-            stacklevel=4,
-        )
-
-
-def refuse_without_sink_id(given: Mapping[str, str]) -> None:
-    for name in EXACTLY_ONCE:
+def _reject_without_sink_id(given: Mapping[str, str]) -> None:
+    for name in _EXACTLY_ONCE:
         if name.lower() in given:
             raise PipelineError(
                 f"The option `{name}` is for writing exactly once, and `sinkId` is not given.",
-                "Give `sinkId`, a name for this sink that stays the same; or leave the option out.",
+                "Set `sinkId`, a name for this sink that stays the same; or leave the option out.",
             )
 
 
-def check_stream(given: Mapping[str, str], sink_id: str) -> None:
+def _check_stream(given: Mapping[str, str], sink_id: str) -> None:
     if "planfingerprint" not in given:
         raise PipelineError(
             f"The stream to sink `{sink_id}` was not checked for writing exactly once.",
@@ -99,19 +84,19 @@ def check_stream(given: Mapping[str, str], sink_id: str) -> None:
         )
 
 
-def checked_sink_id(sink_id: str) -> str:
-    if SINK_ID.fullmatch(sink_id) is None:
+def check_sink_id(sink_id: str) -> str:
+    if _SINK_ID.fullmatch(sink_id) is None:
         raise PipelineError(
             f"The sink id is {sink_id!r}.", "Use 1 to 200 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`."
         )
     return sink_id
 
 
-def batch_id(given: Mapping[str, str]) -> int:
+def _batch_id(given: Mapping[str, str]) -> int:
     text = given.get("batchid", "")
     if re.fullmatch(r"\d{1,18}", text) is None:
         raise PipelineError(
             f"The option `batchId` is {text!r}." if text else "The option `batchId` is missing.",
-            "Give a whole number that is the same when this write runs again, and higher for the next write.",
+            "Set a whole number that is the same when this write runs again, and higher for the next write.",
         )
     return int(text)

@@ -1,11 +1,14 @@
-"""Whether a plan gives the same rows in the same partitions when it runs again, and what tells it from another plan."""
+"""Decides from a query's plan whether a batch that runs again has the same rows in the same Spark partitions."""
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.pipeline.spark.sink.source_options import OPTIONS, source_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Operator(NamedTuple):
@@ -15,84 +18,105 @@ class Operator(NamedTuple):
     depth: int
     text: str
     random: tuple[str, ...] = ()
-    # of a repartition: whether rows move by what is in them, and to how many partitions
+    # of a repartition: whether the values of a row decide its partition, and the number of partitions
     is_by_value: bool = True
     partitions: int = 1
 
 
-# Which rows these let through depends on which arrive first.
-FIRST_COME = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample"}
-# Spark leaves out those of wide rows otherwise.
-ALL_FIELDS = 2**31 - 1
-SOURCE = "StreamingRelationV2"
-REPARTITIONS = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
+_SOURCE = "StreamingRelationV2"
+_SOURCES = {_SOURCE, "StreamingRelation"}
+_REPARTITIONS = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
+# Which rows these operators keep depends on which rows arrive first.
+_FIRST_COME = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample"}
+# These leave every row in its Spark partition.
+_IN_PLACE = {"Project", "Filter", "Generate", "SubqueryAlias", "View", "CollectMetrics", "EventTimeWatermark"}
+# Spark shortens the text of an operator with many fields, unless it is told to print them all.
+_ALL_FIELDS = 2**31 - 1
+# What differs between two runs of one program: numbers of lambda variables, ids of expressions and of objects.
+_VOLATILE = re.compile(r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b")
 
 
-def objection(operators: Iterable[Operator]) -> tuple[str, str] | None:
-    """What is not the same in a second run, and what to do about it; None for a plan that can be run again."""
+def find_nondeterminism(operators: Iterable[Operator]) -> tuple[str, str] | None:
+    """What may differ when a batch runs again, and what to do about it; None if nothing can differ."""
     for operator in operators:
         if operator.random:
             return (
-                f"`{operator.random[0]}` may give something else when a batch runs again.",
+                f"`{operator.random[0]}` may give another value when a batch runs again.",
                 "Compute it from the columns, or before the rows reach the source's topic. A function of yours that"
-                " always gives the same must not be marked as nondeterministic.",
+                " always returns the same for the same arguments must not be marked as nondeterministic.",
             )
-        if operator.kind in FIRST_COME:
+        if operator.kind in _FIRST_COME:
             return (
-                f"`{operator.text}` lets through the rows that happen to come first.",
+                f"`{operator.text}` keeps the rows that happen to arrive first.",
                 "Choose rows by a condition on their columns.",
             )
-        if operator.kind in REPARTITIONS and not operator.is_by_value and operator.partitions != 1:
+        if operator.kind in _REPARTITIONS and not operator.is_by_value and operator.partitions != 1:
             return (
-                f"`{operator.text}` deals rows out in turn, so they may be in other partitions when a batch runs"
+                f"`{operator.text}` distributes rows in turn, so they may be in other partitions when a batch runs"
                 " again.",
                 "Repartition by a column, as in repartition(8, 'key').",
             )
     return None
 
 
-# What differs between two runs of one program: numbers of lambda variables, ids of expressions, identities of objects.
-VOLATILE = re.compile(r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b")
-
-
 def fingerprint(operators: Iterable[Operator]) -> str:
-    """Of an analyzed plan. The code of a Python function is not part of it, its name is; of our own sources only what
-    decides about rows is (`source_options`), of others all options."""
-    lines = (f"{operator.depth} {VOLATILE.sub('', operator.text)}" for operator in operators)
+    """Identifies an analyzed plan.
+
+    It includes the names of Python functions, not their code; of our own sources only the options that decide about
+    rows (`source_options`), of others all options.
+    """
+    lines = (f"{operator.depth} {_VOLATILE.sub('', operator.text)}" for operator in operators)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def operators_of(plan: Any, depth: int = 0) -> Iterator[Operator]:
-    """The operators of Catalyst's plan, from the top."""
+def in_place_fingerprint(operators: Iterable[Operator]) -> str | None:
+    """The fingerprint of the source alone, if the plan leaves every row in its Spark partition; None otherwise.
+
+    A batch that failed on one record is half written: other partitions have committed. The sink rejects another plan
+    for the rest, because rows might have moved. Where they cannot move, corrected logic may write the rest.
+    """
+    others = [operator._replace(depth=0) for operator in operators if operator.kind not in _IN_PLACE]
+    if len(others) != 1 or others[0].kind not in _SOURCES:
+        return None
+    return fingerprint(others)
+
+
+def operators_of(rows: "DataFrame") -> list[Operator]:
+    """The operators of the analyzed plan, from the top."""
+    return list(_operators(rows._jdf.queryExecution().analyzed(), depth=0))
+
+
+def _operators(plan: Any, depth: int) -> Iterator[Operator]:
     kind = plan.getClass().getSimpleName()
     random = tuple(
-        text for expression in items(plan.expressions()) for text in random_expressions(expression)
+        text for expression in _items(plan.expressions()) for text in _random_expressions(expression)
     )
     is_by_value, partitions = True, 1
     if kind == "Repartition":
         is_by_value, partitions = False, plan.numPartitions()
-    elif kind in REPARTITIONS:
+    elif kind in _REPARTITIONS:
         is_by_value, partitions = not plan.partitionExpressions().isEmpty(), 0
-    yield Operator(kind, depth, text_of(plan, kind), random, is_by_value, partitions)
-    for child in items(plan.children()):
-        yield from operators_of(child, depth + 1)
+    yield Operator(kind, depth, _text_of(plan, kind), random, is_by_value, partitions)
+    for child in _items(plan.children()):
+        yield from _operators(child, depth + 1)
 
 
-def text_of(plan: Any, kind: str) -> str:
-    if kind == SOURCE and plan.sourceName() in OPTIONS:
-        columns = [attribute.name() for attribute in items(plan.output())]
+def _text_of(plan: Any, kind: str) -> str:
+    if kind == _SOURCE and plan.sourceName() in OPTIONS:
+        columns = [attribute.name() for attribute in _items(plan.output())]
         return source_text(plan.sourceName(), dict(plan.extraOptions()), columns)
-    return str(plan.simpleString(ALL_FIELDS)).lstrip("~")
+    return str(plan.simpleString(_ALL_FIELDS)).lstrip("~")
 
 
-def random_expressions(expression: Any) -> Iterator[str]:
-    """The innermost ones, as SQL: `rand(7)` rather than the whole column that it stands in."""
+def _random_expressions(expression: Any) -> Iterator[str]:
+    """The innermost ones, as SQL: `rand(7)` instead of the whole column that contains it."""
     if expression.deterministic():
         return
-    inner = [text for child in items(expression.children()) for text in random_expressions(child)]
+    inner = [text for child in _items(expression.children()) for text in _random_expressions(child)]
     yield from inner or [expression.sql()]
 
 
-def items(sequence: Any) -> Iterator[Any]:
+def _items(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala Seq."""
     for position in range(sequence.size()):
         yield sequence.apply(position)

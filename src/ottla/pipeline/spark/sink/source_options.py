@@ -1,7 +1,7 @@
-"""Which options of a source decide which rows a batch of given offsets has, and in which Spark partition each is.
+"""The options of a source that decide which rows a batch of given offsets has, and in which Spark partition each is.
 
-Those are part of a plan's fingerprint, and may not change while a batch is half written. The others may: where a batch
-begins and ends stands in the checkpoint, and how the source gets at its records does not change them.
+These are part of a plan's fingerprint, and must not change while a batch is half written. The others may change: the
+checkpoint says where a batch starts and ends, and how the source reads its records does not change them.
 """
 
 import json
@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 
 
 class Options(NamedTuple):
-    """In small letters, as Spark gives them. One that is in neither decides: nobody has thought about it."""
+    """In lower case, as Spark passes them. An option in neither list counts as deciding, to be safe."""
 
     deciding: tuple[str, ...]
     free: tuple[str, ...]
-    # settings of clients, among them secrets, by how they begin
+    # the prefix of settings of clients, which include secrets
     free_prefix: str = "kafka."
 
 
-# Changes become rows by these; the rest says where the database is, who asks it, and how the first batch came about,
-# whose rows lie in `state`, within the checkpoint.
-CAPTURED = ("tables", "topic", "server")
-NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "state")
+# These decide how changes become rows. The others say where the database is, which user reads it, and how the
+# snapshot is made, whose rows are in `state`, within the checkpoint.
+_CAPTURED = ("tables", "topic", "server")
+_NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "state")
 
 OPTIONS = {
     "ottla": Options(
-        # how the offsets of a batch are cut, which columns there are, which records are seen
+        # how the offsets of a batch are divided, which columns there are, which records are visible
         deciding=("minpartitions", "includeheaders", "includeleaderepoch", "kafka.isolation.level"),
         free=(
             # which offsets the next batches take
@@ -33,41 +33,41 @@ OPTIONS = {
             *("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp"),
             *("startingoffsetsbytimestampstrategy", "endingoffsets", "endingoffsetsbytimestamp"),
             *("endingtimestamp", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
-            # whether a loss is an error, and for how long a broker is waited for
+            # whether data loss is an error, and how long to wait for a broker
             *("failondataloss", "kafkaconsumer.polltimeoutms", "groupidprefix"),
             *("fetchoffset.numretries", "fetchoffset.retryintervalms", "path", "checkpointlocation"),
         ),
     ),
     "ottla-spooldir": Options(
-        # It says of each entry which bytes of which files it is, and how they are split.
+        # It says which bytes of which files each entry is, and how they are split.
         deciding=("log",),
         free=(
             # which files the next entries take, and how
             *("path", "folder", "include", "ignore", "recursive", "settle_s", "format", "delimiter"),
             *("carriage_return", "key", "max_record_bytes", "max_bytes_per_batch", "split_bytes"),
-            # what becomes of files that are done with, and of the records behind the source
+            # what happens to finished files, and to the records after the source
             *("after", "done_suffix", "done_folder", "topic"),
         ),
     ),
     "ottla-mysql": Options(
-        deciding=CAPTURED, free=(*NOT_CAPTURED, "server_id", "max_transactions_per_batch")
+        deciding=_CAPTURED, free=(*_NOT_CAPTURED, "server_id", "max_transactions_per_batch")
     ),
     "ottla-postgres": Options(
-        # The slot and the publication decide what the server still sends, and of which tables.
-        deciding=(*CAPTURED, "database", "slot", "publication"),
-        free=(*NOT_CAPTURED, "max_wal_mb_per_batch"),
+        # The slot and the publication decide which changes the server still sends, and of which tables.
+        deciding=(*_CAPTURED, "database", "slot", "publication"),
+        free=(*_NOT_CAPTURED, "max_wal_mb_per_batch"),
     ),
-    # The plan of a load is frozen when it first starts.
+    # The plan of a reload does not change after its first start.
     "ottla-archive": Options(deciding=("plan",), free=("maxoffsetspertrigger",), free_prefix="fs."),
 }
-# The option in which all settings of a captured database are, as JSON
-CAPTURE = "capture"
+# the option that holds all settings of a captured database as JSON
+_CAPTURE = "capture"
 
 
 def deciding(source: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Those of a source of ours that decide."""
+    """The options of one of our sources that decide about rows."""
     known = OPTIONS[source]
-    given: Mapping[str, Any] = json.loads(options[CAPTURE]) if CAPTURE in options else options
+    given: Mapping[str, Any] = json.loads(options[_CAPTURE]) if _CAPTURE in options else options
     return {
         name: value
         for name, value in sorted(given.items())
@@ -76,5 +76,5 @@ def deciding(source: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def source_text(source: str, options: Mapping[str, str], columns: Iterable[str]) -> str:
-    """What stands for a source of ours in a fingerprint."""
+    """The text of one of our sources in a fingerprint."""
     return f"{source} {json.dumps(deciding(source, options))} [{', '.join(columns)}]"

@@ -1,4 +1,4 @@
-"""One line of CSV in each record, into columns."""
+"""Parses records that are one line of CSV each."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,15 +30,15 @@ def parse_csv(
     text = F.col(column).cast("string")
     given = {**(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
     found = rows.withColumn(into, F.from_csv(text, F.lit(fields.add(BAD, "string").toDDL()), given))
-    found = mark(found, csv_reason(text, F.col(into), width))
+    found = mark(found, _csv_reason(text, F.col(into), width))
     return without_bad(mark(found, required_reason(into, required)), into)
 
 
-def csv_reason(text: Column, data: Column, width: int) -> Column:
-    said = F.concat(F.lit(f"not a CSV line of these {width} fields: "), excerpt(text))
+def _csv_reason(text: Column, data: Column, width: int) -> Column:
+    reason = F.concat(F.lit(f"not a CSV line of these {width} fields: "), excerpt(text))
     return (
         F.when(text.isNull(), None)
         .when(~F.is_valid_utf8(text), "not UTF-8")
         .when(F.trim(text) == "", "empty, where a CSV line was expected")
-        .when(data[BAD].isNotNull(), said)
+        .when(data[BAD].isNotNull(), reason)
     )

@@ -1,4 +1,4 @@
-"""What the parsing parts share: a schema as a person gives it, and the fields that must be there."""
+"""Schemas and required fields, shared by the parts that parse."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PipelineError
 
-# Where Spark's parsers put the text of a record that does not fit.
+# The column into which Spark's parsers put the text of a record that does not fit the schema.
 BAD = "_bad"
 
 
 def parsed_schema(schema: str | StructType) -> StructType:
-    """A copy, which the caller may add to."""
+    """A copy, which the caller may extend."""
     if isinstance(schema, StructType):
         return StructType(list(schema.fields))
     try:
@@ -28,7 +28,7 @@ def parsed_schema(schema: str | StructType) -> StructType:
 
 
 def required_reason(into: str, required: Sequence[str]) -> Column:
-    """Which of the required fields (paths as `customer.id`) is missing or null, where there is a record at all."""
+    """Which required field (a path such as `customer.id`) is missing or null; null for tombstones."""
     reason: Column = F.lit(None).cast("string")
     for name in reversed(required):
         is_missing = F.col(into).isNotNull() & F.col(f"{into}.{name}").isNull()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell
 
 from ottla.core.groups.commands import OffsetToCommit
-from ottla.core.groups.offsets import repetition
+from ottla.core.groups.offsets import repeated_commits
 from ottla.core.groups.offsets.repeated_commits import CommitTemplate, CommitTemplates
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.codec import encode_key, encode_value
@@ -91,7 +91,7 @@ def test_a_shape_is_found_for_its_sender_alone_until_it_is_forgotten() -> None:
 
 
 def test_the_oldest_of_too_many_senders_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repetition, "TEMPLATES_MAX", 2)
+    monkeypatch.setattr(repeated_commits, "TEMPLATES_MAX", 2)
     templates = CommitTemplates()
     for group in (b"a", b"b", b"c"):
         assert not templates.is_repeated(body(group), VERSION)

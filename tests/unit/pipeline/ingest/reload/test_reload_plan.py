@@ -1,9 +1,10 @@
 import dataclasses
 
 import pytest
-from tests.unit.pipeline.archive_samples import a_batch, a_file, an_archive
+from tests.unit.pipeline.archive.archive_samples import a_batch, a_file, an_archive
 
-from ottla.pipeline.archive.manifest import combined
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.manifest import combine
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.reload.plan import (
     Plan,
@@ -15,7 +16,7 @@ from ottla.pipeline.ingest.reload.plan import (
     partitions_needed,
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
-from ottla.pipeline.spark.offsets import OffsetRange, TopicPartition
+from ottla.pipeline.spark.offsets import OffsetRange
 
 ARCHIVED = an_archive(("raw", 0, 0, 50), ("raw", 2, 10, 20), ("other", 0, 0, 5))
 FIRST, THIRD = TopicPartition("raw", 0), TopicPartition("raw", 2)
@@ -72,7 +73,7 @@ def test_a_topic_needs_as_many_partitions_as_the_archived_records_had() -> None:
 def test_only_files_that_may_have_records_of_the_range_are_read_in_the_order_of_offsets() -> None:
     late, early = a_file("a", (0, 20, 29), hour=8), a_file("b", (0, 0, 9), (2, 0, 99))
     between, foreign = a_file("c", (0, 10, 19), hour=9), a_file("d", (0, 0, 99), topic="other")
-    archived = combined({1: a_batch(0, [], late, early, between, foreign)})
+    archived = combine({1: a_batch(0, [], late, early, between, foreign)})
     assert files_for(OffsetRange("raw", 0, 9, 20), archived) == [early, between]
     assert files_for(OffsetRange("raw", 1, 0, 99), archived) == []
 

@@ -110,7 +110,7 @@ def steps_counted(query: Query, crash_at: int | None) -> Iterator[Steps]:
     steps = query.steps = Steps(crash_at)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "append_durably", steps.append)
-        patch.setattr(log, "write_whole", steps.around(Path.write_bytes))
+        patch.setattr(log, "write_atomically", steps.around(Path.write_bytes))
         patch.setattr(os, "rename", steps.around(os.rename))
         patch.setattr(os, "unlink", steps.around(os.unlink))
         patch.setattr(os, "fsync", lambda descriptor: None)

@@ -14,7 +14,7 @@ from ottla.pipeline.ingest.spooldir.scan import find_files, is_settled, is_wante
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings, check_settings, from_options, to_options
 from ottla.pipeline.ingest.spooldir.source import settings_of
 from ottla.pipeline.ingest.spooldir.stage import SpoolDirSource
-from ottla.pipeline.stage import Cluster, Context
+from ottla.pipeline.stage import ClusterSettings, Context
 
 PLAIN = SpoolDirSettings("spool", "raw")
 
@@ -126,7 +126,7 @@ def test_a_done_folder_on_another_file_system_is_reported(tmp_path: Path) -> Non
 
 
 def test_paths_are_relative_to_the_pipeline_and_the_log_is_inside_the_checkpoint(tmp_path: Path) -> None:
-    context = Context("shop", Cluster("127.0.0.1:1"), tmp_path, "checkpoints")
+    context = Context("shop", ClusterSettings("127.0.0.1:1"), tmp_path, "checkpoints")
     stage = SpoolDirSource("files", replace(PLAIN, done_folder="done"), context)
     assert stage.settings.folder == str(tmp_path / "spool")
     assert stage.settings.done_folder == str(tmp_path / "done")
@@ -134,7 +134,7 @@ def test_paths_are_relative_to_the_pipeline_and_the_log_is_inside_the_checkpoint
 
 
 def test_with_checkpoints_that_are_not_local_the_log_must_be_set(tmp_path: Path) -> None:
-    context = Context("shop", Cluster("127.0.0.1:1"), tmp_path, "s3a://bucket/checkpoints")
+    context = Context("shop", ClusterSettings("127.0.0.1:1"), tmp_path, "s3a://bucket/checkpoints")
     stage = SpoolDirSource("files", replace(PLAIN, folder="."), context)
     (problem,) = check_folders(stage.settings, "")
     assert problem.what == "s3a://bucket/checkpoints/files/taken is not a local path."

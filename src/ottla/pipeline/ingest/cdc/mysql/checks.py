@@ -11,7 +11,6 @@ from pymysql.constants import ER
 from pymysqlreplication.event import RotateEvent
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.checks import check_state_folder, check_topics, topics_of
 from ottla.pipeline.ingest.cdc.mysql.binlog.reader import ConnectionLost, open_stream
 from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
@@ -20,6 +19,7 @@ from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition, parse_posi
 from ottla.pipeline.ingest.cdc.mysql.server import connect, explain, is_mariadb, query, quote
 from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, captured_tables
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Context, Problem
 
 _MARIADB_MIN, _MYSQL_MIN = (10, 5), (8, 0)
@@ -210,7 +210,7 @@ def _check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
 
 def _check_binlog(capture: MySqlCapture, where: str, current: BinlogPosition) -> Iterator[Problem]:
     """Reads the first event from where the source would go on: finds missing privileges and purged binlogs."""
-    offset = last_offset(Path(capture.state).parent)
+    offset = Checkpoint.at(str(Path(capture.state).parent)).last_offset()
     as_tester = replace(capture, server_id=capture.server_id + _TEST_ID_OFFSET)
     try:
         position = (

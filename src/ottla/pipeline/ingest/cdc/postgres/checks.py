@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.cdc.checkpoint import last_offset
 from ottla.pipeline.ingest.cdc.checks import check_state_folder, check_topics, topics_of
 from ottla.pipeline.ingest.cdc.postgres.server import autocommit_session, check_slot, query
 from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
@@ -15,6 +14,7 @@ from ottla.pipeline.ingest.cdc.postgres.tables import (
     has_publication,
     unpublished_tables,
 )
+from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Context, Problem
 
 _VERSION_MIN = 120000
@@ -66,7 +66,7 @@ def _check_server(connection: Any, capture: PostgresCapture, where: str) -> Iter
 
 def _check_slot(connection: Any, capture: PostgresCapture, where: str) -> Iterator[Problem]:
     """A source that has started needs its slot; a new one needs a free slot."""
-    if last_offset(Path(capture.state).parent):
+    if Checkpoint.at(str(Path(capture.state).parent)).last_offset():
         try:
             check_slot(connection, capture)
         except PipelineError as error:

@@ -1,0 +1,179 @@
+"""Merges the small files of past hours into larger ones.
+
+The merged file is written beside the small ones and replaces them by one manifest: a reader sees either them or it. A
+later merge deletes the small ones, when no query can still be reading them, and the files of merges that were killed.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
+from ottla.pipeline.archive.columns import SCHEMA, archived_rows
+from ottla.pipeline.archive.delta import delta_logs, publish
+from ottla.pipeline.archive.errors import explain_write_errors
+from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name
+from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE_BYTES = 128 << 20
+ROUND_BYTES = 2 << 30
+_TASKS_MAX = 64
+HOUR_MS = 3_600_000
+# A batch may write into an hour shortly after its end.
+CLOSED_AFTER_MS = HOUR_MS
+# longer than any query on the archive should run
+KEEP_SUPERSEDED_MS = 24 * HOUR_MS
+
+
+class Merged(NamedTuple):
+    """The files of an hour before and after the merge, and their records."""
+
+    hour: Hour
+    before: int
+    after: int
+    records: int
+
+
+def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
+    """Merges every past hour with small files, in rounds. A merge that is interrupted keeps its finished rounds."""
+    archive = Archive.at(path, spark)
+    archive.check()
+    archived = archive.load()
+    logs = delta_logs(archive, archived.topics, wanted=False)
+    # First, because a Delta log that is behind may still list files that are deleted next.
+    publish(archive, logs)
+    _delete_leftovers(archive, archived, now_ms)
+    done = []
+    for files in split_into_rounds(mergeable(archived, now_ms)):
+        done += _summarize(files, _merge_files(spark, archive, files, now_ms))
+        publish(archive, logs)
+    return done
+
+
+def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
+    """The small files of each past hour that has at least two of them."""
+    hours: dict[Hour, list[DataFile]] = {}
+    for file in archived.files.values():
+        if file.bytes < LARGE_BYTES // 2 and end_ms(file.hour) + CLOSED_AFTER_MS <= now_ms:
+            hours.setdefault(file.hour, []).append(file)
+    return {
+        hour: sorted(files, key=lambda file: file.path)
+        for hour, files in sorted(hours.items())
+        if len(files) > 1
+    }
+
+
+def end_ms(hour: Hour) -> int:
+    begin = datetime.fromisoformat(hour.date).replace(tzinfo=UTC, hour=hour.hour)
+    return int(begin.timestamp() * 1000) + HOUR_MS
+
+
+def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
+    """The files of whole hours, as many as one merge can write at a time."""
+    taken: list[list[DataFile]] = []
+    size = ROUND_BYTES
+    for files in hours.values():
+        hour_size = sum(file.bytes for file in files)
+        if size + hour_size > ROUND_BYTES:
+            taken.append([])
+            size = 0
+        taken[-1].extend(files)
+        size += hour_size
+    return taken
+
+
+def _merge_files(
+    spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
+) -> tuple[DataFile, ...]:
+    began_s = time.monotonic()
+    name = merge_name(now_ms, run_name())
+    merged = _write_merged(spark, archive, files, name)
+    if totals(merged) != totals(files):
+        raise PipelineError(
+            f"Files of the archive at {archive.url} differ from their manifests.",
+            "Find them with `ottla pipeline verify`. Nothing was changed.",
+        )
+    superseded = tuple(file.path for file in files)
+
+    def check(archived: Archived) -> None:
+        if time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000:
+            # Another merge may by now delete these files as those of a merge that was killed.
+            give_up(
+                f"This merge of {archive.url} took longer than a day.",
+                "Merge again on a machine that reads the files faster.",
+            )
+        if not archived.files.keys() >= set(superseded):
+            give_up(f"Another merge of {archive.url} is running.", "Wait until it ends, then merge the rest.")
+
+    def give_up(what: str, remedy: str) -> NoReturn:
+        for file in merged:
+            archive.files.delete(file.path)
+        raise PipelineError(what, f"{remedy} Nothing was changed.")
+
+    archive.commit(Merge(now_ms, merged, superseded), check)
+    return merged
+
+
+def _summarize(files: Sequence[DataFile], merged: Sequence[DataFile]) -> list[Merged]:
+    return [
+        Merged(
+            hour,
+            sum(file.hour == hour for file in files),
+            sum(file.hour == hour for file in merged),
+            sum(file.records for file in merged if file.hour == hour),
+        )
+        for hour in sorted({file.hour for file in merged})
+    ]
+
+
+def _write_merged(
+    spark: "SparkSession", archive: Archive, files: list[DataFile], name: str
+) -> tuple[DataFile, ...]:
+    staging = f"{STAGING}/{name}"
+    sizes: dict[Hour, int] = {}
+    for file in files:
+        sizes[file.hour] = sizes.get(file.hour, 0) + file.bytes
+    shares = math.ceil(max(sizes.values()) / LARGE_BYTES)
+    tasks = min(_TASKS_MAX, shares * len(sizes))
+    with explain_write_errors(archive.url):
+        small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
+        stage_rows(archived_rows(small), archive.files.url(staging), shares=shares, tasks=tasks)
+        merged = move_staged(archive, small, staging, name)
+        archive.files.delete(staging)
+    return merged
+
+
+def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
+    """The content of the files together, by hour and partition."""
+    slices: dict[tuple[Hour, int], Slice] = {}
+    for file in files:
+        for partition, one in file.slices.items():
+            before = slices.get((file.hour, partition), Slice(one.first, one.last, 0))
+            first, last = min(before.first, one.first), max(before.last, one.last)
+            slices[file.hour, partition] = Slice(first, last, before.records + one.records)
+    return slices
+
+
+def _delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
+    for topic in archived.topics:
+        for path in leftovers([found.path for found in archive.files.below(topic)], archived, now_ms):
+            archive.files.delete(path)
+
+
+def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
+    """Those of the files that were superseded a day ago, or that a merge left which died before."""
+    before_ms = now_ms - KEEP_SUPERSEDED_MS
+    superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}
+    over = []
+    for path in paths:
+        since_ms = superseded_at.get(path, merge_begun_at(path))
+        if path not in archived.files and since_ms is not None and since_ms <= before_ms:
+            over.append(path)
+    return over

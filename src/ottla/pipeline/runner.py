@@ -1,0 +1,214 @@
+"""Runs the stages of a pipeline: starts their queries, restarts them after retriable errors, and stops them.
+
+A stage that fails ends alone. The others continue, and the exit code reports the failure at the end.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.pipeline.config import Pipeline, as_text
+from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.progress import Progress, progress_of
+from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.stage import Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.5
+_BACKOFF_S = (1, 2, 5, 10, 30)
+# A run with --once gives a stage up at this attempt.
+ATTEMPTS_MAX_ONCE = 5
+_ENDED_BY_ITSELF = PassingError("The query ended by itself, which it should not.", "Check Spark's log.")
+
+
+class StageRun:
+    """One stage while the pipeline runs. `state` is waiting, running, done or failed; `note` gives details."""
+
+    def __init__(self, name: str, stage: Stage, *, attempts_max: int | None) -> None:
+        self.name = name
+        self.stage = stage
+        self.state = "waiting"
+        self.note = "not started yet"
+        self.rows = 0
+        self.dead_letters: int | None = None
+        self.late_rows = 0
+        self.progress: Progress | None = None
+        self._attempts_max = attempts_max
+        self._attempts = 0
+        self._start_at = 0.0
+        self._query: StreamingQuery | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("done", "failed")
+
+    def step(self, spark: "SparkSession", trigger: Mapping[str, Any], now: float) -> list[Progress]:
+        """Polls the query, or starts it when it is due. Returns the batches since the last poll."""
+        if self.is_over:
+            return []
+        try:
+            if self._query is None:
+                if now >= self._start_at:
+                    self._query = self.stage.start(spark, trigger)
+                    self.state, self.note = "running", "started"
+                return []
+            return self._poll(self._query, now)
+        except Exception as error:
+            check_spark(spark, error)
+            self._failed(error, now)
+            return []
+
+    def _poll(self, query: "StreamingQuery", now: float) -> list[Progress]:
+        # Read before the progress: a query that ends in between has reported everything by the next poll.
+        is_active = query.isActive
+        batches = self._new_batches(query)
+        if is_active:
+            self.note = query.status["message"]
+        else:
+            error = query.exception()
+            if error is not None:
+                self._failed(error, now)
+            elif self._attempts_max is None:
+                self._failed(_ENDED_BY_ITSELF, now)
+            else:
+                self.state, self.note = "done", "all available records are processed"
+        return batches
+
+    def _new_batches(self, query: "StreamingQuery") -> list[Progress]:
+        seen = self.progress.batch if self.progress else -1
+        last = query.lastProgress
+        if last is None:
+            return []
+        reports = [last] if last["batchId"] <= seen + 1 else query.recentProgress
+        batches = [item for report in reports if (item := progress_of(report)).batch > seen and item.rows]
+        for batch in batches:
+            self._attempts = 0
+            self.rows += batch.rows
+            self.late_rows += batch.late_rows
+            if batch.dead_letters is not None:
+                self.dead_letters = (self.dead_letters or 0) + batch.dead_letters
+        self.progress = batches[-1] if batches else self._idle(progress_of(last))
+        return batches
+
+    def _idle(self, report: Progress) -> Progress | None:
+        """A report without rows updates how far behind the stage is; the last batch stays the last."""
+        if self.progress is None or report.rows:
+            return self.progress
+        idle = {"rows_per_second": 0.0, "behind": report.behind}
+        return Progress(**{**vars(self.progress), **idle})
+
+    def _failed(self, error: BaseException, now: float) -> None:
+        summary = summarize(error)
+        self._query = None
+        self._attempts += 1
+        gives_up = self._attempts_max is not None and self._attempts >= self._attempts_max
+        if summary.is_retriable and not gives_up:
+            wait_s = _BACKOFF_S[min(self._attempts, len(_BACKOFF_S)) - 1]
+            self._start_at = now + wait_s
+            self.state, self.note = "waiting", f"{summary.sentence} Next attempt in {wait_s} s."
+        else:
+            self.state, self.note = "failed", summary.sentence
+
+    def stop(self) -> None:
+        """The next start runs again what the current batch has not committed."""
+        if self._query is not None:
+            with contextlib.suppress(Exception):
+                self._query.stop()
+
+
+class Display(Protocol):
+    """`changed` is called when a stage's state changes, `batch` after a batch with rows, `show` at every poll."""
+
+    def changed(self, run: StageRun) -> None: ...
+    def batch(self, run: StageRun, progress: Progress) -> None: ...
+    def show(self, runs: Sequence[StageRun]) -> None: ...
+
+
+def run_stages(
+    spark: "SparkSession",
+    waves: Sequence[Sequence[StageRun]],
+    trigger: Mapping[str, Any],
+    display: Display,
+    stop: Event,
+) -> bool:
+    """Runs one wave after another until `stop` is set or all are over. Returns whether no stage failed."""
+    runs = [run for wave in waves for run in wave]
+    try:
+        for wave in waves:
+            while not stop.is_set() and not all(run.is_over for run in wave):
+                for run in wave:
+                    _step(run, spark, trigger, display)
+                display.show(runs)
+                if not all(run.is_over for run in wave):
+                    stop.wait(POLL_S)
+    finally:
+        for run in runs:
+            run.stop()
+    return all(run.state != "failed" for run in runs)
+
+
+def _step(run: StageRun, spark: "SparkSession", trigger: Mapping[str, Any], display: Display) -> None:
+    before = (run.state, run.note if run.state == "waiting" else "")
+    for progress in run.step(spark, trigger, time.monotonic()):
+        display.batch(run, progress)
+    if (run.state, run.note if run.state == "waiting" else "") != before:
+        display.changed(run)
+
+
+def waves_of(pipeline: Pipeline, only: str | None, *, once: bool) -> list[list[StageRun]]:
+    """All stages at once; or, with `once`, the stages that write a topic before those that read it.
+
+    Transforms then run in the order of the file: one may read what another writes.
+    """
+    stages = pipeline.stages(only)
+    attempts_max = ATTEMPTS_MAX_ONCE if once else None
+    runs = {name: StageRun(name, stage, attempts_max=attempts_max) for name, stage in stages.items()}
+    if not once:
+        return [list(runs.values())]
+    groups = {item.name: item.group for item in pipeline.declared}
+    by_group = {
+        group: [run for name, run in runs.items() if groups[name] == group] for group in set(groups.values())
+    }
+    waves = [
+        by_group.get("sources", []),
+        *([run] for run in by_group.get("transforms", [])),
+        by_group.get("sinks", []),
+    ]
+    return [wave for wave in waves if wave]
+
+
+def trigger_of(pipeline: Pipeline, *, once: bool) -> dict[str, Any]:
+    return {"availableNow": True} if once else {"processingTime": pipeline.spark.interval}
+
+
+def check_spark(spark: "SparkSession", error: BaseException) -> None:
+    """Raises PipelineError if Spark itself has ended: no stage can be restarted then."""
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, OSError):
+        if not spark.sparkContext._jsc.sc().isStopped():
+            return
+    raise PipelineError(
+        f"Spark has ended: {summarize(error).sentence}",
+        "Start the pipeline again: it resumes where it stopped. If it happens again, give Spark more memory, "
+        'as in conf = { "spark.driver.memory" = "4g" } in [spark].',
+    )
+
+
+@contextlib.contextmanager
+def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
+    """A Spark session as the file configures it. `master` overrides the file's."""
+    from ottla.pipeline.spark.session import spark_session
+
+    conf = {key: as_text(value) for key, value in pipeline.spark.conf.items()}
+    spark = spark_session(f"ottla {pipeline.context.pipeline}", master or pipeline.spark.master, conf)
+    try:
+        yield spark
+    finally:
+        with contextlib.suppress(Exception):
+            spark.stop()

@@ -1,0 +1,196 @@
+from pathlib import Path
+
+import pytest
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
+
+from ottla.pipeline.archive import store
+from ottla.pipeline.archive.errors import read_error, write_error
+from ottla.pipeline.archive.layout import batch_name
+from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.ownership import claim_topics
+from ottla.pipeline.archive.stage import check_archive, check_folder
+from ottla.pipeline.archive.store import Archive, Manifests
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import FoundFile, LocalFiles, files_at
+from ottla.pipeline.spark.checkpoint import Checkpoint
+
+
+def test_create_writes_a_complete_file_and_never_replaces_one(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    assert files.create("a/b.json", "first")
+    assert not files.create("a/b.json", "second")
+    assert files.read("a/b.json") == "first"
+    assert files.names("a") == ["b.json"]
+
+
+def test_move_replaces_the_file_of_an_earlier_attempt(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    files.create("staged", "new")
+    files.create("there/final", "old")
+    files.move("staged", "there/final")
+    assert files.below("") == [FoundFile("there/final", 3)]
+    assert files.read("there/final") == "new"
+
+
+def test_a_missing_folder_is_empty_and_can_be_deleted(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    assert (files.names("none"), files.below("none"), files.exists("none")) == ([], [], False)
+    files.delete("none")
+
+
+def test_an_archive_that_is_not_local_needs_spark() -> None:
+    with pytest.raises(PipelineError, match="can be read only through Spark"):
+        files_at("s3a://bucket/archive")
+
+
+def test_only_one_of_two_writers_gets_a_number_and_the_other_checks_again(
+    tmp_path: Path,
+) -> None:
+    archive, other = Archive.at(str(tmp_path)), Archive.at(str(tmp_path))
+    ours, theirs = a_batch(0, [("raw", 0, 0, 5)], a_file("one", (0, 0, 4))), a_batch(0, [("fly", 0, 0, 9)])
+    seen: list[Archived] = []
+
+    def meanwhile(archived: Archived) -> None:
+        if not seen:
+            other.commit(theirs, lambda _: None)
+        seen.append(archived)
+
+    archive.commit(ours, meanwhile)
+    assert [archived.number for archived in seen] == [0, 1]
+    assert archive.manifests() == other.manifests() == {1: theirs, 2: ours}
+
+
+def test_a_run_whose_topic_was_claimed_adds_nothing(tmp_path: Path) -> None:
+    archive = Archive.at(str(tmp_path))
+    first, beside = claim_topics(archive, ["raw"]), claim_topics(archive, ["orders"])
+    archive.commit(a_batch(0, []), first.check)
+    second = claim_topics(Archive.at(str(tmp_path)), ["raw", "more"])
+    with pytest.raises(
+        PipelineError, match=r"no longer archives the topic raw into .*: process \d+ on .* since "
+    ):
+        archive.commit(a_batch(1, []), first.check)
+    assert archive.load().batches == {QUERY: 0}
+    archive.commit(a_batch(1, []), second.check)
+    archive.commit(a_batch(0, []), beside.check)
+
+
+def test_many_manifests_are_folded_into_one_file_and_a_number_is_not_given_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 3)
+    archive, sleeper, folder = (Archive.at(str(tmp_path)) for _ in range(3))
+    batches = {number: a_batch(number, [("raw", 0, number, number + 1)]) for number in range(1, 6)}
+    for number in (1, 2, 3):
+        archive.commit(batches[number], lambda _: None)
+    seen: list[int] = []
+
+    def overslept(archived: Archived) -> None:
+        if not seen:
+            archive.commit(batches[4], lambda _: None)
+            archive.fold()
+        seen.append(archived.number)
+
+    sleeper.commit(batches[5], overslept)
+    assert seen == [3, 4]
+    assert folder.manifests() == batches
+    # The number that the sleeper got again does not count, and goes with the next look.
+    folder.fold()
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == [
+        "0000000001-0000000004.json", "0000000005.json",
+    ]  # fmt: skip
+
+
+def test_a_fold_that_was_killed_before_it_deleted_counts_each_manifest_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 2)
+    archive = Archive.at(str(tmp_path))
+    for number in (0, 1):
+        archive.commit(a_batch(number, [("raw", 0, number, number + 1)]), lambda _: None)
+    with monkeypatch.context() as killed:
+        killed.setattr(archive.files, "delete", lambda path: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            archive.fold()
+    assert len(list((tmp_path / "_manifests").glob("*.json"))) == 2
+    assert len(Archive.at(str(tmp_path)).load().ranges) == 2
+    claim_topics(Archive.at(str(tmp_path)), ["raw"])
+    assert [path.name for path in (tmp_path / "_manifests").glob("*.json")] == ["0000000003.json"]
+
+
+def test_a_manifest_that_is_folded_while_it_is_read_is_read_from_the_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FOLD_AT", 1)
+    archive = Archive.at(str(tmp_path))
+    archive.commit(a_batch(0, []), lambda _: None)
+    files = LocalFiles(str(tmp_path))
+    read = files.read
+
+    def folded_first(path: str) -> str:
+        archive.fold()
+        return read(path)
+
+    monkeypatch.setattr(files, "read", folded_first)
+    assert Manifests(files).load() == {1: a_batch(0, [])}
+
+
+def test_staged_files_of_a_killed_batch_are_removed_after_its_commit(tmp_path: Path) -> None:
+    archive = Archive.at(str(tmp_path))
+    archive.commit(a_batch(3, []), lambda _: None)
+    for batch in (2, 3, 4):
+        archive.files.make_folder(f"_staging/{batch_name(batch, QUERY)}-1a2b3c4d")
+    claim_topics(archive, ["raw"])
+    assert archive.files.names("_staging") == [f"{batch_name(4, QUERY)}-1a2b3c4d"]
+
+
+def test_a_manifest_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "_manifests").mkdir()
+    (tmp_path / "_manifests" / "0000000001.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PipelineError, match=r"_manifests/0000000001\.json is damaged"):
+        Archive.at(str(tmp_path)).load()
+
+
+def test_a_missing_archive_is_created_only_without_a_checkpoint(tmp_path: Path) -> None:
+    archive, checkpoint = Archive.at(str(tmp_path / "archive")), LocalFiles(str(tmp_path / "checkpoint"))
+    check_archive(archive, Checkpoint(checkpoint))
+    assert archive.exists()
+    checkpoint.create("metadata", f'{{"id":"{QUERY}"}}')
+    checkpoint.create("commits/0", "v1\n{}")
+    with pytest.raises(PipelineError, match="does not hold batch 0"):
+        check_archive(archive, Checkpoint(checkpoint))
+    archive.commit(a_batch(0, []), lambda _: None)
+    check_archive(archive, Checkpoint(checkpoint))
+    archive.files.delete("")
+    with pytest.raises(PipelineError, match="is gone: it has no folder _manifests"):
+        check_archive(archive, Checkpoint(checkpoint))
+
+
+def test_a_path_that_cannot_be_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert list(check_folder(tmp_path / "new" / "deep", "[sinks.a]")) == []
+    (problem,) = check_folder(tmp_path / "file" / "below", "[sinks.a]")
+    assert "file is a file" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("account", "said"),
+    [
+        ("java.io.IOException: No space left on device", "is full. Make room there"),
+        ("org.apache.hadoop.security.AccessControlException: Permission denied: user=x", "permission denied"),
+        (
+            "ExitCodeException: Mkdirs failed to create file:/x/y (exists=false)",
+            "its folder cannot be created",
+        ),
+        ("Something\njava.lang.Exception: odd.", "could not be written: java.lang.Exception: odd. Fix that"),
+        ("Error while reading file file:///a/x.parquet. bad magic", "file:///a/x.parquet cannot be read"),
+    ],
+)
+def test_a_write_error_says_what_to_do(account: str, said: str) -> None:
+    error = write_error("file:///archive", account)
+    assert said in str(error)
+
+
+def test_an_unreadable_file_is_named() -> None:
+    account = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/date=1/x.parquet.  SQLSTATE"
+    assert "The archive's file file:///a/date=1/x.parquet cannot be read" in str(read_error("u", account))
+    assert "could not be read: x" in str(read_error("file:///u", "y\nx."))

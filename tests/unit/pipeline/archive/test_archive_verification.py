@@ -1,0 +1,86 @@
+from tests.unit.pipeline.archive.archive_samples import a_file, an_archive
+
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.manifest import Slice
+from ottla.pipeline.archive.ranges import Span
+from ottla.pipeline.archive.verification import (
+    DELETED,
+    HOLE,
+    TWICE,
+    Content,
+    Extent,
+    Finding,
+    Report,
+    check_coverage,
+    compare_file,
+    spans_of,
+)
+
+AT = TopicPartition("raw", 0)
+
+
+def test_adjacent_ranges_have_no_hole() -> None:
+    assert check_coverage(an_archive(("raw", 0, 5, 9), ("raw", 0, 0, 5)), ["raw"], {AT: 0}) == []
+
+
+def test_deleted_offsets_of_a_hole_are_reported_separately() -> None:
+    archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 30, 40))
+    assert check_coverage(archived, ["raw"], {AT: 18}) == [
+        Finding(AT, Span(10, 18), DELETED),
+        Finding(AT, Span(18, 30), HOLE),
+    ]
+
+
+def test_offsets_that_the_topic_has_before_the_archive_are_a_hole() -> None:
+    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [Finding(AT, Span(2, 7), HOLE)]
+
+
+def test_offsets_that_were_deleted_before_the_archive_are_not_a_hole() -> None:
+    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 7}) == []
+
+
+def test_a_deleted_topic_is_verified_by_the_archive_alone() -> None:
+    archived = an_archive(("raw", 0, 7, 9), ("raw", 0, 11, 12))
+    assert check_coverage(archived, ["raw"], {}) == [Finding(AT, Span(9, 11), HOLE)]
+
+
+def test_offsets_that_two_batches_cover_are_duplicates() -> None:
+    archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 8, 12))
+    assert check_coverage(archived, ["raw"], {AT: 0}) == [Finding(AT, Span(8, 10), TWICE)]
+
+
+def test_a_file_is_compared_with_its_manifest() -> None:
+    file = a_file("x", (0, 0, 9), (1, 5, 5))
+    right = {0: Content(Slice(0, 9, 10), 0), 1: Content(Slice(5, 5, 1), 0)}
+    assert compare_file(file, right) is None
+    assert compare_file(file, {}) == "it cannot be read; the manifest says that it holds 11 records"
+    assert compare_file(file, right | {0: Content(Slice(0, 9, 9), 0)}) == (
+        "of partition 0 it holds 9 records, offsets 0 to 9, its manifest says 10 records, offsets 0 to 9"
+    )
+    assert "partition 2 it holds 1 records" in str(
+        compare_file(file, right | {2: Content(Slice(1, 1, 1), 0)})
+    )
+    assert "are not in order" in str(compare_file(file, right | {0: Content(Slice(0, 9, 10), 2)}))
+
+
+def test_single_offsets_are_joined_into_spans() -> None:
+    assert spans_of([(1, 4), (0, 3), (0, 1), (0, 2)]) == [(0, Span(1, 4)), (1, Span(4, 5))]
+
+
+def test_a_report_names_partition_and_offsets() -> None:
+    extent = Extent(AT, 0, 40, 20, 0, 40)
+    whole = Report((extent,), (), (), is_deep=False)
+    assert whole.sentences()[0] == "raw-0: offsets 0 to 39, 20 records: every offset once."
+    report = Report((extent,), (Finding(AT, Span(10, 30), HOLE),), (), is_deep=False)
+    assert report.sentences() == [
+        "raw-0 offset 10 to 29: not archived.",
+        "raw-0: offsets 0 to 39, 20 records: see above.",
+        "The archive is not whole.",
+    ]
+
+
+def test_a_report_counts_offsets_that_are_not_archived_yet() -> None:
+    behind = Report((Extent(AT, 0, 40, 40, 0, 50),), (), (), is_deep=True)
+    assert behind.is_whole
+    assert behind.sentences()[0].endswith("every offset once, 10 newer offsets are not archived yet.")
+    assert Report((), (), (), is_deep=True).sentences() == ["Nothing is archived yet."]

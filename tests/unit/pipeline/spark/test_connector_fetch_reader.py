@@ -1,0 +1,68 @@
+"""How long a reader waits for its broker: the time that Spark spends on rows does not count."""
+
+import pytest
+
+from ottla.pipeline.errors import PassingError
+from ottla.pipeline.spark import fetch_reader, wire
+from ottla.pipeline.spark.offsets import OffsetRange
+from ottla.pipeline.spark.options import read_options
+from ottla.records.columns import PADDING
+from ottla.records.records import Record, build_batch
+
+OPTIONS = read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}, streaming=False)
+WANTED = OffsetRange("t", 0, 0, 3)
+
+
+class FakeConnection:
+    """A leader with one record at each offset below `end`, and nothing behind."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.offset = 0
+
+    def send_fetch(self, fetch: wire.PartitionFetch) -> None:
+        self.offset = fetch.offset
+
+    def receive_fetch(self) -> wire.Fetched:
+        data = build_batch([Record(self.offset, 0, None, b"v")]) if self.offset < self.end else b""
+        return wire.Fetched(wire.NO_ERROR, bytearray(data + PADDING), 0, len(data), [])
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which the test moves."""
+    now = [0.0]
+    monkeypatch.setattr(fetch_reader.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_time_that_spark_spends_on_rows_does_not_count_as_waiting(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_reader.PartitionFetcher, "connect", lambda _: FakeConnection(end=3))
+    offsets = []
+    for batch in fetch_reader.fetch_range(OPTIONS, WANTED):
+        offsets += batch["offset"].to_pylist()
+        clock[0] += 3600
+    assert offsets == [0, 1, 2]
+
+
+def test_a_broker_that_sends_nothing_is_given_up_after_the_timeout(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = FakeConnection(end=1)
+    monkeypatch.setattr(fetch_reader.PartitionFetcher, "connect", lambda _: connection)
+    batches = fetch_reader.fetch_range(OPTIONS, WANTED)
+    next(batches)
+    answer = connection.receive_fetch
+
+    def slow() -> wire.Fetched:
+        clock[0] += 50
+        return answer()
+
+    monkeypatch.setattr(connection, "receive_fetch", slow)
+    with pytest.raises(PassingError, match="t-0 gave nothing for 120 s"):
+        next(batches)
