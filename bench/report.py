@@ -12,6 +12,7 @@ import confluent_kafka
 from tests.interop.kafka_jars import KAFKA_VERSION
 
 from bench.runner import Series
+from ottla import __version__
 
 HEADINGS = ("scenario", "metric", "unit", "Ottla", "Kafka", "ratio", "spread", "target")
 
@@ -27,7 +28,7 @@ def setting(rounds: int, quick: bool) -> dict[str, str]:
         platform.machine(),
     )
     return {
-        "Ottla": version("ottla"),
+        "Ottla": __version__,
         "Apache Kafka": f"{KAFKA_VERSION}, heap of 1 GB, collector settings of its start script, warm",
         "client": f"librdkafka {confluent_kafka.libversion()[0]} (confluent-kafka {version('confluent-kafka')})",
         "Python": platform.python_version(),
