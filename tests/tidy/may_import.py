@@ -10,7 +10,7 @@ from typing import Any
 from tests.tidy.repository import ROOT
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-ROW = re.compile(r"^(\| `(\w+)/` \|.*\| )([^|]*)( \|)$", re.MULTILINE)
+ROW = re.compile(r"^(\| `(\w+)/` \|.*\|)[^|]*\|$", re.MULTILINE)
 PACKAGE = re.compile(r"ottla\.(\w+)")
 
 
@@ -51,7 +51,7 @@ def cell(package: str) -> str:
 def with_column(page: str) -> str:
     """The page with the column as the contracts have it."""
     packages = {name for layer in layers() for name in layer}
-    return ROW.sub(lambda row: f"{row[1]}{cell(row[2])}{row[4]}" if row[2] in packages else row[0], page)
+    return ROW.sub(lambda row: f"{row[1]} {cell(row[2])} |" if row[2] in packages else row[0], page)
 
 
 if __name__ == "__main__":
