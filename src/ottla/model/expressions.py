@@ -1,5 +1,5 @@
 """Regular expressions that come from clients: RE2's, as in Kafka, which match in time linear in the text, whatever a
-client thinks up (docs/decisions/0005-re2-for-subscriptions.md).
+client thinks up (docs/decisions/0005-match-subscriptions-with-re2.md).
 """
 
 from functools import lru_cache
