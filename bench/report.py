@@ -35,7 +35,7 @@ def setting(rounds: int, quick: bool) -> dict[str, str]:
         "Java": java.partition("\n")[0],
         "machine": f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}",
         "rounds": f"median of {rounds}; scenarios of growth: 1",
-        "sizes": "quick: for a look, not to quote" if quick else "full",
+        "sizes": "quick: for a first look, not for numbers to quote" if quick else "full",
     }
 
 
@@ -80,7 +80,7 @@ def write(
     table = [HEADINGS, tuple("---" for _ in HEADINGS), *rows(found)]
     whats = {series.scenario.name: series.scenario.what for series in found}
     lines = [
-        "# Ottla side by side with Apache Kafka",
+        "# Ottla beside Apache Kafka",
         "",
         *(f"- {name}: {value}" for name, value in settings.items()),
         *(
