@@ -1,5 +1,5 @@
-"""Ottla side by side with Apache Kafka: the same librdkafka clients on both, turn about, in one run.
+"""Benchmarks of Ottla beside Apache Kafka: the same librdkafka clients measure both, alternately, in one run.
 
-`python -m bench` (or `make bench`). Each scenario is a file in `scenarios/`; `runner` takes the rounds, `report` and
-`plot` write what came out.
+`python -m bench` (or `make bench`). Each scenario is a file in `scenarios/`; `runner` runs the rounds, `report` and
+`plot` write the results.
 """

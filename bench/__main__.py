@@ -48,7 +48,9 @@ ALL = tuple(scenario for part in PARTS.values() for scenario in part)
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes: a look, not numbers to quote")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: for a first look, not for numbers to quote"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each scenario (default: 3)")
     names = [*PARTS, *(scenario.name for scenario in ALL if scenario.name not in PARTS)]
     parser.add_argument(
@@ -65,7 +67,7 @@ def scenarios_of(only: list[str] | None) -> list[Scenario]:
 
 
 def results_name(only: list[str] | None, quick: bool) -> str:
-    """Of a part of them its own, so that it does not take the place of a whole run."""
+    """Part of a run gets another name, so that it does not replace the results of a whole run."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return "-".join([day, *(only or ()), *(["quick"] if quick else ())]).replace(" ", "-")
 
@@ -73,7 +75,7 @@ def results_name(only: list[str] | None, quick: bool) -> str:
 def main() -> int:
     options = arguments()
     if not OTTLA.exists():
-        print(f"{OTTLA} is not there: `make bench` installs Ottla without the test tools", file=sys.stderr)
+        print(f"{OTTLA} does not exist: `make bench` installs Ottla without the test tools", file=sys.stderr)
         return 2
     if ensure_jars() is None:
         print(f"Apache Kafka cannot run here: {why_no_jars()}", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""The client of a benchmark, in a process of its own, so that its work is not the broker's and its CPU can be told.
+"""The client of a benchmark. It has a process of its own, so that its CPU time can be told from the broker's.
 
-`python -m bench.client ROLE JSON` does one piece of work with librdkafka (or on bare sockets, where the client would do
-more than the broker) and prints one line of JSON: what it measured and, of throughput, the CPU seconds that the client
-took. Few Python calls pass per record: producing hands over lists, consuming takes up to ten thousand records a call,
-and there are no delivery callbacks (the end offsets are checked) but where the time until they come is what counts.
+`python -m bench.client ROLE JSON` does one piece of work with librdkafka (or on plain sockets, if a library would cost
+more than the broker) and prints one line of JSON: the measurements and, for throughput, the CPU seconds of the client.
+It makes few Python calls per record: it produces lists, it consumes up to ten thousand records a call, and it uses no
+delivery callbacks (the end offsets are checked), except to measure the time until they are called.
 """
 
 import json
@@ -24,7 +24,7 @@ from bench.transaction_client import produce_in_transactions, transactions
 BATCH = 10_000
 FLUSH_TIMEOUT_S = 300
 OFFSETS_TIMEOUT_S = 60
-# Room for a whole run, so that Python never waits for the queue: what is measured is how fast it drains.
+# Room for a whole run, so that Python never waits for the queue: we measure how fast the queue drains.
 ROOMY_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
 THROUGHPUT = {"linger.ms": 5, "batch.size": 1_000_000, "acks": "all"}
 ONE_RECORD_A_REQUEST = {"linger.ms": 0, "batch.num.messages": 1, "acks": "all"}
@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 class Stopwatch:
-    """Wall clock and CPU time of this process since it was made: of the work, not of the start of Python."""
+    """Wall clock and CPU time since it was created: the time of the work, without the start of Python."""
 
     def __init__(self) -> None:
         self._began, self._cpu_began = time.monotonic(), time.process_time()
@@ -66,7 +66,7 @@ def produce(spec: Spec) -> Result:
 
 
 def check_end(spec: Spec) -> None:
-    """Without callbacks a refused record would go unnoticed: the offsets tell."""
+    """Checks the end offsets: without callbacks a rejected record would go unnoticed."""
     held = sum(end_offsets(spec["bootstrap"], spec["topic"], spec["partitions"]))
     expected = spec.get("expected_end", spec["records"])
     if held != expected:
@@ -74,7 +74,7 @@ def check_end(spec: Spec) -> None:
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
-    """Asks until every partition has a leader that answers: of a new topic not all have one at once."""
+    """Asks until every partition has a leader: a new topic does not have all of them at once."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     latest = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
     deadline = time.monotonic() + OFFSETS_TIMEOUT_S
@@ -88,7 +88,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
 
 
 def consume(spec: Spec) -> Result:
-    """Drains `records` of a topic that is full already, from `start_offset` of each partition."""
+    """Consumes `records` that are in the topic already, from `start_offset` of each partition."""
     consumer = new_consumer(spec, **{"fetch.message.max.bytes": 8_000_000, "queued.min.messages": 1_000_000})
     start = spec.get("start_offset", 0)
     consumer.list_topics(spec["topic"], timeout=30)
@@ -109,7 +109,7 @@ def consume(spec: Spec) -> Result:
 
 
 def latency(spec: Spec) -> Result:
-    """From produce() to the consumer's hands, at `rate` records a second; one thread, so that no lock adds to it."""
+    """From produce() until the consumer has the record, at `rate` records a second; one thread, so no lock is held."""
     producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
     consumer = new_consumer(spec)
     consumer.assign([TopicPartition(spec["topic"], 0, 0)])
@@ -135,7 +135,7 @@ def latency(spec: Spec) -> Result:
 
 
 def produce_latency(spec: Spec) -> Result:
-    """From produce() to the acknowledgement, likewise."""
+    """From produce() to the acknowledgement, at `rate` records a second."""
     producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
     interval_ns = 1_000_000_000 // spec["rate"]
     value = os.urandom(spec["value_bytes"])
@@ -159,7 +159,7 @@ def produce_latency(spec: Spec) -> Result:
 
 
 def percentiles(taken_us: list[float]) -> Result:
-    """Without the first records, which also pay for connections and for the first fetch."""
+    """Leaves out the first records, which include connecting and the first fetch."""
     steady = sorted(taken_us[len(taken_us) // 10 :])
     return {"p50_ms": steady[len(steady) // 2] / 1_000, "p99_ms": steady[len(steady) * 99 // 100] / 1_000}
 

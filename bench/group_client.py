@@ -1,4 +1,4 @@
-"""Consumer groups of librdkafka, all members in one process and one thread: how long until a group is settled.
+"""Consumer groups of librdkafka, all members in one process and one thread: the time until a group is stable.
 
 Settled means: every partition has one owner, everybody has a fair share, and has got a record since its last
 assignment. A record goes to each partition all the time, so that a member that is ready has one at once.
@@ -22,7 +22,7 @@ PROTOCOLS = {
 FEED_INTERVAL_S = 0.05
 SETTLE_TIMEOUT_S = 120
 FLUSH_TIMEOUT_S = 30
-# A rebalance takes as long as heartbeats are apart: joins come at any time between two, at the same ones on both sides.
+# A rebalance takes about a heartbeat interval, so joins come at random times in it, the same for both brokers.
 PAUSE_S_MAX = 5.0
 SEED = 848
 
@@ -76,7 +76,7 @@ class Group:
         self.members = [Member(spec) for _ in range(members)]
 
     def join(self) -> float:
-        """One more member joins: the seconds until all is settled again."""
+        """One more member joins. Returns the seconds until the group is settled again."""
         began = time.monotonic()
         self.members.append(Member(self._spec))
         self.settle()
@@ -92,7 +92,7 @@ class Group:
         self._poll_until(lambda: False, seconds)
 
     def close(self) -> None:
-        """All at once: one after the other, each would wait for the rebalance that the one before set off."""
+        """Closes all members at once: one after the other, each would wait for the rebalance of the previous one."""
         with ThreadPoolExecutor(len(self.members)) as pool:
             for closing in [pool.submit(member.consumer.close) for member in self.members]:
                 closing.result()
@@ -126,7 +126,7 @@ class Group:
 
 
 def group_ready(spec: Spec) -> dict[str, float]:
-    """From the first consumer made to a settled group of `members`."""
+    """From the first consumer to a settled group of `members`."""
     group = Group(spec, spec["members"])
     group.settle()
     ready_s = time.monotonic() - group.began
@@ -135,7 +135,7 @@ def group_ready(spec: Spec) -> dict[str, float]:
 
 
 def group_join(spec: Spec) -> dict[str, float]:
-    """`joins` times: one more joins a settled group of `members`, and leaves again."""
+    """`joins` times, one more member joins a settled group of `members` and leaves again."""
     random = Random(SEED)
     group = Group(spec, spec["members"])
     taken_s = []

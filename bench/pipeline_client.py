@@ -1,4 +1,4 @@
-"""A whole pipeline as a person runs it: its folder, the run by the clock, and proof that it did all of its work."""
+"""A whole pipeline as a user runs it: writes its folder, measures the run, and checks that all work was done."""
 
 import json
 import time
@@ -19,7 +19,7 @@ FILES = 8
 CUSTOMERS = 10_007
 RUN_TIMEOUT_S = 1_800
 READ_TIMEOUT_S = 120
-# The first stage is under way: Spark and its session are there.
+# The first stage runs, so Spark has started.
 READY = ": running"
 
 PIPELINE = """\
@@ -58,7 +58,7 @@ class Topics:
 
 
 def order(number: int) -> str:
-    """An order in a line of 100 bytes, as the transform of `ottla pipeline init` takes it."""
+    """An order in a line of 100 bytes, as the transform of `ottla pipeline init` expects it."""
     head = (
         f'{{"id": {number}, "customer": "c{number % CUSTOMERS}", '
         f'"quantity": {1 + number % 9}, "price": {number % 500 / 100}, "item": "'

@@ -1,4 +1,4 @@
-"""The ratios as a picture: a bar per metric, a tick where the target is, a line where both are equal."""
+"""Draws the ratios: a bar per metric, a tick at its target, a line where both brokers are equal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ REACHED, MISSED, NO_TARGET = "#2a9d8f", "#e76f51", "#8d99ae"
 
 
 def draw(target: Path, found: Sequence[Series]) -> bool:
-    """Writes `target`.png; False where matplotlib (the `bench` extra) is not installed."""
+    """Writes `target`.png; False if matplotlib (the `bench` extra) is not installed."""
     try:
         import matplotlib
 

@@ -12,6 +12,7 @@ import confluent_kafka
 from tests.interop.kafka_jars import KAFKA_VERSION
 
 from bench.runner import Series
+from ottla import __version__
 
 HEADINGS = ("scenario", "metric", "unit", "Ottla", "Kafka", "ratio", "spread", "target")
 
@@ -27,14 +28,14 @@ def setting(rounds: int, quick: bool) -> dict[str, str]:
         platform.machine(),
     )
     return {
-        "Ottla": version("ottla"),
+        "Ottla": __version__,
         "Apache Kafka": f"{KAFKA_VERSION}, heap of 1 GB, collector settings of its start script, warm",
         "client": f"librdkafka {confluent_kafka.libversion()[0]} (confluent-kafka {version('confluent-kafka')})",
         "Python": platform.python_version(),
         "Java": java.partition("\n")[0],
         "machine": f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}",
         "rounds": f"median of {rounds}; scenarios of growth: 1",
-        "sizes": "quick: for a look, not to quote" if quick else "full",
+        "sizes": "quick: for a first look, not for numbers to quote" if quick else "full",
     }
 
 
@@ -79,7 +80,7 @@ def write(
     table = [HEADINGS, tuple("---" for _ in HEADINGS), *rows(found)]
     whats = {series.scenario.name: series.scenario.what for series in found}
     lines = [
-        "# Ottla side by side with Apache Kafka",
+        "# Ottla beside Apache Kafka",
         "",
         *(f"- {name}: {value}" for name, value in settings.items()),
         *(

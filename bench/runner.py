@@ -1,4 +1,4 @@
-"""Takes the rounds: each scenario on both sides, turn about, the first side changing from round to round."""
+"""Runs the rounds: each scenario on both sides, and the side that goes first changes from round to round."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ class Series:
         return median(self.values[side])
 
     def spread(self, side: str) -> str:
-        """(most - least) / median: how far the rounds lie apart; one round does not tell."""
+        """(maximum - minimum) / median; "-" if there is only one round."""
         values = self.values[side]
         return f"{(max(values) - min(values)) / (median(values) or 1):.0%}" if len(values) > 1 else "-"
 
     @property
     def ratio(self) -> float | None:
-        """None for what only Ottla has."""
+        """None if only Ottla is measured."""
         if "kafka" not in self.scenario.sides:
             return None
         return self.metric.ratio(self.median("ottla"), self.median("kafka"))
 
     @property
     def verdict(self) -> str:
-        """Against the target and the limit, where there are any."""
+        """Whether the target and the limit, if there are any, are reached."""
         targets = []
         if self.metric.target is not None:
             targets.append((f"{self.metric.target:g}x", (self.ratio or 0) >= self.metric.target))

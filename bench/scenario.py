@@ -1,4 +1,4 @@
-"""What a scenario is: metrics with their direction and target, and a run that measures them on one side."""
+"""A scenario: metrics with their direction and target, and a function that measures them on one side."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from bench.sides import Side
 
 @dataclass(frozen=True)
 class Metric:
-    """`target` is the ratio to reach against Kafka, `limit` what Ottla itself may take at most."""
+    """`target` is the ratio to reach against Kafka, `limit` the most that Ottla itself may need."""
 
     name: str
     unit: str
@@ -17,14 +17,14 @@ class Metric:
     limit: float | None = None
 
     def ratio(self, ottla: float, kafka: float) -> float:
-        """How many times better Ottla is: over 1 is better, whatever the direction."""
+        """How many times better Ottla is: above 1 is better, in either direction."""
         better, worse = (ottla, kafka) if self.higher_is_better else (kafka, ottla)
         return better / worse if worse else float("inf")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much a run does; `quick` is for a look, not for numbers to quote."""
+    """The size of a run; `quick` is for a first look, not for numbers to quote."""
 
     quick: bool
 
@@ -34,7 +34,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rounds_max` limits the rounds of a scenario that takes minutes; `sides` are those that it measures."""
+    """`rounds_max` limits the rounds of a scenario that takes minutes; `sides` are the brokers that it measures."""
 
     name: str
     what: str

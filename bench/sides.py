@@ -1,4 +1,4 @@
-"""The two sides of a benchmark, Ottla and Apache Kafka, and what a scenario does with either."""
+"""The two sides of a benchmark, Ottla and Apache Kafka, and what a scenario can do with each."""
 
 import contextlib
 import itertools
@@ -18,8 +18,8 @@ from bench.client import end_offsets
 
 ROOT = Path(__file__).parents[1]
 OTTLA = ROOT / ".venv" / "bin" / "ottla"
-# Files of a deleted topic go at once: what nobody reads any more must not compete for the disk with the next run.
-# Coordinators are as shipped: what makes tests quick is not what users run.
+# Files of a deleted topic are removed at once, so that they do not compete for the disk with the next run.
+# Coordinators have their default settings, not those that make the tests quick.
 SETTINGS = {
     "log.segment.delete.delay.ms": "0",
     "group.initial.rebalance.delay.ms": "3000",
@@ -65,7 +65,7 @@ class Side:
     def topic(self, broker: RunningBroker, partitions: int = 1) -> Iterator[str]:
         """A topic for one run, deleted after it so that the disk does not fill.
 
-        The disk is idle before: what an earlier run left to write would slow this one, whichever side it is on.
+        The disk is synced first: data that an earlier run left to write would slow this one, on either side.
         """
         os.sync()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -95,7 +95,7 @@ class Side:
         return result
 
     def _warm_up(self, broker: RunningBroker) -> None:
-        """The JVM compiles what runs often: the first records of a benchmark must not pay for that."""
+        """The JVM compiles hot code at run time: the first records of a benchmark must not pay for that."""
         with self.topic(broker) as topic:
             self.client("produce", broker, topic, records=100_000, value_bytes=1_000)
             self.client("consume", broker, topic, records=100_000)

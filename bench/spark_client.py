@@ -33,13 +33,13 @@ def session() -> SparkSession:
 
 
 def read(spark: SparkSession, spec: Spec) -> float:
-    """Every column of every row, into nothing."""
+    """Reads every column of every row and writes to Spark's noop sink."""
     rows = spark.read.format(spec["connector"]).options(**servers(spec), subscribe=spec["topic"]).load()
     return timed(lambda: rows.write.format("noop").mode("overwrite").save())
 
 
 def stream(spark: SparkSession, spec: Spec) -> float:
-    """All that is there as a stream into nothing, with its checkpoint."""
+    """Reads the whole topic as a stream, with a checkpoint, and writes to the noop sink."""
     reader = spark.readStream.format(spec["connector"]).options(**servers(spec), subscribe=spec["topic"])
     if limit := spec.get("per_trigger"):
         reader = reader.option("maxOffsetsPerTrigger", limit)
@@ -48,7 +48,7 @@ def stream(spark: SparkSession, spec: Spec) -> float:
 
 
 def write(spark: SparkSession, spec: Spec) -> float:
-    """Rows of Parquet files into a topic: ours exactly once, Spark's as it can, at least once."""
+    """Writes rows of Parquet files to a topic: ours exactly once, Spark's at least once, which is all it offers."""
     with tempfile.TemporaryDirectory() as folder:
         numbers = spark.range(0, spec["records"], 1, 4)
         columns = ("cast(cast(id as string) as binary) as key", "cast(lpad(id, 100, 'x') as binary) as value")
@@ -83,7 +83,7 @@ ROLES: dict[str, Callable[[SparkSession, Spec], float]] = {"read": read, "stream
 def main(role: str, asked: str) -> None:
     spec: Spec = json.loads(asked)
     spark = session()
-    # The JVM compiles what runs often, and Python's workers start: neither is what is measured.
+    # The JVM compiles hot code, and Spark starts its Python workers: neither is to be measured.
     ROLES[role](spark, {**spec, **spec.pop("warm_up")})
     seconds = ROLES[role](spark, spec)
     spark.stop()

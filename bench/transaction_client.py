@@ -1,4 +1,4 @@
-"""Transactions of librdkafka, one after the other: how many a second, and how fast records go inside of them."""
+"""Transactions of librdkafka, one after the other: how many a second, and the throughput of records inside them."""
 
 import os
 import time
@@ -32,7 +32,7 @@ class TransactionalClient:
         ]
 
     def transaction(self) -> None:
-        """Begins, sends all messages and commits; a refused record fails the commit."""
+        """Begins, sends all messages and commits; a rejected record fails the commit."""
         self._producer.begin_transaction()
         if self._producer.produce_batch(self._topic, self._messages) != len(self._messages):
             raise RuntimeError("the client's queue is full: make the transactions smaller")
@@ -40,7 +40,7 @@ class TransactionalClient:
 
 
 def transactions(spec: Spec) -> dict[str, float]:
-    """As many as are done in `run_s` seconds."""
+    """Counts the transactions that are committed in `run_s` seconds."""
     client = TransactionalClient(spec, **{"linger.ms": 0})
     count, began = 0, time.monotonic()
     while time.monotonic() < began + spec["run_s"]:

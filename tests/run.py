@@ -1,8 +1,11 @@
-"""The test runner behind `make check` and `make test`: every step in one line, all steps even where one fails.
+"""The test runner behind `make check` and `make test`: runs all steps, even if one fails, and prints a line for each.
 
-What pytest prints is shown while it runs, and kept in `.cache/test-logs`: a test that hangs shows how far it came.
+The output of pytest is shown while it runs and kept in `.cache/test-logs`, so a test that hangs can be found there.
 
-The last line of the output is `N passed, N failed, N skipped`: the sums over the pytest runs, where a step that failed
+`make check` runs without Spark and the database drivers. Tests that need them are skipped then, with the reason
+(tests/extras.py); `make test` runs them all and fails if a package is missing.
+
+The last line of the output is `N passed, N failed, N skipped`: the sums over the pytest runs. A step that failed
 without a failing test (a linter, a crash, no tests found) counts as one failure.
 """
 
@@ -22,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from tests.extras import REQUIRE_EXTRAS, missing_packages
+
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 SEEDS_IN_CHECK = 5
@@ -29,18 +34,31 @@ SEEDS_IN_ALL = 30
 FUZZ_SECONDS = 60
 SLOWEST = 25
 LOGS = ROOT / ".cache" / "test-logs"
-LOOK_EVERY_S = 0.2
-# A file's tests share what they start. The files come in the order of tests/conftest.py.
+POLL_S = 0.2
+# The tests of a file share brokers and Spark sessions. tests/conftest.py sorts the files.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
-# A worker that dies ends the run as a failure. With a new worker in its place, xdist waits for ever for the rest of a
-# file that belonged to the dead one.
+# A pytest worker that dies ends the run as a failure. If xdist replaced it, it would wait for ever for the rest of
+# the dead worker's file.
 NO_NEW_WORKERS = "--max-worker-restart=0"
 OPTIONAL_TOOLS = {
-    "java": "Apache Kafka's own client, tools and file formats are not tested against",
+    "java": "no tests against Apache Kafka's own client, tools and file formats",
     "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
     "node": "kafkajs is not tested",
     "npm": "kafkajs cannot be installed",
 }
+# Without Spark mypy takes its classes for Any: code that derives from them or returns them cannot be checked strictly.
+MYPY_WITHOUT_SPARK = """
+[[tool.mypy.overrides]]
+module = ["pyspark.*"]
+ignore_missing_imports = true
+
+[[tool.mypy.overrides]]
+module = ["ottla.pipeline.*", "pyspark_ottla", "tests.pipeline.*", "tests.unit.pipeline.*", "bench.*"]
+disallow_subclassing_any = false
+disallow_untyped_decorators = false
+warn_return_any = false
+warn_unused_ignores = false
+"""
 
 
 @dataclass(frozen=True)
@@ -79,16 +97,27 @@ def checks() -> list[Step]:
     return [
         Step("format", [BIN / "ruff", "format", "--check", "."]),
         Step("lint", [BIN / "ruff", "check", "."]),
-        Step("types", [BIN / "mypy"]),
+        Step("types", [BIN / "mypy", "--config-file", mypy_config()]),
         Step("contracts", [BIN / "lint-imports", "--no-logo"]),
     ]
+
+
+def mypy_config() -> Path:
+    """pyproject.toml; without Spark a copy that does not ask for its types."""
+    config = ROOT / "pyproject.toml"
+    if "pyspark" not in missing_packages():
+        return config
+    LOGS.mkdir(parents=True, exist_ok=True)
+    copy = LOGS / "mypy-without-spark.toml"
+    copy.write_text(config.read_text() + MYPY_WITHOUT_SPARK)
+    return copy
 
 
 def tests(*, everything: bool) -> list[Step]:
     seeds = SEEDS_IN_ALL if everything else SEEDS_IN_CHECK
     quick = () if everything else ("-m", "not slow")
     steps = [
-        # A test that hangs is to be named by pytest, which needs a shorter patience than this runner's.
+        # pytest names a test that hangs, so its timeout must be shorter than this runner's.
         pytest_step(
             "unit and tidy tests", "tests/unit", "tests/tidy", *quick, "--timeout=120", timeout_s=900
         ),
@@ -133,7 +162,7 @@ def run(step: Step) -> Result:
 
 
 def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
-    """The exit code and all output. A step out of time is ended together with the processes that it started."""
+    """Returns the exit code and all output. Kills a step that takes too long, with the processes that it started."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{step.name.replace(' ', '-').replace(',', '')}.log"
     with log.open("wb") as written, log.open(errors="replace") as shown:
@@ -153,7 +182,7 @@ def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             _show(shown, step)
-            print(f"\n{step.name}: not done after {step.timeout_s} s, ended", flush=True)
+            print(f"\n{step.name}: killed after {step.timeout_s} s", flush=True)
             exit_code = 124
         _show(shown, step)
     return exit_code, log.read_text(errors="replace")
@@ -161,20 +190,20 @@ def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:
     try:
-        return process.wait(LOOK_EVERY_S)
+        return process.wait(POLL_S)
     except subprocess.TimeoutExpired:
         return None
 
 
 def _show(log: TextIO, step: Step) -> None:
-    """Passes on what has come since; checks run side by side, and are shown when they fail."""
+    """Prints the new output of pytest. The checks run in parallel and are printed at their end, if they fail."""
     if step.is_pytest:
         sys.stdout.write(log.read())
         sys.stdout.flush()
 
 
 def count(report: Path, result: Result) -> None:
-    """Reads pytest's report; without one the run has crashed, which its exit code says."""
+    """Reads pytest's report. There is none if pytest crashed; its exit code says so."""
     if not report.exists():
         return
     for case in ElementTree.parse(report).iter("testcase"):
@@ -184,9 +213,18 @@ def count(report: Path, result: Result) -> None:
         if case.find("failure") is not None or case.find("error") is not None:
             result.failed += 1
         elif skipped is not None:
-            result.skipped[skipped.get("message", "no reason given")] += 1
+            result.skipped[_reason(skipped)] += 1
         else:
             result.passed += 1
+
+
+def _reason(skipped: ElementTree.Element) -> str:
+    message = skipped.get("message", "no reason given")
+    if (
+        message == "collection skipped"
+    ):  # of a module, for which pytest writes the reason at the end of the text
+        return (skipped.text or "").rpartition("Skipped: ")[2].rstrip("')")
+    return message
 
 
 def report_on(result: Result) -> Result:
@@ -205,9 +243,9 @@ def summary(results: list[Result], seconds: float, *, everything: bool) -> None:
         seconds_of = {name: seconds for result in results for name, seconds in result.seconds_of.items()}
         for name in sorted(seconds_of, key=lambda name: -seconds_of[name])[:SLOWEST]:
             print(f"  {seconds_of[name]:7.1f} s  {name}")
-    for tool, loss in OPTIONAL_TOOLS.items():
+    for tool, consequence in OPTIONAL_TOOLS.items():
         if shutil.which(tool) is None:
-            print(f"  missing: {tool}: {loss}")
+            print(f"  missing: {tool}: {consequence}")
     for reason, times in sum((result.skipped for result in results), Counter[str]()).items():
         print(f"  skipped {times}: {reason}")
     passed, failed = (sum(getattr(result, name) for result in results) for name in ("passed", "failed"))
@@ -218,12 +256,15 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in (["check"], ["all"]):
         print("usage: python -m tests.run check|all", file=sys.stderr)
         return 2
-    # A shell that starts this in the background lets it ignore Ctrl-C, and so all that the tests start and interrupt.
+    # A shell that starts this in the background makes it ignore SIGINT. The brokers that the tests start would inherit
+    # that, and the tests interrupt them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    everything = list(arguments) == ["all"]
+    if everything:
+        os.environ[REQUIRE_EXTRAS] = "1"
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = [report_on(result) for result in pool.map(run, checks())]
-    everything = list(arguments) == ["all"]
     results += [report_on(run(step)) for step in tests(everything=everything)]
     summary(results, time.monotonic() - started, everything=everything)
     return 0 if all(result.is_good for result in results) else 1

@@ -1,4 +1,4 @@
-"""Compaction: the same records in closed segments, cleaned by either, and what that does to the traffic beside it."""
+"""Compaction: both clean the same records in closed segments; and its effect on traffic at the same time."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ MIB = 1_000_000
 BATCH = 10_000
 LATENCY_RATE = 500
 WAIT_S = 600
-# As clients do by default: 16 KB of Java's, a little more of librdkafka's.
+# The defaults of clients: 16 KB in Java, a little more in librdkafka.
 PRODUCER = {"linger.ms": 20, "batch.size": 16_384, "queue.buffering.max.kbytes": 2_097_151,
             "queue.buffering.max.messages": 10_000_000}  # fmt: skip
 
@@ -49,7 +49,7 @@ def cleaning(side: Side, sizes: Sizes) -> dict[str, float]:
 
 
 def beside_traffic(side: Side, sizes: Sizes) -> dict[str, float]:
-    """How many times the p99 of producing a record is what it is without compaction.
+    """The p99 of producing a record during compaction, divided by the p99 without it.
 
     Measured turn about: what else the machine does is in both, and a single stall of the disk decides neither.
     """
@@ -83,7 +83,7 @@ def dirty_topic(
         "cleanup.policy": "compact",
         "segment.bytes": str(SEGMENT_BYTES),
         "min.cleanable.dirty.ratio": NEVER,
-        # As shipped: what was replaced is not deleted while its replacement is measured.
+        # The default: replaced files are not deleted during the measurement.
         "file.delete.delay.ms": "60000",
     }
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(ADMIN_TIMEOUT_S)
@@ -114,7 +114,7 @@ def dirty_topic(
 
 
 def clean(broker: RunningBroker, topic: str, partitions: int) -> float:
-    """Lets the cleaner loose on the topic; seconds until the last partition is checkpointed as clean."""
+    """Makes the topic due for compaction. Returns the seconds until the checkpoint has the last partition as clean."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     began = time.monotonic()
     set_config(admin, ResourceType.TOPIC, topic, "min.cleanable.dirty.ratio", AT_ONCE)
@@ -136,7 +136,7 @@ def set_config(admin: AdminClient, kind: ResourceType, name: str, key: str, valu
 SCENARIOS = (
     Scenario(
         "compaction",
-        "closed segments cleaned by one worker, 16 KB batches; the first cleaning also starts the worker",
+        "closed segments cleaned by one cleaner, 16 KB batches; the first run also starts its process",
         tuple(
             Metric(f"{value_bytes} B, {keys} keys", "MB/s", target=1.0)
             for value_bytes in (1_000, 100)

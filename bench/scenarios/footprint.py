@@ -1,4 +1,4 @@
-"""What a broker costs before and under load: the time until it serves, and its memory."""
+"""The time until a broker serves, and its memory when idle and under load."""
 
 import time
 
@@ -9,7 +9,7 @@ SETTLE_S = 2.0
 
 
 def ready(side: Side, sizes: Sizes) -> dict[str, float]:
-    """A cold process with an empty, formatted data directory, until it answers."""
+    """A cold process with an empty, formatted data directory, until it responds."""
     with side.fresh() as broker:
         return {"start": broker.start_seconds}
 
@@ -31,7 +31,7 @@ def memory(side: Side, sizes: Sizes) -> dict[str, float]:
 SCENARIOS = (
     Scenario(
         "ready",
-        "from the start of the process until it answers",
+        "from the start of the process until it responds",
         (Metric("start", "s", higher_is_better=False, target=10.0, limit=0.4),),
         ready,
     ),

@@ -1,4 +1,4 @@
-"""Consumer groups: until they are ready, after a join, offset commits, and a thousand groups at once.
+"""Consumer groups: the time until a group is ready and after a join, offset commits, a thousand groups at once.
 
 With the defaults of broker and client, among them the 3 s of `group.initial.rebalance.delay.ms` in classic groups.
 """
@@ -44,7 +44,7 @@ def commits(side: Side, sizes: Sizes) -> dict[str, float]:
     broker = side.running()
     with side.topic(broker, COMMIT_PARTITIONS) as topic:
         shape = {"connections": COMMIT_CONNECTIONS, "partitions": COMMIT_PARTITIONS}
-        # The JVM compiles what runs often, and has not committed offsets before.
+        # Warm-up: the JVM has not committed offsets before.
         side.client("offset_commits", broker, topic, run_s=sizes.of(5, 2), **shape)
         cpu_before = broker.cpu_seconds()
         done = side.client("offset_commits", broker, topic, run_s=sizes.of(10, 2), **shape)

@@ -1,4 +1,4 @@
-"""How cost grows: with partitions, with connections, with the size of the log. A fresh broker for each step."""
+"""How cost grows with partitions, connections and the size of the log. Each step has a fresh broker."""
 
 import contextlib
 import time
@@ -34,7 +34,7 @@ def with_partitions(partitions: int) -> Callable[[Side, Sizes], dict[str, float]
 
 
 def with_connections(connections: int) -> Callable[[Side, Sizes], dict[str, float]]:
-    """Others are connected and silent while one client sends: what does a connection cost?"""
+    """The cost of idle connections: one client sends while the others only stay connected."""
 
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
         records = sizes.of(100_000, 10_000)
@@ -60,7 +60,7 @@ def fill(side: Side, broker: RunningBroker, topic: str, megabytes: int) -> None:
 
 
 def with_log_of(full_mb: int, quick_mb: int) -> Callable[[Side, Sizes], dict[str, float]]:
-    """A log of so many megabytes: opening it after a clean stop and after kill -9, reading from its middle."""
+    """A log of this size: opens it after a clean stop and after kill -9, and reads from its middle."""
 
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
         megabytes = sizes.of(full_mb, quick_mb)

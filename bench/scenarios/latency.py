@@ -1,4 +1,4 @@
-"""End to end: from the producer's call to the consumer's hands, at a moderate rate."""
+"""End to end: from the producer's call until the consumer has the record, at a moderate rate."""
 
 from bench.scenario import Metric, Scenario, Sizes
 from bench.sides import Side

@@ -63,7 +63,7 @@ def cold_open(side: Side, sizes: Sizes) -> dict[str, float]:
 
 
 def longest_turn(broker: RunningBroker) -> dict[str, float]:
-    """Of the broker's last run. It runs again afterwards, so that the caller can delete its topics."""
+    """The longest turn of the broker's last run. Restarts the broker, so that the caller can delete its topics."""
     broker.restart()
     return {"longest turn": float(LONGEST_TURN.findall(broker.log_text())[-1])}
 

@@ -1,4 +1,4 @@
-"""Produce requests a second, each with one record of 100 bytes, many under way at once: the cost of a request."""
+"""Produce requests a second, each with one record of 100 bytes, many in flight: the cost of a request."""
 
 from bench.scenario import Metric, Scenario, Sizes
 from bench.sides import Side
@@ -15,7 +15,7 @@ def run(side: Side, sizes: Sizes) -> dict[str, float]:
 SCENARIOS = (
     Scenario(
         "one-record",
-        "one record of 100 bytes a request, acks=all, many requests under way",
+        "one record of 100 bytes a request, acks=all, many requests in flight",
         (Metric("requests", "1/s", target=3.0),),
         run,
     ),

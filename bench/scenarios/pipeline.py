@@ -29,7 +29,7 @@ def with_partitions(partitions: int) -> Callable[[Side, Sizes], dict[str, float]
             pipeline_topics(side, broker, partitions) as topics,
             tempfile.TemporaryDirectory(dir=side.scratch) as scratch,
         ):
-            # Named after its topic: under a name that was used before, it would find its batches done.
+            # The pipeline has the name of its topic: with a name that was used before, it would find its batches done.
             folder = Path(scratch) / "pipeline"
             write_pipeline(folder, topics.raw, broker.bootstrap, topics, records)
             ready_s, all_s = run_once(folder)

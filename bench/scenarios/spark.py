@@ -42,7 +42,7 @@ def writing(side: Side, sizes: Sizes) -> dict[str, float]:
 
 @contextlib.contextmanager
 def filled_topics(side: Side, records: int) -> Iterator[tuple[str, str, str]]:
-    """The address of an Ottla, a topic of `records`, and a small one to warm up with."""
+    """The address of an Ottla broker, a topic of `records`, and a small one for the warm-up."""
     ottla = Side("ottla", side.scratch / f"{side.name}-reading", side.stack)
     with (
         ottla.fresh() as broker,

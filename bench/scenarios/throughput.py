@@ -1,4 +1,4 @@
-"""Megabytes a second through one partition or two hundred: produce to an empty topic, then drain it."""
+"""Megabytes a second through one partition or two hundred: produce to an empty topic, then consume all of it."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def produce_and_consume(
     return run
 
 
-# For a GB in and out. Where the client is at its limit on both sides, this still tells them apart.
+# For a GB in and out. It shows a difference even if the client is the bottleneck on both sides.
 BROKER_CPU = Metric("broker CPU", "s/GB", higher_is_better=False)
 
 SCENARIOS = (
@@ -46,7 +46,7 @@ SCENARIOS = (
     ),
     Scenario(
         "200-partitions",
-        "records of 1 KB round 200 partitions, acks=all, linger 5 ms, batches of 1 MB",
+        "records of 1 KB to 200 partitions in turn, acks=all, linger 5 ms, batches of 1 MB",
         (Metric("produce", "MB/s", target=1.5), Metric("consume", "MB/s", target=1.0), BROKER_CPU),
         produce_and_consume(1_000, 200, full=1_000_000, quick=100_000),
     ),

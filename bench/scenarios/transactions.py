@@ -1,4 +1,4 @@
-"""Transactions: how many a second a producer can do, small and large, and how fast records go inside of them."""
+"""Transactions: how many a second a producer can commit, small and large, and the throughput inside them."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def a_second(records: int, value_bytes: int) -> Callable[[Side, Sizes], dict[str
         broker = side.running()
         shape = {"records_a_transaction": records, "value_bytes": value_bytes, "partitions": PARTITIONS}
         with side.topic(broker, PARTITIONS) as topic:
-            # The JVM compiles what runs often, and has not done transactions before.
+            # Warm-up: the JVM has not run transactions before.
             side.client("transactions", broker, topic, run_s=sizes.of(5, 1), **shape)
             cpu_before = broker.cpu_seconds()
             run_s = sizes.of(10, 2)

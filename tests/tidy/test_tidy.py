@@ -1,19 +1,20 @@
-"""Style as tests. What breaks a rule today may be written down below with its size, and may then only shrink."""
+"""Rules of style as tests. What breaks a rule may be listed with its size or its reason; the lists only shrink."""
 
 import ast
 import re
+from functools import cache
 
 from tests.tidy.repository import files, functions, python_files, text, tree
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 
-# path:function -> lines it has now. An entry that is no longer needed, or too generous, fails the test.
+# path:function -> its lines. An entry that is not needed any more, or is too large, fails the test.
 LONG_FUNCTIONS: dict[str, int] = {}
 LONG_FILES: dict[str, int] = {}
 
 UNREASONED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!: (?:\S+ ){3,})")
-# Folders of somebody's machine. Kafka's own default for log.dirs is the one path of this kind that has a right to be.
+# Folders of somebody's machine. Kafka's own default for log.dirs is the only such path that is allowed.
 MACHINE_PATH = re.compile(
     r"(?<![\w.$}/*-])/(?:home|Users|work|root|tmp)/(?!kafka-logs\b|kraft-combined-logs\b)[\w.]"
 )
@@ -26,9 +27,21 @@ REGISTRY = re.compile(
 UNSEEDED_MODULES = {"time", "secrets"}
 UNSEEDED_NAMES = {"uuid1", "uuid4", "urandom", "getrandom"}
 SHELL = ("src/ottla/broker/", "src/ottla/storage/", "src/ottla/rpc/")
+# path:test -> why it sleeps in real time. Sleeps on the virtual-time loop of `ottla.sim` take no time and are exact.
+REAL_SLEEPS = {
+    "tests/unit/env/test_real_network.py:test_who_connects_to_a_paused_listener_is_accepted_when_it_resumes": (
+        "that nothing is accepted meanwhile has no condition to wait for"
+    ),
+    "tests/unit/env/test_real_network.py:test_a_listener_without_descriptors_waits_and_accepts_again": (
+        "that nothing is accepted meanwhile has no condition to wait for"
+    ),
+    "tests/unit/env/test_loop_watch.py:test_a_long_turn_is_logged_with_the_code_that_took_it": (
+        "the watch must have begun before the loop is held"
+    ),
+}
 
 
-def test_a_function_fits_a_screen() -> None:
+def test_functions_fit_a_screen() -> None:
     found = {
         f"{function.path}:{function.name}": function.lines
         for name in python_files("src/", "bench/")
@@ -36,23 +49,23 @@ def test_a_function_fits_a_screen() -> None:
         if function.lines > FUNCTION_LINES_MAX
     }
     assert found == LONG_FUNCTIONS, (
-        f"functions have at most {FUNCTION_LINES_MAX} lines: split by what it decides"
+        f"functions have at most {FUNCTION_LINES_MAX} lines: split them by what they decide"
     )
 
 
-def test_a_file_has_one_idea() -> None:
+def test_files_are_short() -> None:
     sizes = {name: text(name).count("\n") for name in python_files("src/", "bench/")}
     found = {name: lines for name, lines in sizes.items() if lines > FILE_LINES_MAX}
-    assert found == LONG_FILES, f"files have at most {FILE_LINES_MAX} lines: split by responsibility"
+    assert found == LONG_FILES, f"files have at most {FILE_LINES_MAX} lines: split them by responsibility"
 
 
-def test_a_module_opens_with_what_it_is_for() -> None:
+def test_modules_have_a_docstring() -> None:
     modules = {name: tree(name) for name in python_files("src/")}
     silent = [name for name, module in modules.items() if module.body and not ast.get_docstring(module)]
     assert silent == [], "a module needs a sentence or two at its top"
 
 
-def test_work_that_is_left_open_says_why() -> None:
+def test_open_work_has_a_reason() -> None:
     assert _lines_that_match(UNREASONED) == []
 
 
@@ -64,14 +77,17 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
     assert _lines_that_match(REGISTRY) == []
 
 
-def test_tests_wait_for_conditions_and_never_sleep_for_luck() -> None:
+def test_tests_wait_for_conditions_and_do_not_sleep() -> None:
     """A helper may sleep between two looks at a condition, or to pace a load; a test may not."""
-    found = []
-    for name in python_files("tests/"):
-        for function in ast.walk(tree(name)):
-            if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
-                found += [f"{name}:{node.lineno}" for node in ast.walk(function) if _is_sleep(node)]
-    assert found == []
+    found = {
+        f"{name}:{function.name}"
+        for name in python_files("tests/")
+        for function in ast.walk(tree(name))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and function.name.startswith("test_")
+        and any(_sleeps(node, name) for node in ast.walk(function))
+    }
+    assert found == set(REAL_SLEEPS), "wait for a condition, or list the test with its reason"
 
 
 def test_the_shell_takes_time_and_chance_from_env() -> None:
@@ -91,13 +107,27 @@ def _lines_that_match(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-def _is_sleep(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "sleep"
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "time"
+def _sleeps(node: ast.AST, path: str) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr="sleep")):
+            return True
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="asyncio"), attr="sleep"), args=[ast.Constant(value=seconds)]
+        ):
+            # A sleep of 0 gives way to other tasks.
+            return seconds != 0 and not _is_on_virtual_time(path)
+    return False
+
+
+@cache
+def _is_on_virtual_time(path: str) -> bool:
+    """Whether a test file, or a helper that it imports, uses the simulated world. Tests of `env` use the real one."""
+    if path.startswith("tests/unit/env/"):
+        return False
+    imported = [node.module or "" for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]
+    helpers = [f"{name.replace('.', '/')}.py" for name in imported if name.startswith("tests.")]
+    return any(name.startswith("ottla.sim") for name in imported) or any(
+        _is_on_virtual_time(helper) for helper in helpers if helper in files()
     )
 
 
