@@ -20,7 +20,9 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
 from ottla.core.controller.snapshot import image_records
-from ottla.core.raft.node import RaftNode, Ready
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.node import RaftNode, RaftSettings
+from ottla.core.raft.ready import Entry, Ready
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
@@ -115,8 +117,10 @@ class Quorum:
             self._node_id,
             (self._node_id,),
             hard_state=read_quorum_state(self._env.disk, directory),
-            log_end_offset=self._log.log_end_offset,
-            log_epoch=self._log.last_epoch,
+            log=self._log.log_state(),
+            settings=RaftSettings(),  # the timeouts of elections, which one voter does not wait for
+            random_below=self._env.random.randrange,
+            now_ms=now_ms,
         )
         is_empty = self._log.log_end_offset == 0
         self._raft.tick(now_ms)
@@ -169,7 +173,7 @@ class Quorum:
             self._raft.leader_id,
             self._raft.epoch,
             self._raft.high_watermark,
-            self._raft.log_end_offset,
+            self._raft.log.end_offset,
             self._raft.voters,
         )
 
@@ -312,7 +316,9 @@ class Quorum:
                 lambda: write_quorum_state(self._env.disk, self._log.directory, state, self._raft.voters)
             )
         now_ms = self._env.clock.now_ms()
-        self._bytes_since_snapshot += self._log.append(ready.entries, now_ms)
+        # The only voter has no leader to copy batches from.
+        entries = [entry for entry in ready.entries if isinstance(entry, Entry)]
+        self._bytes_since_snapshot += self._log.append(entries, now_ms)
         self._last_append_ms = now_ms
         work = self._log.prepare_flush()
         if work is not None:
@@ -385,8 +391,10 @@ class Quorum:
         try:
             await self._env.workers.run(write)
             self._log.snapshots.append(snapshot)
+            self._raft.snapshot_written(OffsetAndEpoch(snapshot.end_offset, snapshot.epoch))
             logger.info("wrote the metadata snapshot %s", snapshot.file_name)
             self._log.clean(self._settings, self._raft.high_watermark, now_ms)
+            self._raft.log.discard_before(self._log.log_start_offset)
         except OSError:
             # The log is complete without the snapshot: the next one that is due retries.
             logger.exception("the metadata snapshot in %s could not be written", self._log_dir)

@@ -8,7 +8,8 @@ from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
 from ottla.broker.quorum.flushed_offset import FlushedOffset, offset_after_damage
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, list_snapshots
-from ottla.core.raft.node import Entry, LeaderChange
+from ottla.core.raft.log_state import LogState, OffsetAndEpoch
+from ottla.core.raft.ready import Entry, LeaderChange
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, TopicPartition
@@ -98,6 +99,10 @@ class MetadataLog:
         return cls(disk, directory, log, snapshots, flushed)
 
     @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
     def log_end_offset(self) -> int:
         return self._log.log_end_offset
 
@@ -105,11 +110,11 @@ class MetadataLog:
     def size_bytes(self) -> int:
         return self._log.size_bytes
 
-    @property
-    def last_epoch(self) -> int:
-        in_snapshot = self.snapshots[-1].epoch if self.snapshots else NO_LEADER_EPOCH
-        latest = self._log.epochs.latest
-        return in_snapshot if latest is None else max(latest, in_snapshot)
+    def log_state(self) -> LogState:
+        """What raft is to know of this log."""
+        snapshots = [OffsetAndEpoch(snapshot.end_offset, snapshot.epoch) for snapshot in self.snapshots]
+        log = self._log
+        return LogState(log.log_start_offset, log.log_end_offset, log.epochs.entries(), snapshots)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """All batches with records at `offset` or later. Raises KafkaError for a gap, as raft leaves none."""
@@ -230,7 +235,10 @@ def _encode_entry(entry: Entry, now_ms: int) -> bytes:
         voters = tuple(Voter(voter_id=voter) for voter in entry.payload.voters)
         # There is one voter, which has granted its own vote. Version 0 is that of kraft.version 0 (KIP-853 has 1).
         message = LeaderChangeMessage(
-            version=0, leader_id=entry.payload.leader_id, voters=voters, granting_voters=voters
+            version=0,
+            leader_id=entry.payload.leader_id,
+            voters=tuple(Voter(voter_id=voter) for voter in entry.payload.voters),
+            granting_voters=tuple(Voter(voter_id=voter) for voter in entry.payload.granting_voters),
         )
         return build_control_batch(
             [message], base_offset=entry.base_offset, timestamp=now_ms, leader_epoch=entry.epoch

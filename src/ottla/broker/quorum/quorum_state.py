@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from ottla.core.raft.node import HardState
+from ottla.core.raft.ready import HardState
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 

@@ -1,4 +1,4 @@
-"""Raft as KIP-595 has it, for a quorum of one voter.
+"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630); voters are fixed.
 
 The interface is that of a full quorum: `step` takes messages of other nodes, `tick` the time, `propose` records. They
 only change the node's state in memory. `ready` then returns what must be made durable and what is committed, and
@@ -18,18 +18,56 @@ BeginQuorumEpoch, EndQuorumEpoch and Fetch in `step`, and a high watermark that 
 these exist, the constructor rejects more than one voter.
 """
 
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.model.ids import NO_LEADER_EPOCH
+from ottla.core.raft import roles
+from ottla.core.raft.log_state import LogState, OffsetAndEpoch
+from ottla.core.raft.messages import (
+    NO_NODE,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    EpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Outbound,
+    ReplicatedBatch,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from ottla.core.raft.outbox import Outbox
+from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready, SnapshotChunk
+from ottla.core.raft.roles import (
+    NEVER_MS,
+    Candidate,
+    Follower,
+    Leader,
+    Progress,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    Votes,
+)
+from ottla.model.errors import ErrorCode
 
-NO_NODE = -1
+UNKNOWN_OFFSET = -1
 
 
-class Role(Enum):
-    UNATTACHED = "unattached"
-    LEADER = "leader"
+class FetchDecision(NamedTuple):
+    """The response to a fetch, to which the batches are to be added from the log if `reads_log`.
+
+    If there are none, the response may wait for some, unless it `has_news`: an error, or a higher high watermark.
+    """
+
+    response: FetchResponse
+    reads_log: bool = False
+    has_news: bool = True
 
 
 class HardState(NamedTuple):
@@ -71,6 +109,10 @@ class NotLeader(Exception):
     """A proposal reached a node that does not lead."""
 
 
+class DivergedBelowCommit(Exception):
+    """The leader asks to truncate what is committed: a voter has lost its log, or two clusters have met."""
+
+
 class RaftNode:
     def __init__(
         self,
@@ -78,8 +120,10 @@ class RaftNode:
         voters: Sequence[int],
         *,
         hard_state: HardState,
-        log_end_offset: int,
-        log_epoch: int = NO_LEADER_EPOCH,
+        log: LogState,
+        settings: RaftSettings,
+        random_below: Callable[[int], int],
+        now_ms: int,
     ) -> None:
         """`log_epoch` is the epoch of the last entry. It may be above the epoch of `hard_state`."""
         if tuple(voters) != (node_id,):
@@ -87,14 +131,33 @@ class RaftNode:
                 f"a quorum of voters {list(voters)} is not supported yet: node {node_id} must be the only voter"
             )
         self.node_id = node_id
-        self.voters = tuple(voters)
-        self.role = Role.UNATTACHED
-        self.hard_state = hard_state._replace(epoch=max(hard_state.epoch, log_epoch))
-        self.log_end_offset = log_end_offset
-        self.high_watermark = 0
-        self._epoch_start_offset = log_end_offset
+        self.voters = tuple(sorted(voters))
+        self.log = log
+        self.high_watermark = log.snapshots[-1].offset if log.snapshots else 0
+        self.hard_state = hard_state
+        if log.last_epoch > hard_state.epoch:
+            self.hard_state = HardState(log.last_epoch)
+        self._settings = settings
+        self._random_below = random_below
         self._durable_state = hard_state
-        self._unsaved: list[Entry] = []
+        self._durable_end = log.end_offset
+        self._leader_high_watermark = 0  # as the leader told this follower
+        self._truncate_to: int | None = None
+        self._unsaved: list[Entry | ReplicatedBatch] = []
+        self._chunk: SnapshotChunk | None = None
+        self._outbox = Outbox(settings.retry_backoff_ms)
+        self._asked = 0  # voters that an observer has asked for the leader
+        self.role: Role = self._first_role(now_ms)
+
+    def _first_role(self, now_ms: int) -> Role:
+        if self.hard_state.leader_id == self.node_id:
+            # It may have lost unflushed entries of this epoch: the same offset must not be written in it again.
+            return Resigned(now_ms + self._election_timeout_ms())
+        if self.hard_state.leader_id != NO_NODE:
+            return Follower(now_ms + self._settings.fetch_timeout_ms)
+        return Unattached(self._unattached_deadline_ms(now_ms))
+
+    # -- what others ask of it
 
     @property
     def epoch(self) -> int:
@@ -102,7 +165,15 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        return self.hard_state.leader_id if self.role is Role.LEADER else NO_NODE
+        return self.hard_state.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.voters
 
     @property
     def epoch_start_offset(self) -> int:
@@ -118,10 +189,351 @@ class RaftNode:
         self._epoch_start_offset = self.log_end_offset
         self._append(LeaderChange(self.node_id, self.voters))
 
-    def step(self, message: object, now_ms: int) -> None:
-        raise NotImplementedError(
-            f"node {self.node_id} is the only voter of its quorum and expects no message, but got {message!r}"
+    def _on_timeout(self, now_ms: int) -> None:
+        match self.role:
+            case Unattached() | Candidate():
+                self._become_prospective(now_ms)
+            case Follower():
+                if self.is_voter:
+                    self._become_prospective(now_ms)
+                else:
+                    self._become_unattached(self.epoch, now_ms)
+            case Prospective():
+                self._give_up_prospects(now_ms)
+            case Leader():
+                self.resign(now_ms)
+            case Resigned():
+                # In the same epoch, others would hear from it that it still leads.
+                self._become_unattached(self.epoch + 1, now_ms)
+
+    # -- roles
+
+    def _become(self, role: Role) -> None:
+        self.role = role
+        self._outbox.clear()
+
+    def _become_unattached(self, epoch: int, now_ms: int, leader_id: int = NO_NODE) -> None:
+        deadline_ms = self._unattached_deadline_ms(now_ms)
+        if isinstance(self.role, Unattached | Candidate | Resigned):
+            deadline_ms = min(self.role.deadline_ms, deadline_ms)
+        voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
+        self.hard_state = HardState(epoch, leader_id, voted_id)
+        self._become(Unattached(deadline_ms))
+
+    def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
+        voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
+        self.hard_state = HardState(epoch, leader_id, voted_id)
+        self._leader_high_watermark = 0
+        self._become(Follower(now_ms + self._settings.fetch_timeout_ms))
+
+    def _become_prospective(self, now_ms: int) -> None:
+        if isinstance(self.role, Candidate):
+            self.hard_state = self.hard_state._replace(leader_id=NO_NODE)
+        self._become(
+            Prospective(Votes(self.voters, {self.node_id: True}), now_ms + self._election_timeout_ms())
         )
+
+    def _give_up_prospects(self, now_ms: int) -> None:
+        if self.leader_id not in (NO_NODE, self.node_id):
+            self._become_follower(self.epoch, self.leader_id, now_ms)
+        else:
+            self._become(Unattached(self._unattached_deadline_ms(now_ms)))
+
+    def _stand_for_election(self, now_ms: int) -> None:
+        self.hard_state = HardState(self.epoch + 1, NO_NODE, self.node_id)
+        candidate = Candidate(Votes(self.voters, {self.node_id: True}), now_ms + self._election_timeout_ms())
+        self._become(candidate)
+        if candidate.votes.is_won:
+            self._become_leader(candidate.votes, now_ms)
+
+    def _become_leader(self, votes: Votes, now_ms: int) -> None:
+        self.hard_state = HardState(self.epoch, self.node_id, NO_NODE)
+        others = {voter: Progress() for voter in self.voters if voter != self.node_id}
+        granting = tuple(voter for voter, is_granted in sorted(votes.granted.items()) if is_granted)
+        self._become(
+            Leader(self.log.end_offset, granting, others, self._check_quorum_deadline_ms(now_ms), now_ms)
+        )
+        self._append(LeaderChange(self.node_id, self.voters, granting))
+
+    def resign(self, now_ms: int) -> None:
+        """Gives up the leadership: voters with the longest logs are asked to take it over."""
+        if isinstance(self.role, Leader):
+            successors = self.role.successors
+            self._become(Resigned(now_ms + self._election_timeout_ms(), successors, set(successors)))
+
+    def _election_timeout_ms(self) -> int:
+        timeout_ms = self._settings.election_timeout_ms
+        return timeout_ms + self._random_below(timeout_ms) if timeout_ms else 0
+
+    def _unattached_deadline_ms(self, now_ms: int) -> int:
+        return now_ms + self._election_timeout_ms() if self.is_voter else NEVER_MS
+
+    def _check_quorum_deadline_ms(self, now_ms: int) -> int:
+        if len(self.voters) == 1:
+            return NEVER_MS
+        return now_ms + self._settings.fetch_timeout_ms * 3 // 2
+
+    # -- requests
+
+    def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
+        epoch_max = request.epoch if request.is_pre_vote else request.epoch - 1
+        if (
+            request.candidate_id < 0
+            or request.log_end.offset < 0
+            or not 0 <= request.log_end.epoch <= epoch_max
+        ):
+            return self._vote_response(error=ErrorCode.invalid_request)
+        if request.epoch < self.epoch:
+            return self._vote_response(error=ErrorCode.fenced_leader_epoch)
+        if request.epoch > self.epoch:
+            self._become_unattached(request.epoch, now_ms)
+        is_granted = self._grants_vote(request)
+        if is_granted and not request.is_pre_vote and self.hard_state.voted_id == NO_NODE:
+            # The candidate has at least as good a chance as this node: it is given the time for it.
+            self.hard_state = self.hard_state._replace(voted_id=request.candidate_id)
+            self._become(Unattached(self._unattached_deadline_ms(now_ms)))
+        return self._vote_response(is_granted=is_granted)
+
+    def _grants_vote(self, request: VoteRequest) -> bool:
+        is_up_to_date = request.log_end.is_up_to_date_with(self.log.end)
+        match self.role:
+            case Leader():
+                return False
+            case Follower(has_fetched=has_fetched) if request.is_pre_vote:
+                return is_up_to_date and not has_fetched
+            case _ if request.is_pre_vote:
+                return is_up_to_date
+        if self.hard_state.voted_id != NO_NODE:
+            return self.hard_state.voted_id == request.candidate_id
+        return self.leader_id == NO_NODE and is_up_to_date
+
+    def _vote_response(self, *, is_granted: bool = False, error: ErrorCode = ErrorCode.none) -> VoteResponse:
+        return VoteResponse(self.epoch, self.leader_id, is_granted, error)
+
+    def on_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now_ms: int) -> EpochResponse:
+        return EpochResponse(*self._news_from_leader(request.epoch, request.leader_id, now_ms))
+
+    def on_end_quorum_epoch(self, request: EndQuorumEpochRequest, now_ms: int) -> EpochResponse:
+        response = EpochResponse(*self._news_from_leader(request.epoch, request.leader_id, now_ms))
+        if response.error is ErrorCode.none and isinstance(self.role, Follower) and self.is_voter:
+            self.role.deadline_ms = now_ms + self._succession_delay_ms(request.preferred_successors)
+        return response
+
+    def _succession_delay_ms(self, successors: tuple[int, ...]) -> int:
+        """The first successor stands at once, the others later and later, so that their elections do not collide."""
+        delay_max_ms = self._settings.election_backoff_max_ms
+        if self.node_id not in successors:
+            return delay_max_ms
+        position = successors.index(self.node_id)
+        if position == 0:
+            return 0
+        return min(delay_max_ms, (delay_max_ms >> (len(successors) - 1)) << (position - 1))
+
+    def _news_from_leader(self, epoch: int, leader_id: int, now_ms: int) -> tuple[int, int, ErrorCode]:
+        if epoch < self.epoch:
+            return self.epoch, self.leader_id, ErrorCode.fenced_leader_epoch
+        if not self._is_consistent(epoch, leader_id) or leader_id in (NO_NODE, self.node_id):
+            return self.epoch, self.leader_id, ErrorCode.invalid_request
+        self._follow_news(epoch, leader_id, now_ms)
+        return self.epoch, self.leader_id, ErrorCode.none
+
+    def _is_consistent(self, epoch: int, leader_id: int) -> bool:
+        """Whether `leader_id` can lead `epoch`, as far as this node knows: an epoch has one leader, a voter."""
+        if leader_id == NO_NODE:
+            return True
+        if leader_id not in self.voters:
+            return False
+        return epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
+
+    def _follow_news(self, epoch: int, leader_id: int, now_ms: int) -> None:
+        """Another node says who leads `epoch`, which is not below this node's; it may not know."""
+        if leader_id == self.node_id:
+            if epoch > self.epoch:
+                # This node has led `epoch` and forgotten it: it must not vote in it again.
+                self._become_unattached(epoch, now_ms)
+                self.hard_state = self.hard_state._replace(voted_id=self.node_id)
+        elif leader_id == NO_NODE:
+            if epoch > self.epoch:
+                self._become_unattached(epoch, now_ms)
+        elif epoch > self.epoch or self.leader_id == NO_NODE:
+            self._become_follower(epoch, leader_id, now_ms)
+
+    def on_fetch(self, request: FetchRequest, now_ms: int) -> FetchDecision:
+        """A replica that fetches says with it what it has; a negative id is of a consumer, which has nothing."""
+        if not 0 <= request.last_epoch <= request.epoch or request.offset < 0:
+            return self._fetch_error(ErrorCode.invalid_request)
+        error = self._leadership_error(request.epoch)
+        if error is not ErrorCode.none:
+            return self._fetch_error(error)
+        assert isinstance(self.role, Leader)
+        position = self.log.position_of(request.offset, request.last_epoch)
+        if position.diverging is not None or position.snapshot is not None:
+            response = FetchResponse(
+                self.epoch,
+                self.leader_id,
+                self._announced_high_watermark(),
+                diverging=position.diverging,
+                snapshot=position.snapshot,
+            )
+            return FetchDecision(response)
+        if request.replica_id >= 0:
+            self._note_fetch(self.role, request, now_ms)
+        high_watermark = self._announced_high_watermark()
+        return FetchDecision(
+            FetchResponse(self.epoch, self.leader_id, high_watermark),
+            reads_log=True,
+            has_news=high_watermark > request.high_watermark,
+        )
+
+    def _fetch_error(self, error: ErrorCode) -> FetchDecision:
+        return FetchDecision(FetchResponse(self.epoch, self.leader_id, error=error))
+
+    def _leadership_error(self, epoch: int) -> ErrorCode:
+        if epoch < self.epoch:
+            return ErrorCode.fenced_leader_epoch
+        if epoch > self.epoch:
+            return ErrorCode.unknown_leader_epoch
+        return ErrorCode.none if self.is_leader else ErrorCode.not_leader_or_follower
+
+    def _note_fetch(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
+        leader.progress_of(request.replica_id).on_fetch(request.offset, self.log.end_offset, now_ms)
+        self._note_contact(leader, request.replica_id, now_ms)
+        self._advance_high_watermark(leader)
+
+    def _note_contact(self, leader: Leader, replica_id: int, now_ms: int) -> None:
+        if leader.has_heard_from_majority(replica_id):
+            leader.deadline_ms = self._check_quorum_deadline_ms(now_ms)
+
+    def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
+        """The bytes are to be added from the snapshot, if there is no error."""
+        error = self._leadership_error(request.epoch)
+        if error is ErrorCode.none and request.snapshot not in self.log.snapshots:
+            error = ErrorCode.snapshot_not_found
+        if error is ErrorCode.none and isinstance(self.role, Leader):
+            self._note_contact(self.role, request.replica_id, now_ms)
+        return FetchSnapshotResponse(
+            self.epoch, self.leader_id, request.snapshot, position=request.position, error=error
+        )
+
+    def _announced_high_watermark(self) -> int:
+        """What followers may rely on: a new leader does not know it before an entry of its epoch is committed."""
+        assert isinstance(self.role, Leader)
+        return self.high_watermark if self.role.has_committed else UNKNOWN_OFFSET
+
+    def _advance_high_watermark(self, leader: Leader) -> None:
+        replicated = leader.replicated_offset(self._durable_end)
+        # Raft, 5.4.2: entries of earlier epochs are committed only with one of the leader's own.
+        if replicated > leader.epoch_start_offset:
+            leader.has_committed = True
+            self.high_watermark = max(self.high_watermark, replicated)
+
+    # -- responses
+
+    def on_response(self, number: int, sender: int, response: Response, now_ms: int) -> None:
+        """Of the request with this number. One that the node no longer waits for has no effect."""
+        if not self._outbox.take(number, sender) or self._learn_from(response, now_ms):
+            return
+        if response.error is not ErrorCode.none:
+            self._outbox.pause(sender, now_ms)
+            return
+        match response:
+            case VoteResponse():
+                self._count_vote(sender, response.is_granted, now_ms)
+            case EpochResponse():
+                self._acknowledged_by(sender)
+            case FetchResponse():
+                self._on_fetched(response, now_ms)
+            case FetchSnapshotResponse():
+                self._on_snapshot_fetched(response, now_ms)
+
+    def on_no_response(self, number: int, receiver: int, now_ms: int) -> None:
+        """The request with this number timed out, or its connection failed."""
+        if not self._outbox.take(number, receiver):
+            return
+        if isinstance(self.role, Follower) and not self.is_voter:
+            # Another voter may know of a new leader.
+            self._become_unattached(self.epoch, now_ms)
+        self._outbox.pause(receiver, now_ms)
+
+    def _learn_from(self, response: Response, now_ms: int) -> bool:
+        """Takes the news of epoch and leader; whether that is all that the response is good for."""
+        epoch, leader_id, error = response.epoch, response.leader_id, response.error
+        if epoch < self.epoch or not self._is_consistent(epoch, leader_id):
+            return True
+        if epoch > self.epoch:
+            self._follow_news(epoch, leader_id, now_ms)
+            return True
+        if leader_id != NO_NODE and self.leader_id == NO_NODE and leader_id != self.node_id:
+            self._become_follower(epoch, leader_id, now_ms)
+            # An observer that asked the leader itself has records with the answer.
+            return not isinstance(response, FetchResponse) or error is not ErrorCode.none
+        return False
+
+    def _count_vote(self, voter: int, is_granted: bool, now_ms: int) -> None:
+        match self.role:
+            case Prospective(votes=votes):
+                votes.granted[voter] = is_granted
+                if votes.is_won:
+                    self._stand_for_election(now_ms)
+                elif votes.is_lost:
+                    self._give_up_prospects(now_ms)
+            case Candidate(votes=votes):
+                votes.granted[voter] = is_granted
+                if votes.is_won:
+                    self._become_leader(votes, now_ms)
+                elif votes.is_lost:
+                    self._become_prospective(now_ms)
+
+    def _acknowledged_by(self, voter: int) -> None:
+        match self.role:
+            case Leader(voters=followers):
+                followers[voter].has_acknowledged = True
+            case Resigned(unacknowledged=unacknowledged):
+                unacknowledged.discard(voter)
+
+    def _on_fetched(self, response: FetchResponse, now_ms: int) -> None:
+        if not isinstance(self.role, Follower):
+            return
+        self.role.has_fetched = True
+        self.role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        if response.diverging is not None:
+            self._truncate(self.log.truncation_for(response.diverging))
+        elif response.snapshot is not None:
+            self.role.snapshot, self.role.snapshot_position = response.snapshot, 0
+        else:
+            for batch in response.batches:
+                # A batch that does not follow, or is of an epoch after the leader's, is not of this leader.
+                if batch.base_offset != self.log.end_offset or batch.epoch > self.epoch:
+                    break
+                self.log.append(batch.epoch, batch.next_offset)
+                self._unsaved.append(batch)
+            self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+            self._follow_high_watermark()
+
+    def _truncate(self, offset: int) -> None:
+        if offset < self.high_watermark:
+            raise DivergedBelowCommit(
+                f"node {self.leader_id}, the leader of epoch {self.epoch}, asks node {self.node_id} to truncate its "
+                f"metadata log to offset {offset}, below the high watermark {self.high_watermark}"
+            )
+        self.log.truncate_to(offset)
+        self._truncate_to = offset
+
+    def _on_snapshot_fetched(self, response: FetchSnapshotResponse, now_ms: int) -> None:
+        role = self.role
+        if not isinstance(role, Follower) or role.snapshot is None:
+            return
+        role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        if response.snapshot != role.snapshot or response.position != role.snapshot_position:
+            return
+        role.snapshot_position += len(response.data)
+        is_last = role.snapshot_position >= response.size
+        self._chunk = SnapshotChunk(role.snapshot, response.position, response.data, is_last)
+
+    def _follow_high_watermark(self) -> None:
+        self.high_watermark = max(self.high_watermark, min(self._leader_high_watermark, self._durable_end))
+
+    # -- the log
 
     def propose(self, values: Sequence[bytes]) -> Entry:
         """Appends records that are committed together. Raises NotLeader."""
@@ -134,21 +546,107 @@ class RaftNode:
     def ready(self) -> Ready | None:
         """What to make durable next; None if there is nothing."""
         hard_state = None if self.hard_state == self._durable_state else self.hard_state
-        if hard_state is None and not self._unsaved:
+        messages = tuple(self._messages(now_ms))
+        is_idle = hard_state is None and self._truncate_to is None and self._chunk is None
+        if is_idle and not self._unsaved and not messages:
             return None
-        return Ready(hard_state, tuple(self._unsaved), self.high_watermark)
+        return Ready(hard_state, self._truncate_to, tuple(self._unsaved), self._chunk, messages)
 
     def advance(self, ready: Ready) -> None:
         """All of `ready` is durable. Changes since that call are in the next `ready`."""
         if ready.hard_state is not None:
             self._durable_state = ready.hard_state
+        if ready.truncate_to is not None:
+            self._durable_end = ready.truncate_to
+            if self._truncate_to == ready.truncate_to:
+                self._truncate_to = None
         del self._unsaved[: len(ready.entries)]
         if ready.entries:
             # One voter is its own majority. The first entry that it flushes is the leader change of its epoch.
             self.high_watermark = ready.entries[-1].next_offset
 
-    def _append(self, payload: LeaderChange | tuple[bytes, ...]) -> Entry:
-        entry = Entry(self.log_end_offset, self.epoch, payload)
-        self.log_end_offset = entry.next_offset
-        self._unsaved.append(entry)
-        return entry
+    def _snapshot_chunk_written(self, chunk: SnapshotChunk) -> None:
+        self._chunk = None
+        if chunk.is_last:
+            self.log.install(chunk.snapshot)
+            self._durable_end = chunk.snapshot.offset
+            self.high_watermark = max(self.high_watermark, chunk.snapshot.offset)
+            if isinstance(self.role, Follower):
+                self.role.snapshot = None
+
+    # -- messages
+
+    def _messages(self, now_ms: int) -> list[Outbound]:
+        found: list[tuple[int, Request]] = []
+        match self.role:
+            case Prospective(votes=votes) | Candidate(votes=votes) if not votes.is_lost:
+                is_pre_vote = isinstance(self.role, Prospective)
+                vote = VoteRequest(self.epoch, self.node_id, self.log.end, is_pre_vote)
+                found = [(voter, vote) for voter in votes.missing]
+            case Leader() as leader:
+                found = self._announcements(leader, now_ms)
+            case Resigned() as resigned:
+                end = EndQuorumEpochRequest(self.epoch, self.node_id, resigned.preferred_successors)
+                found = [(voter, end) for voter in sorted(resigned.unacknowledged)]
+            case Follower() as follower:
+                found = self._fetches(follower)
+            case Unattached() if not self.is_voter and self._outbox.is_empty:
+                found = self._search_for_leader(now_ms)
+        return [
+            self._outbox.send(to, request) for to, request in found if self._outbox.may_send_to(to, now_ms)
+        ]
+
+    def _announcements(self, leader: Leader, now_ms: int) -> list[tuple[int, Request]]:
+        """To voters that may not know of the leader: from those that do, fetches come."""
+        if now_ms < leader.announce_ms:
+            return []
+        period_ms = self._settings.fetch_timeout_ms // 2
+        leader.announce_ms = now_ms + period_ms
+        begin = BeginQuorumEpochRequest(self.epoch, self.node_id)
+        return [(voter, begin) for voter in leader.silent_voters(now_ms, period_ms)]
+
+    def _fetches(self, follower: Follower) -> list[tuple[int, Request]]:
+        if self._unsaved or self._truncate_to is not None or self._chunk is not None:
+            return []  # a fetch says that everything before its offset is durable
+        if follower.snapshot is not None:
+            return [
+                (
+                    self.leader_id,
+                    FetchSnapshotRequest(
+                        self.epoch, self.node_id, follower.snapshot, follower.snapshot_position
+                    ),
+                )
+            ]
+        return [(self.leader_id, self._fetch_request())]
+
+    def _fetch_request(self) -> FetchRequest:
+        end = self.log.end
+        return FetchRequest(self.epoch, self.node_id, end.offset, end.epoch, self.high_watermark)
+
+    def _search_for_leader(self, now_ms: int) -> list[tuple[int, Request]]:
+        others = [voter for voter in self.voters if self._outbox.may_send_to(voter, now_ms)]
+        if not others:
+            return []
+        self._asked += 1
+        return [(others[self._asked % len(others)], self._fetch_request())]
+
+    # -- invariants
+
+    def validate(self) -> None:
+        """Raises AssertionError if the node contradicts itself; for simulations, after every event."""
+        log, epochs = self.log, [epoch for epoch, _ in self.log.epochs]
+        assert log.start_offset <= log.end_offset, "a log ends where it starts, or after"
+        assert epochs == sorted(set(epochs)), "epochs grow along the log"
+        assert log.last_epoch <= self.epoch, "no entry is of an epoch that the node has not seen"
+        assert self.high_watermark <= log.end_offset, "what is committed is in the log"
+        if isinstance(self.role, Leader):
+            assert self.leader_id == self.node_id, "a leader knows that it leads"
+        if isinstance(self.role, Follower):
+            assert self.leader_id not in (NO_NODE, self.node_id), "a follower follows another node"
+        if isinstance(self.role, Candidate):
+            assert self.hard_state.voted_id == self.node_id, "a candidate votes for itself"
+        if not self.is_voter:
+            assert isinstance(self.role, Unattached | Follower), "an observer takes part in no election"
+
+    def __repr__(self) -> str:
+        return f"<raft node {self.node_id}, {roles.role_name(self.role)} in epoch {self.epoch}>"

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.quorum.bootstrap import bootstrap_records
 from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
-from ottla.core.raft.node import HardState
+from ottla.core.raft.ready import HardState
 from ottla.model.errors import KafkaError
 from ottla.protocol.metadata_records.records import (
     BeginTransactionRecord,

@@ -2,25 +2,37 @@
 
 import pytest
 
-from ottla.core.raft.node import Entry, HardState, LeaderChange, NotLeader, RaftNode, Ready, Role
+from ottla.core.raft.log_state import LogState
+from ottla.core.raft.node import NotLeader, RaftNode, RaftSettings
+from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready
+from ottla.core.raft.roles import Unattached
 
 NEVER_VOTED = HardState()
 
 
 def node(hard_state: HardState = NEVER_VOTED, log_end_offset: int = 0, log_epoch: int = -1) -> RaftNode:
-    return RaftNode(1, (1,), hard_state=hard_state, log_end_offset=log_end_offset, log_epoch=log_epoch)
+    return RaftNode(
+        1,
+        (1,),
+        hard_state=hard_state,
+        log=LogState(0, log_end_offset, [(log_epoch, 0)] if log_end_offset else []),
+        settings=RaftSettings(),
+        random_below=lambda bound: 0,
+        now_ms=0,
+    )
 
 
 def elected(raft: RaftNode) -> Ready:
     raft.tick(0)
-    ready = raft.ready()
+    ready = raft.ready(0)
     assert ready is not None
     return ready
 
 
 def test_a_node_that_has_not_ticked_leads_nothing() -> None:
     raft = node()
-    assert (raft.role, raft.leader_id, raft.ready()) == (Role.UNATTACHED, -1, None)
+    assert isinstance(raft.role, Unattached)
+    assert (raft.leader_id, raft.ready(0)) == (-1, None)
     with pytest.raises(NotLeader):
         raft.propose([b"a"])
 
@@ -28,7 +40,8 @@ def test_a_node_that_has_not_ticked_leads_nothing() -> None:
 def test_the_only_voter_elects_itself_in_a_new_epoch_with_a_leader_change_first() -> None:
     raft = node(HardState(4, 1, -1), log_end_offset=10, log_epoch=4)
     ready = elected(raft)
-    assert ready == Ready(HardState(5, 1, -1), (Entry(10, 5, LeaderChange(1, (1,))),), 0)
+    change = Entry(10, 5, LeaderChange(1, (1,), (1,)))
+    assert ready == Ready(HardState(5, 1, -1), None, (change,), None, ())
     assert (raft.leader_id, raft.epoch, raft.epoch_start_offset) == (1, 5, 10)
 
 
@@ -41,7 +54,7 @@ def test_a_second_tick_elects_nobody() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.tick(1)
-    assert raft.ready() is None
+    assert raft.ready(1) is None
     assert raft.epoch == 1
 
 
@@ -52,10 +65,10 @@ def test_nothing_is_committed_before_it_is_durable() -> None:
     assert raft.high_watermark == 0
     raft.advance(ready)
     assert raft.high_watermark == 1
-    ready = raft.ready()
-    assert ready == Ready(None, (Entry(1, 1, (b"a", b"b")),), 1)
+    ready = raft.ready(0)
+    assert ready == Ready(None, None, (Entry(1, 1, (b"a", b"b")),), None, ())
     raft.advance(ready)
-    assert (raft.high_watermark, raft.log_end_offset, raft.ready()) == (3, 3, None)
+    assert (raft.high_watermark, raft.log.end_offset, raft.ready(0)) == (3, 3, None)
 
 
 def test_the_entries_of_earlier_epochs_are_committed_with_the_leader_change() -> None:
@@ -70,12 +83,12 @@ def test_what_is_proposed_during_a_flush_is_in_the_next_ready() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.propose([b"a"])
-    first = raft.ready()
+    first = raft.ready(0)
     assert first is not None
     raft.propose([b"b"])
     raft.advance(first)
     assert raft.high_watermark == 2
-    second = raft.ready()
+    second = raft.ready(0)
     assert second is not None
     assert [entry.payload for entry in second.entries] == [(b"b",)]
 
@@ -92,14 +105,3 @@ def test_an_empty_proposal_is_refused() -> None:
     elected(raft)
     with pytest.raises(ValueError, match="at least one record"):
         raft.propose([])
-
-
-@pytest.mark.parametrize("voters", [(), (2,), (1, 2, 3)])
-def test_a_quorum_of_other_voters_is_refused_at_the_start(voters: tuple[int, ...]) -> None:
-    with pytest.raises(NotImplementedError, match="node 1 must be the only voter"):
-        RaftNode(1, voters, hard_state=HardState(), log_end_offset=0)
-
-
-def test_a_message_is_refused_by_name() -> None:
-    with pytest.raises(NotImplementedError, match="expects no message, but got 'vote'"):
-        node().step("vote", 0)

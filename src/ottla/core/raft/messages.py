@@ -1,0 +1,117 @@
+"""What the nodes of a quorum say to each other (KIP-595, pre-vote KIP-996), without the wire's details.
+
+Every response names the sender's epoch and the leader that it knows, so that any exchange spreads the news of an
+election. The epoch of a request is the one that its sender is in.
+"""
+
+from typing import NamedTuple
+
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.model.errors import ErrorCode
+
+NO_NODE = -1
+# Of a fetch whose sender does not say which high watermark it knows (before KIP-1166).
+UNKNOWN_HIGH_WATERMARK = 2**63 - 1
+
+
+class VoteRequest(NamedTuple):
+    """`log_end` is the candidate's: a voter grants no vote to a log that ends before its own."""
+
+    epoch: int
+    candidate_id: int
+    log_end: OffsetAndEpoch
+    is_pre_vote: bool
+
+
+class VoteResponse(NamedTuple):
+    epoch: int
+    leader_id: int
+    is_granted: bool
+    error: ErrorCode = ErrorCode.none
+
+
+class BeginQuorumEpochRequest(NamedTuple):
+    epoch: int
+    leader_id: int
+
+
+class EndQuorumEpochRequest(NamedTuple):
+    """The leader resigns. `preferred_successors` has the voters with the longest logs first."""
+
+    epoch: int
+    leader_id: int
+    preferred_successors: tuple[int, ...]
+
+
+class EpochResponse(NamedTuple):
+    """To BeginQuorumEpoch and EndQuorumEpoch."""
+
+    epoch: int
+    leader_id: int
+    error: ErrorCode = ErrorCode.none
+
+
+class FetchRequest(NamedTuple):
+    """The sender has everything before `offset` on its disk; `last_epoch` is that of its last batch."""
+
+    epoch: int
+    replica_id: int
+    offset: int
+    last_epoch: int
+    high_watermark: int = UNKNOWN_HIGH_WATERMARK
+
+
+class ReplicatedBatch(NamedTuple):
+    """A batch as it came from the leader; `data` is for the log alone."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    data: object
+
+
+class FetchResponse(NamedTuple):
+    """At most one of `diverging`, `snapshot` and `batches` is set.
+
+    `diverging`: where the leader's log ends in the epoch that the follower's may have been in: truncate there.
+    `snapshot`: the leader no longer has the records; fetch this snapshot instead.
+    """
+
+    epoch: int
+    leader_id: int
+    high_watermark: int = -1
+    batches: tuple[ReplicatedBatch, ...] = ()
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    error: ErrorCode = ErrorCode.none
+
+
+class FetchSnapshotRequest(NamedTuple):
+    epoch: int
+    replica_id: int
+    snapshot: OffsetAndEpoch
+    position: int
+
+
+class FetchSnapshotResponse(NamedTuple):
+    """`data` are the bytes of the snapshot from `position` on; `size` is that of the whole."""
+
+    epoch: int
+    leader_id: int
+    snapshot: OffsetAndEpoch | None = None
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+    error: ErrorCode = ErrorCode.none
+
+
+Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+Response = VoteResponse | EpochResponse | FetchResponse | FetchSnapshotResponse
+
+
+class Outbound(NamedTuple):
+    """A request to send. Its response, or that there is none, comes back to the node under the same `number`."""
+
+    number: int
+    to: int
+    request: Request

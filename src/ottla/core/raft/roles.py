@@ -1,0 +1,161 @@
+"""The roles of a node in its quorum. A node has one at a time, replaced as a whole; see `node` for the transitions."""
+
+from dataclasses import dataclass, field
+
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.messages import NO_NODE
+
+NEVER_MS = 2**63 - 1
+
+
+@dataclass
+class Votes:
+    """The responses of the voters in one election, the node's own among them."""
+
+    voters: tuple[int, ...]
+    granted: dict[int, bool]
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    @property
+    def is_won(self) -> bool:
+        return sum(self.granted.values()) >= self.majority
+
+    @property
+    def is_lost(self) -> bool:
+        return len(self.voters) - list(self.granted.values()).count(False) < self.majority
+
+    @property
+    def missing(self) -> list[int]:
+        return [voter for voter in self.voters if voter not in self.granted]
+
+
+@dataclass
+class Unattached:
+    """Knows an epoch, and fetches from nobody. A voter waits for news until its election timeout."""
+
+    deadline_ms: int
+
+
+@dataclass
+class Prospective:
+    """Asks whether an election could be won, before it disturbs anybody with a new epoch (KIP-996)."""
+
+    votes: Votes
+    deadline_ms: int
+
+
+@dataclass
+class Candidate:
+    votes: Votes
+    deadline_ms: int
+
+
+@dataclass
+class Follower:
+    """Fetches from the leader. `has_fetched` once the leader has answered in this epoch."""
+
+    deadline_ms: int
+    has_fetched: bool = False
+    snapshot: OffsetAndEpoch | None = None  # being fetched instead of records
+    snapshot_position: int = 0
+
+
+@dataclass
+class Progress:
+    """What the leader knows of another replica (KIP-836)."""
+
+    end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    # The leader's end at the fetch before: a follower that reaches it had caught up by then.
+    leader_end_at_last_fetch: int = -1
+    has_acknowledged: bool = False  # of this leader, by BeginQuorumEpoch or a fetch
+
+    def on_fetch(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif offset >= self.leader_end_at_last_fetch >= 0:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.end_offset = offset
+        self.last_fetch_ms = now_ms
+        self.leader_end_at_last_fetch = leader_end_offset
+        self.has_acknowledged = True
+
+
+@dataclass
+class Leader:
+    """`deadline_ms` is when it resigns unless a majority fetches before (check quorum, KIP-595)."""
+
+    epoch_start_offset: int
+    granting_voters: tuple[int, ...]
+    voters: dict[int, Progress]  # without the leader
+    deadline_ms: int
+    announce_ms: int  # when BeginQuorumEpoch is due next
+    observers: dict[int, Progress] = field(default_factory=dict)
+    fetched: set[int] = field(default_factory=set)  # voters, since the deadline was last put off
+    has_committed: bool = False  # an entry of its own epoch
+
+    def progress_of(self, replica_id: int) -> Progress:
+        return self.voters.get(replica_id) or self.observers.setdefault(replica_id, Progress())
+
+    def has_heard_from_majority(self, replica_id: int) -> bool:
+        """Whether, with this replica, a majority has fetched since that was last the case. The leader counts."""
+        if replica_id in self.voters:
+            self.fetched.add(replica_id)
+        if len(self.fetched) + 1 <= (len(self.voters) + 1) // 2:
+            return False
+        self.fetched.clear()
+        return True
+
+    def replicated_offset(self, own_end_offset: int) -> int:
+        """The offset before which a majority of the voters has everything on disk."""
+        ends = [own_end_offset, *(progress.end_offset for progress in self.voters.values())]
+        return sorted(ends, reverse=True)[len(ends) // 2]
+
+    def silent_voters(self, now_ms: int, period_ms: int) -> list[int]:
+        """Those that may not know of this leader: from the others, acknowledgements and fetches come."""
+        return [
+            voter
+            for voter, progress in self.voters.items()
+            if not progress.has_acknowledged or now_ms - progress.last_fetch_ms >= period_ms
+        ]
+
+    @property
+    def successors(self) -> tuple[int, ...]:
+        """The other voters, the longest log first."""
+        return tuple(sorted(self.voters, key=lambda voter: (-self.voters[voter].end_offset, voter)))
+
+
+@dataclass
+class Resigned:
+    """Has led this epoch, and grants no vote in it. Tells the voters until its election timeout."""
+
+    deadline_ms: int
+    preferred_successors: tuple[int, ...] = ()
+    unacknowledged: set[int] = field(default_factory=set)
+
+
+Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
+
+
+def role_name(role: Role) -> str:
+    return type(role).__name__
+
+
+__all__ = [
+    "NEVER_MS",
+    "NO_NODE",
+    "Candidate",
+    "Follower",
+    "Leader",
+    "Progress",
+    "Prospective",
+    "Resigned",
+    "Role",
+    "Unattached",
+    "Votes",
+    "role_name",
+]

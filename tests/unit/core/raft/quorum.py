@@ -1,0 +1,164 @@
+"""Raft nodes with disks and a network that a test drives by hand or at random; everything from one seed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.core.raft.log_state import LogState, OffsetAndEpoch
+from ottla.core.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Outbound,
+    ReplicatedBatch,
+    Request,
+    Response,
+    VoteRequest,
+)
+from ottla.core.raft.node import RaftNode, RaftSettings
+from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready
+from ottla.model.errors import ErrorCode
+
+SETTINGS = RaftSettings()
+BATCHES_PER_FETCH = 3
+CHUNK = 4
+
+
+@dataclass
+class Disk:
+    """What a crash leaves: the state, the batches, the newest snapshot. A snapshot's content are the batches before."""
+
+    hard_state: HardState = field(default_factory=HardState)
+    start_offset: int = 0
+    batches: list[ReplicatedBatch] = field(default_factory=list)
+    snapshot: OffsetAndEpoch | None = None
+    snapshot_batches: tuple[ReplicatedBatch, ...] = ()
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].next_offset if self.batches else self.start_offset
+
+    def log_state(self) -> LogState:
+        log = LogState(
+            self.start_offset, self.start_offset, snapshots=[self.snapshot] if self.snapshot else []
+        )
+        for batch in self.batches:
+            log.append(batch.epoch, batch.next_offset)
+        return log
+
+    def truncate_to(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
+        assert self.end_offset == offset, "batches are truncated whole"
+
+    def all_batches(self) -> list[ReplicatedBatch]:
+        return [*self.snapshot_batches, *self.batches] if self.start_offset else self.batches
+
+
+def as_batch(entry: Entry | ReplicatedBatch) -> ReplicatedBatch:
+    if isinstance(entry, ReplicatedBatch):
+        return entry
+    return ReplicatedBatch(entry.base_offset, entry.next_offset, entry.epoch, entry.payload)
+
+
+class Member:
+    """One node with its disk. `persist` does what `Ready` asks for, and returns the messages that may leave then."""
+
+    def __init__(
+        self, node_id: int, voters: tuple[int, ...], random: Random, disk: Disk | None = None
+    ) -> None:
+        self.disk = disk or Disk()
+        self._arguments: tuple[int, tuple[int, ...], Callable[[int], int]] = (
+            node_id,
+            voters,
+            random.randrange,
+        )
+        self.node = self.start(0)
+
+    def start(self, now_ms: int) -> RaftNode:
+        node_id, voters, random_below = self._arguments
+        self.node = RaftNode(
+            node_id,
+            voters,
+            hard_state=self.disk.hard_state,
+            log=self.disk.log_state(),
+            settings=SETTINGS,
+            random_below=random_below,
+            now_ms=now_ms,
+        )
+        return self.node
+
+    def persist(self, ready: Ready) -> None:
+        disk = self.disk
+        if ready.hard_state is not None:
+            assert ready.hard_state.epoch >= disk.hard_state.epoch
+            disk.hard_state = ready.hard_state
+        if ready.truncate_to is not None:
+            disk.truncate_to(ready.truncate_to)
+        for entry in ready.entries:
+            batch = as_batch(entry)
+            assert batch.base_offset == disk.end_offset, "the log has no holes"
+            assert batch.epoch <= disk.hard_state.epoch, "the state is durable before entries of its epoch"
+            disk.batches.append(batch)
+        if ready.chunk is not None and ready.chunk.is_last:
+            disk.snapshot = ready.chunk.snapshot
+            disk.start_offset = ready.chunk.snapshot.offset
+            disk.batches = []
+
+    def run(self, now_ms: int) -> list[Outbound]:
+        """Everything that is ready, one after the other."""
+        messages: list[Outbound] = []
+        while (ready := self.node.ready(now_ms)) is not None:
+            self.persist(ready)
+            messages += ready.messages
+            self.node.advance(ready)
+            self.node.validate()
+        return messages
+
+    def take_snapshot(self) -> None:
+        """Of all that is committed, and discards the log before it."""
+        node, disk = self.node, self.disk
+        end = max((b for b in disk.batches if b.next_offset <= node.high_watermark), default=None)
+        if end is None:
+            return
+        disk.snapshot_batches = tuple(b for b in disk.all_batches() if b.next_offset <= end.next_offset)
+        disk.snapshot = OffsetAndEpoch(end.next_offset, end.epoch)
+        disk.batches = [b for b in disk.batches if b.base_offset >= end.next_offset]
+        disk.start_offset = end.next_offset
+        node.snapshot_written(disk.snapshot)
+        node.log.discard_before(end.next_offset)
+
+    def respond(self, request: Request, now_ms: int) -> Response:
+        node = self.node
+        match request:
+            case VoteRequest():
+                return node.on_vote(request, now_ms)
+            case BeginQuorumEpochRequest():
+                return node.on_begin_quorum_epoch(request, now_ms)
+            case EndQuorumEpochRequest():
+                return node.on_end_quorum_epoch(request, now_ms)
+            case FetchRequest():
+                return self._fetch(request, now_ms)
+            case FetchSnapshotRequest():
+                return self._fetch_snapshot(request, now_ms)
+
+    def _fetch(self, request: FetchRequest, now_ms: int) -> FetchResponse:
+        decision = self.node.on_fetch(request, now_ms)
+        if not decision.reads_log:
+            return decision.response
+        found = [batch for batch in self.disk.batches if batch.base_offset >= request.offset]
+        return decision.response._replace(batches=tuple(found[:BATCHES_PER_FETCH]))
+
+    def _fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
+        response = self.node.on_fetch_snapshot(request, now_ms)
+        if response.error is not ErrorCode.none:
+            return response
+        content = b"%010d" % request.snapshot.offset
+        data = content[request.position : request.position + CHUNK]
+        return response._replace(size=len(content), data=data)
+
+
+def payloads(batches: list[ReplicatedBatch]) -> list[object]:
+    return [batch.data for batch in batches if not isinstance(batch.data, LeaderChange)]
