@@ -91,7 +91,7 @@ class Housekeeping:
             )
         for checkpoint in checkpoints:
             try:
-                await self._env.workers.run(checkpoint.write)
+                await self._env.threads.run(checkpoint.write)
                 checkpoint.complete()
             except OSError as error:
                 self._log_dirs.handle_checkpoint_error(checkpoint, error)
@@ -125,7 +125,7 @@ class Housekeeping:
     async def _delete_due_files(self, now_ms: int) -> None:
         for deletion in self._log_dirs.due_deletions(now_ms):
             try:
-                await self._env.workers.run_in_background(partial(deletion.perform, self._env.disk))
+                await self._env.threads.run_in_background(partial(deletion.perform, self._env.disk))
             except Exception as error:
                 # Its name marks it as deleted: the next start retries.
                 logger.error("%s cannot be removed: %s", deletion.path, error)

@@ -296,7 +296,7 @@ class LogCleaner:
         """A start would complete a swap that is left half done, over segments that are in the log by then."""
         while True:
             try:
-                await self._env.workers.run(work)
+                await self._env.threads.run(work)
                 return
             except OSError as error:
                 if is_disk_failure(error):
@@ -350,12 +350,12 @@ class LogCleaner:
 
         # The folder may have been deleted with its topic, or its disk may have failed.
         with contextlib.suppress(OSError):
-            await self._env.workers.run(remove)
+            await self._env.threads.run(remove)
 
     async def _write_checkpoints(self) -> None:
         for checkpoint in self._log_dirs.cleaner_offset_checkpoints():
             try:
-                await self._env.workers.run(checkpoint.write)
+                await self._env.threads.run(checkpoint.write)
                 checkpoint.complete()
             except OSError as error:
                 self._log_dirs.handle_checkpoint_error(checkpoint, error)

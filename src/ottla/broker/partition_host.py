@@ -152,7 +152,7 @@ class PartitionHost:
             for topic, index in partitions
             if topic.partitions[index].leader == self._config.node_id
         ]
-        await self._env.workers.run(lambda: [work() for work in works if work is not None])
+        await self._env.threads.run(lambda: [work() for work in works if work is not None])
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Renames folders of partitions that are not in the metadata, and keeps them. Call it before `apply`.
@@ -180,7 +180,7 @@ class PartitionHost:
     async def _sync_deletions(self, sync: DeletionSync) -> None:
         while True:
             try:
-                await self._env.workers.run(sync.sync)
+                await self._env.threads.run(sync.sync)
                 sync.complete()
                 return
             except OSError as error:
@@ -205,7 +205,7 @@ class PartitionHost:
                     if found is not None:
                         works.setdefault(found[0], []).append(found[1])
         threads = self._config.get_int("num.recovery.threads.per.data.dir")
-        await asyncio.gather(*(self._env.workers.run_all(work, threads) for work in works.values()))
+        await asyncio.gather(*(self._env.threads.run_all(work, threads) for work in works.values()))
 
     def reconfigure(self, topic: str) -> None:
         """The topic's configs, or defaults of the broker, have changed."""

@@ -272,7 +272,7 @@ class Quorum:
             return error
         if len(decision.records) > RECORDS_ENCODED_ON_LOOP:
             records, version = decision.records, self._machine.image.metadata_version
-            encoded = await self._env.workers.run(
+            encoded = await self._env.threads.run(
                 lambda: [encode_record(record, version) for record in records]
             )
             self._propose_encoded(records, encoded)
@@ -291,7 +291,7 @@ class Quorum:
 
     async def _persist(self) -> None:
         """Writes what raft has ready, in the order that raft requires. Raises OSError if the disk fails."""
-        ready = self._raft.ready()
+        ready = self._raft.ready(self._env.clock.now_ms())
         if ready is None:
             return
         while True:
@@ -312,7 +312,7 @@ class Quorum:
         """May be called again after it has failed."""
         if ready.hard_state is not None:
             state = ready.hard_state
-            await self._env.workers.run(
+            await self._env.threads.run(
                 lambda: write_quorum_state(self._env.disk, self._log.directory, state, self._raft.voters)
             )
         now_ms = self._env.clock.now_ms()
@@ -323,7 +323,7 @@ class Quorum:
         work = self._log.prepare_flush()
         if work is not None:
             flush = work
-            await self._env.workers.run(lambda: self._log.sync(flush))
+            await self._env.threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
 
     async def _publish(self) -> None:
@@ -389,7 +389,7 @@ class Quorum:
             self._log.write_snapshot(snapshot, data)
 
         try:
-            await self._env.workers.run(write)
+            await self._env.threads.run(write)
             self._log.snapshots.append(snapshot)
             self._raft.snapshot_written(OffsetAndEpoch(snapshot.end_offset, snapshot.epoch))
             logger.info("wrote the metadata snapshot %s", snapshot.file_name)

@@ -232,8 +232,7 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
 
 def _encode_entry(entry: Entry, now_ms: int) -> bytes:
     if isinstance(entry.payload, LeaderChange):
-        voters = tuple(Voter(voter_id=voter) for voter in entry.payload.voters)
-        # There is one voter, which has granted its own vote. Version 0 is that of kraft.version 0 (KIP-853 has 1).
+        # Version 0 is that of kraft.version 0 (KIP-853 has 1).
         message = LeaderChangeMessage(
             version=0,
             leader_id=entry.payload.leader_id,

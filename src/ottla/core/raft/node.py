@@ -1,21 +1,29 @@
 """Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630); voters are fixed.
 
-The interface is that of a full quorum: `step` takes messages of other nodes, `tick` the time, `propose` records. They
-only change the node's state in memory. `ready` then returns what must be made durable and what is committed, and
-`advance` tells the node that this was done. Safety depends on the order:
+The node is told what happens: `tick` the time, `on_*` what other nodes ask and answer, `propose` what is to be agreed
+on. None of them does anything but change the node's mind. `ready` then says what is to be made durable and sent, and
+`advance` tells the node that it was done. Safety rests on the order:
 
-1. Make `Ready.hard_state` durable before any entry of its epoch is written and before any message is sent.
-2. Append and flush `Ready.entries`.
-3. Call `advance`. Only this moves the high watermark: the node's log counts towards a majority once it is durable.
+1. `Ready.hard_state` is durable before any entry of its epoch is written, and before any message leaves, a response to
+   a request among them;
+2. `Ready.truncate_to`, then `Ready.entries`, then a flush;
+3. `Ready.messages` are sent;
+4. `advance`: only now the node's own log counts for a majority, and a follower fetches what comes after.
 
-States and transitions:
+Roles, and what leads from one to the next. In every role, a higher epoch leads to unattached, or to follower where its
+leader is known as well.
 
-    unattached -> leader      at the first tick: the only voter has the majority with its own vote, in epoch + 1
-    leader     -> (end)       no other node can take the leadership from the only voter
+    unattached  -> prospective   the election timeout is over
+                -> follower      the leader of the epoch becomes known
+    prospective -> candidate     a majority would vote for this node
+                -> follower, or unattached if no leader is known      a majority would not, or the timeout is over
+    candidate   -> leader        a majority has voted for it
+                -> prospective   a majority has not, or the timeout is over
+    follower    -> prospective   nothing was heard from the leader within the fetch timeout
+    leader      -> resigned      it shuts down, or a majority has not fetched for 1.5 fetch timeouts
+    resigned    -> unattached    the election timeout is over, in the next epoch
 
-A quorum of several voters needs the states candidate, prospective (KIP-996), follower and resigned, the messages Vote,
-BeginQuorumEpoch, EndQuorumEpoch and Fetch in `step`, and a high watermark that is the majority's log end offset. Until
-these exist, the constructor rejects more than one voter.
+An observer is no voter: it is unattached, and asks one voter after the other who leads, or a follower.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,39 +78,14 @@ class FetchDecision(NamedTuple):
     has_news: bool = True
 
 
-class HardState(NamedTuple):
-    """The durable part of a node's state: the latest epoch, its leader, and the node's vote in it."""
+@dataclass(frozen=True)
+class RaftSettings:
+    """`controller.quorum.*` of Kafka."""
 
-    epoch: int = 0
-    leader_id: int = NO_NODE
-    voted_id: int = NO_NODE
-
-
-class LeaderChange(NamedTuple):
-    """The first entry of an epoch. Entries of earlier epochs are committed only together with it (Raft, 5.4.2)."""
-
-    leader_id: int
-    voters: tuple[int, ...]
-
-
-class Entry(NamedTuple):
-    """A batch of the log: a leader change, or the encoded values of records that are committed together."""
-
-    base_offset: int
-    epoch: int
-    payload: LeaderChange | tuple[bytes, ...]
-
-    @property
-    def next_offset(self) -> int:
-        return self.base_offset + (1 if isinstance(self.payload, LeaderChange) else len(self.payload))
-
-
-class Ready(NamedTuple):
-    """What to make durable next. `hard_state` is None if it did not change."""
-
-    hard_state: HardState | None
-    entries: tuple[Entry, ...]
-    high_watermark: int
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    election_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 20
 
 
 class NotLeader(Exception):
@@ -125,11 +108,7 @@ class RaftNode:
         random_below: Callable[[int], int],
         now_ms: int,
     ) -> None:
-        """`log_epoch` is the epoch of the last entry. It may be above the epoch of `hard_state`."""
-        if tuple(voters) != (node_id,):
-            raise NotImplementedError(
-                f"a quorum of voters {list(voters)} is not supported yet: node {node_id} must be the only voter"
-            )
+        """`log` is what lies on the disk; its last epoch may be above what `hard_state` remembers."""
         self.node_id = node_id
         self.voters = tuple(sorted(voters))
         self.log = log
@@ -177,17 +156,27 @@ class RaftNode:
 
     @property
     def epoch_start_offset(self) -> int:
-        """The first offset of the leader's own epoch."""
-        return self._epoch_start_offset
+        """Where the epoch of this leader begins in the log."""
+        assert isinstance(self.role, Leader)
+        return self.role.epoch_start_offset
+
+    # -- time
+
+    def next_tick_ms(self, now_ms: int) -> int:
+        """When `tick` and `ready` are due next, if nothing happens before."""
+        deadlines = [self.role.deadline_ms]
+        if (retry_ms := self._outbox.next_retry_ms(now_ms)) is not None:
+            deadlines.append(retry_ms)
+        if isinstance(self.role, Leader) and len(self.voters) > 1:
+            deadlines.append(self.role.announce_ms)
+        return min(deadlines)
 
     def tick(self, now_ms: int) -> None:
-        """The only voter becomes the leader at its first tick, in a new epoch."""
-        if self.role is Role.LEADER:
-            return
-        self.role = Role.LEADER
-        self.hard_state = HardState(self.hard_state.epoch + 1, self.node_id, NO_NODE)
-        self._epoch_start_offset = self.log_end_offset
-        self._append(LeaderChange(self.node_id, self.voters))
+        if self.voters == (self.node_id,) and not self.is_leader:
+            # The only voter needs to wait for nobody.
+            self._stand_for_election(now_ms)
+        elif now_ms >= self.role.deadline_ms:
+            self._on_timeout(now_ms)
 
     def _on_timeout(self, now_ms: int) -> None:
         match self.role:
@@ -536,15 +525,25 @@ class RaftNode:
     # -- the log
 
     def propose(self, values: Sequence[bytes]) -> Entry:
-        """Appends records that are committed together. Raises NotLeader."""
-        if self.role is not Role.LEADER:
+        """Takes records into the log, to be committed together. Raises NotLeader."""
+        if not isinstance(self.role, Leader):
             raise NotLeader(f"node {self.node_id} does not lead the quorum in epoch {self.epoch}")
         if not values:
             raise ValueError("a proposal has at least one record")
         return self._append(tuple(values))
 
-    def ready(self) -> Ready | None:
-        """What to make durable next; None if there is nothing."""
+    def _append(self, payload: LeaderChange | tuple[bytes, ...]) -> Entry:
+        entry = Entry(self.log.end_offset, self.epoch, payload)
+        self.log.append(entry.epoch, entry.next_offset)
+        self._unsaved.append(entry)
+        return entry
+
+    def snapshot_written(self, snapshot: OffsetAndEpoch) -> None:
+        """This node has written a snapshot of what is committed."""
+        self.log.snapshots.append(snapshot)
+
+    def ready(self, now_ms: int) -> Ready | None:
+        """What is to be done next; None if nothing is. Until `advance`, it is not asked again."""
         hard_state = None if self.hard_state == self._durable_state else self.hard_state
         messages = tuple(self._messages(now_ms))
         is_idle = hard_state is None and self._truncate_to is None and self._chunk is None
@@ -553,7 +552,7 @@ class RaftNode:
         return Ready(hard_state, self._truncate_to, tuple(self._unsaved), self._chunk, messages)
 
     def advance(self, ready: Ready) -> None:
-        """All of `ready` is durable. Changes since that call are in the next `ready`."""
+        """All of `ready` is durable. The node may have gone on since: what came later is in the next `ready`."""
         if ready.hard_state is not None:
             self._durable_state = ready.hard_state
         if ready.truncate_to is not None:
@@ -562,8 +561,14 @@ class RaftNode:
                 self._truncate_to = None
         del self._unsaved[: len(ready.entries)]
         if ready.entries:
-            # One voter is its own majority. The first entry that it flushes is the leader change of its epoch.
-            self.high_watermark = ready.entries[-1].next_offset
+            self._durable_end = ready.entries[-1].next_offset
+        if ready.chunk is not None:
+            self._snapshot_chunk_written(ready.chunk)
+        match self.role:
+            case Leader() as leader:
+                self._advance_high_watermark(leader)
+            case Follower():
+                self._follow_high_watermark()
 
     def _snapshot_chunk_written(self, chunk: SnapshotChunk) -> None:
         self._chunk = None
