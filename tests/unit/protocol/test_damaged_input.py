@@ -1,6 +1,6 @@
 """Every decoder, with its input cut at every byte and changed at every byte: it reads it or raises its declared error.
 
-A request that is refused any other way is an error in the broker's log, and may stay without an answer.
+A request that is rejected any other way is an error in the broker's log, and may stay without an answer.
 """
 
 import itertools
@@ -130,7 +130,7 @@ RESPONSE_CODECS: dict[ApiKey, Callable[[memoryview, int], object]] = {
 @pytest.mark.parametrize(
     ("key", "version"), [(key, version) for key in REQUEST_CODECS for version in versions(key)]
 )
-def test_a_damaged_request_of_a_codec_of_our_own(key: ApiKey, version: int) -> None:
+def test_a_damaged_request_of_a_hand_written_codec(key: ApiKey, version: int) -> None:
     decode = REQUEST_CODECS[key]
     body = kio_bytes(filled(load_request_schema(key, version)))
     check(lambda data: decode(memoryview(data), version), body, MalformedRequest)
@@ -158,7 +158,7 @@ def vars_of(message: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("key", "version"), [(key, version) for key in RESPONSE_CODECS for version in versions(key)]
 )
-def test_a_damaged_response_of_a_codec_of_our_own(key: ApiKey, version: int) -> None:
+def test_a_damaged_response_of_a_hand_written_codec(key: ApiKey, version: int) -> None:
     decode = RESPONSE_CODECS[key]
     body = kio_bytes(filled(load_response_schema(key, version)))
     check(lambda data: decode(memoryview(data), version), body, MalformedRequest)
@@ -238,7 +238,7 @@ def test_a_damaged_batch(codec: int) -> None:
     check(read_sealed, batch[HEADER_SIZE:], KafkaError)
 
 
-def test_damaged_bytes_of_a_classic_consumer_are_read_as_none() -> None:
+def test_damaged_metadata_of_a_classic_consumer_is_read_as_none() -> None:
     topics = b"\x00\x00\x00\x02" + b"\x00\x01a" + b"\x00\x01b"
     owned = b"\x00\x00\x00\x01" + b"\x00\x01a" + b"\x00\x00\x00\x02" + bytes(8)
     user_data = b"\x00\x00\x00\x03abc"

@@ -1,4 +1,4 @@
-"""Our Produce codec and kio's agree in both directions and in every version; what is no message is refused."""
+"""Our Produce codec and kio's agree in both directions and in every version; what is no message is rejected."""
 
 from datetime import datetime
 from typing import Any
@@ -125,7 +125,7 @@ def test_records_are_slices_of_the_request_not_copies(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_truncation_is_malformed_and_bytes_after_the_end_are_let_be(version: int) -> None:
+def test_every_truncation_is_malformed_and_bytes_after_the_end_are_ignored(version: int) -> None:
     body = encode_produce_request(one_record_request(version), version)
     for size in range(len(body)):
         with pytest.raises(MalformedRequest, match=f"Produce v{version}"):
@@ -159,7 +159,7 @@ def test_any_bytes_are_read_as_a_response_or_malformed(version: int, raw: bytes)
         pass
 
 
-def test_a_lying_array_length_is_malformed_at_once() -> None:
+def test_a_wrong_array_length_is_malformed_at_once() -> None:
     for body, version in (
         (b"\xff\xff\xff\xff\0\0\0\0\x7f\xff\xff\xff", 3),
         (b"\0\xff\xff\0\0\0\0\xff\xff\xff\xff\x0f", 9),

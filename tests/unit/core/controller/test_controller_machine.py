@@ -48,7 +48,7 @@ class ControllerRules(RuleBasedStateMachine):
         self.producer_ids = 0
 
     def attempt(self, command: Any) -> Any:
-        """Refusals are part of the game; a refused command leaves no record."""
+        """Rejections are part of the game; a rejected command leaves no record."""
         before = len(self.cluster.log)
         try:
             return self.cluster.submit(command)

@@ -13,7 +13,7 @@ START_MS = 1_000_000
 class FakeShell:
     """Runs one machine: either a whole shard (`decide`, `replay`, `loaded`) or one of its parts, with a table `DECIDE`.
 
-    `records` is the log, `replies` holds what each waiter got (a KafkaError where it was refused), `timers` what is
+    `records` is the log, `replies` holds what each waiter got (a KafkaError where it was rejected), `timers` what is
     due and when. `validate()` runs after every event.
     """
 
@@ -31,13 +31,13 @@ class FakeShell:
         waiter = next(self._waiters)
         try:
             self._perform(self._decision(command, waiter))
-        except KafkaError as refusal:
-            self.replies[waiter] = refusal
+        except KafkaError as rejection:
+            self.replies[waiter] = rejection
         self.machine.validate()
         return waiter
 
     def ask(self, command: Command[Any]) -> Any:
-        """For commands that are answered at once: returns the response, raises the refusal."""
+        """For commands that are answered at once: returns the response, raises the rejection."""
         waiter = self.decide(command)
         assert waiter in self.replies, f"{command} still waits"
         response = self.replies[waiter]

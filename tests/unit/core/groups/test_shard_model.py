@@ -115,8 +115,8 @@ class ShardModel(RuleBasedStateMachine):
         if properly and consumer.member_id:
             try:
                 consumer.leave()
-            except KafkaError as refusal:
-                if refusal.code not in FENCING:
+            except KafkaError as rejection:
+                if rejection.code not in FENCING:
                     raise
         self.listen()
 
@@ -170,7 +170,7 @@ class ShardModel(RuleBasedStateMachine):
         assert error is (ErrorCode.none if is_free else ErrorCode.unknown_member_id)
 
     def commit(self, may_commit: bool, command: OffsetCommit) -> ErrorCode:
-        """What is refused changes nothing, what is not can be fetched."""
+        """What is rejected changes nothing, what is not can be fetched."""
         (committed,) = command.offsets
         partition = TopicPartition(committed.topic, committed.partition)
         before = self.offset_of(command.group_id, partition)

@@ -85,8 +85,8 @@ class ModernConsumer(Member):
                 self.report()
             else:
                 self.join()
-        except KafkaError as refusal:
-            if refusal.code not in FENCING:
+        except KafkaError as rejection:
+            if rejection.code not in FENCING:
                 raise
             self.epoch = 0
             self.owned.clear()

@@ -18,7 +18,7 @@ def elected(raft: RaftNode) -> Ready:
     return ready
 
 
-def test_a_node_that_has_not_ticked_leads_nothing() -> None:
+def test_a_node_does_not_lead_before_its_first_tick() -> None:
     raft = node()
     assert (raft.role, raft.leader_id, raft.ready()) == (Role.UNATTACHED, -1, None)
     with pytest.raises(NotLeader):
@@ -32,12 +32,12 @@ def test_the_only_voter_elects_itself_in_a_new_epoch_with_a_leader_change_first(
     assert (raft.leader_id, raft.epoch, raft.epoch_start_offset) == (1, 5, 10)
 
 
-def test_an_epoch_of_the_log_is_never_used_again_even_where_the_state_was_lost() -> None:
+def test_an_epoch_of_the_log_is_never_used_again_even_if_the_state_was_lost() -> None:
     raft = node(HardState(), log_end_offset=10, log_epoch=7)
     assert elected(raft).entries[0].epoch == 8
 
 
-def test_a_second_tick_elects_nobody() -> None:
+def test_a_second_tick_starts_no_election() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.tick(1)
@@ -66,7 +66,7 @@ def test_the_entries_of_earlier_epochs_are_committed_with_the_leader_change() ->
     assert raft.high_watermark == 11
 
 
-def test_what_is_proposed_during_a_flush_is_in_the_next_ready() -> None:
+def test_a_proposal_during_a_flush_is_in_the_next_ready() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.propose([b"a"])
@@ -87,7 +87,7 @@ def test_offsets_follow_each_other() -> None:
     assert [(entry.base_offset, entry.next_offset) for entry in entries] == [(1, 2), (2, 5), (5, 7)]
 
 
-def test_an_empty_proposal_is_refused() -> None:
+def test_an_empty_proposal_is_rejected() -> None:
     raft = node()
     elected(raft)
     with pytest.raises(ValueError, match="at least one record"):
@@ -95,11 +95,11 @@ def test_an_empty_proposal_is_refused() -> None:
 
 
 @pytest.mark.parametrize("voters", [(), (2,), (1, 2, 3)])
-def test_a_quorum_of_other_voters_is_refused_at_the_start(voters: tuple[int, ...]) -> None:
+def test_a_quorum_with_other_voters_is_rejected(voters: tuple[int, ...]) -> None:
     with pytest.raises(NotImplementedError, match="node 1 must be the only voter"):
         RaftNode(1, voters, hard_state=HardState(), log_end_offset=0)
 
 
-def test_a_message_is_refused_by_name() -> None:
+def test_step_rejects_messages_with_the_message_in_the_error() -> None:
     with pytest.raises(NotImplementedError, match="expects no message, but got 'vote'"):
         node().step("vote", 0)

@@ -296,8 +296,8 @@ class TransactionModel(RuleBasedStateMachine):
         """A leader on the coordinator's own broker looks, and asks only where it does not find its partitions."""
         producer = (command.transactional_id, command.producer_id, command.producer_epoch)
         told = self.shell.replies[self.shell.decide(command)]
-        refuses = isinstance(told, KafkaError) or any(code is not ErrorCode.none for _, code in told)
-        assert self.shell.machine.has_partitions(*producer, command.partitions) is not refuses
+        rejects = isinstance(told, KafkaError) or any(code is not ErrorCode.none for _, code in told)
+        assert self.shell.machine.has_partitions(*producer, command.partitions) is not rejects
 
     def after_event(self) -> None:
         for key, value in self.shell.records[self.num_checked :]:

@@ -118,15 +118,15 @@ class TransactionShell(FakeShell):
     def state(self, transactional_id: str = "id") -> str:
         return self.described(transactional_id).state
 
-    def refused(self, command: Command[Any], code: ErrorCode) -> KafkaError:
-        """Asserts that the refusal changes nothing: neither the state, nor the log, nor what is timed."""
+    def rejected(self, command: Command[Any], code: ErrorCode) -> KafkaError:
+        """Asserts that the rejection changes nothing: neither the state, nor the log, nor what is timed."""
         before = (self.machine.durable_state(), list(self.records), dict(self.timers), list(self.effects))
         waiter = self.decide(command)
-        refusal = self.replies[waiter]
-        assert isinstance(refusal, KafkaError), f"{command} was answered: {refusal}"
-        assert refusal.code is code, f"{refusal}"
+        rejection = self.replies[waiter]
+        assert isinstance(rejection, KafkaError), f"{command} was answered: {rejection}"
+        assert rejection.code is code, f"{rejection}"
         assert (self.machine.durable_state(), self.records, self.timers, self.effects) == before
-        return refusal
+        return rejection
 
     # -- the log
 

@@ -228,9 +228,9 @@ def settle(groups: Groups, *members: Member, rounds: int = 20) -> None:
 
 
 @contextmanager
-def refused(code: ErrorCode, message: str = "") -> Iterator[None]:
-    """Expects a refusal with this code, and with this text in its message."""
-    with pytest.raises(KafkaError) as refusal:
+def rejected(code: ErrorCode, message: str = "") -> Iterator[None]:
+    """Expects a rejection with this code, and with this text in its message."""
+    with pytest.raises(KafkaError) as rejection:
         yield
-    assert refusal.value.code is code
-    assert message in refusal.value.message
+    assert rejection.value.code is code
+    assert message in rejection.value.message

@@ -233,8 +233,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         """A member that is told that it is none any more gives everything up."""
         try:
             yield
-        except KafkaError as refusal:
-            if refusal.code not in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
+        except KafkaError as rejection:
+            if rejection.code not in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
                 raise
             member.owned.clear()
             if member in self.members:

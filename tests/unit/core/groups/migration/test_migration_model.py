@@ -34,11 +34,11 @@ class ModernConsumer(Member):
                 self.report()
             else:
                 self.join()
-        except KafkaError as refusal:
+        except KafkaError as rejection:
             self.epoch = 0
             self.owned.clear()
             self.assigned.clear()
-            if refusal.code not in (*FENCING, ErrorCode.unreleased_instance_id):
+            if rejection.code not in (*FENCING, ErrorCode.unreleased_instance_id):
                 raise
 
 
@@ -136,8 +136,8 @@ class MigrationModel(RuleBasedStateMachine):
                     consumer.leave()
             else:
                 consumer.leave(-1 if consumer.instance_id is None else -2)
-        except KafkaError as refusal:
-            if refusal.code not in FENCING:
+        except KafkaError as rejection:
+            if rejection.code not in FENCING:
                 raise
 
     @rule(ms=st.sampled_from([1, 1000, 5000, 12_000]))

@@ -32,27 +32,27 @@ class ScriptedGroup:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.is_empty = False
-        self.refusal: KafkaError | None = None
+        self.rejection: KafkaError | None = None
         self.subscription: set[str] = set()
         self.expiry: OffsetExpiry | None = AFTER_COMMIT
 
     def check_offset_commit(
         self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
     ) -> None:
-        self._refuse()
+        self._reject()
 
     def check_offset_fetch(self, command: OffsetFetch) -> None:
-        self._refuse()
+        self._reject()
 
     def check_offset_delete(self) -> None:
-        self._refuse()
+        self._reject()
 
     def check_delete(self) -> None:
-        self._refuse()
+        self._reject()
 
-    def _refuse(self) -> None:
-        if self.refusal is not None:
-            raise self.refusal
+    def _reject(self) -> None:
+        if self.rejection is not None:
+            raise self.rejection
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscription
