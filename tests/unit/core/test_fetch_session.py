@@ -1,4 +1,4 @@
-"""KIP-227: incremental fetches, and which sessions make room for others."""
+"""KIP-227: incremental fetches, and the eviction of sessions."""
 
 import gc
 import weakref
@@ -67,7 +67,7 @@ def answer(index: int, **fields: object) -> FetchPartitionResponse:
 def respond(
     context: FetchContext, changed: Iterable[FetchPartitionResponse] = (), now_ms: int = 0
 ) -> SessionResponse:
-    """Partitions that are not in `changed` are answered as ever: nothing new."""
+    """Partitions that are not in `changed` have no news."""
     by_index = {response.index: response for response in changed}
     results = [
         (partition, by_index.get(partition.request.index) or answer(partition.request.index))
@@ -380,7 +380,7 @@ def test_sessions_of_consumers_are_evicted_for_the_memory_of_a_followers_session
     assert opened(cache, *range(6), is_follower=True) != 0
     assert len(cache) == 2
     assert cache.entries == 2 + 7
-    assert opened(cache, 0, is_follower=True) == 0, "followers do not make room for each other"
+    assert opened(cache, 0, is_follower=True) == 0, "sessions of followers are not evicted for each other"
     grow(cache, follower, 1, 0)
 
 

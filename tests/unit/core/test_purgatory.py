@@ -1,4 +1,4 @@
-"""Seed 004 section 6: delayed operations complete once, by an event or by their deadline, and leave no trace."""
+"""Delayed operations end once, by an event or by their deadline, and are removed from all lists."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from ottla.core.purgatory import Operation, Purgatory
 
 
 class Waiting(Operation):
-    """Completes when `is_ready` is set, and writes down what happened to it."""
+    """Completes when `is_ready` is set, and records its events."""
 
     def __init__(self, name: str = "", on_try: Callable[[], object] = lambda: None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Seed 004 section 6: insert, cancel and expiry in O(1), with overflow wheels for long deadlines."""
+"""Timers are added, cancelled and expired, with overflow wheels for long deadlines."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

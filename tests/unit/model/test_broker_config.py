@@ -1,4 +1,4 @@
-"""A broker's configuration: where values come from, and what is rejected at start."""
+"""The configuration of a broker: the precedence of values, and invalid configurations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every config is documented, and docs/configs.md says what the definitions say."""
+"""Every config is documented, and docs/configs.md is up to date."""
 
 from pathlib import Path
 

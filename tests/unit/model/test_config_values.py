@@ -1,4 +1,4 @@
-"""Values of configs as text and as Python values, and which of them are allowed."""
+"""Config values as text and as Python values, and their validation."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Numbers are read from and put into the places of a template, and nothing else is let be different."""
+"""A template reads and writes numbers at its positions, and matches only if all other bytes are equal."""
 
 from struct import Struct
 

@@ -1,4 +1,4 @@
-"""Our reader of client messages agrees with kio's, and survives what kio's does not."""
+"""Our reader of client messages agrees with kio's, and survives input that kio's does not."""
 
 from io import BytesIO
 
@@ -63,7 +63,7 @@ def test_a_request_with_too_many_elements_is_rejected_before_they_are_read() -> 
 
 
 def test_elements_and_tagged_fields_count_over_the_whole_request() -> None:
-    group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two fields that nobody knows
+    group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two unknown fields
     count = ELEMENTS_MAX // 3
     body = encode_uvarint(count + 1) + group * count + b"\0" + b"\x03" + b"\x7d\0\x7e\0\x7f\0"
     with pytest.raises(MalformedRequest, match="ask for less in one request"):

@@ -1,4 +1,4 @@
-"""The codecs of our own count the elements of a request as the general decoder does."""
+"""The hand-written codecs count the elements of a request like the general decoder."""
 
 from collections.abc import Callable
 from struct import pack

@@ -1,4 +1,4 @@
-"""Our Fetch codec and kio's agree in both directions and in every version; what is no message is rejected."""
+"""Our Fetch codec and kio's agree in both directions and in every version; malformed messages are rejected."""
 
 from typing import Any
 from uuid import UUID
@@ -207,7 +207,7 @@ def test_every_truncation_of_a_fetch_is_malformed_and_bytes_after_the_end_are_ig
     for size in range(len(body)):
         with pytest.raises(MalformedRequest, match=f"Fetch v{version}"):
             decode_fetch_request(memoryview(body[:size]), version)
-    # As Kafka: librdkafka has sent bytes too many before.
+    # As Kafka: librdkafka has sent extra bytes before.
     assert decode_fetch_request(memoryview(body + b"\0\1"), version) == decode_fetch_request(
         memoryview(body), version
     )

@@ -1,4 +1,4 @@
-"""Frames survive any cut of the stream, and a lying length costs nothing."""
+"""Frames are assembled however the stream is split, and a wrong length allocates no memory."""
 
 from struct import pack
 

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` keep Kafka's bytes: as Kafka 4.3 writes them, read in every version that it wrote."""
+"""Records of `__consumer_offsets` have the bytes of Kafka 4.3, and every older version can be read."""
 
 import uuid
 from dataclasses import fields, is_dataclass, replace
@@ -208,7 +208,7 @@ def test_a_nullable_struct_in_a_tagged_field_begins_with_a_marker() -> None:
 
 
 def test_a_member_without_classic_metadata_is_written_with_null() -> None:
-    """Where the tag is missing, Kafka reads an empty struct and takes the member for a classic one."""
+    """If the tag is missing, Kafka reads an empty struct and takes the member for a classic one."""
     value = replace(MEMBER_OF_BOTH_PROTOCOLS, classic_member_metadata=None)
     assert encode_value(value).endswith(b"\x01\x00\x01\x00")
     key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")

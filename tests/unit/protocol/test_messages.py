@@ -1,4 +1,4 @@
-"""Every request of every version lifts to the newest, every newest response lowers to every version."""
+"""Requests of every version are converted to the newest, and responses of the newest to every version."""
 
 from datetime import timedelta
 from io import BytesIO

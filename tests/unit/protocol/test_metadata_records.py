@@ -1,4 +1,4 @@
-"""Metadata records keep their bytes: ours and kio's are the same, and versions of older releases are read."""
+"""Metadata records have the same bytes as kio's, and versions of older releases can be read."""
 
 import uuid
 from dataclasses import fields
@@ -45,7 +45,7 @@ def values(each: Any) -> st.SearchStrategy[Any]:
     single: st.SearchStrategy[Any]
     if kafka_type in BOUNDS:
         bits = BOUNDS[kafka_type]
-        # The recovery state, the only int8 that is packed by hand, is 0, 1 or no change.
+        # The recovery state, the only int8 with a hand-written encoder, is 0, 1 or no change.
         low = 0 if kafka_type == "int8" else -(2**bits)
         single = st.integers(low, 2**bits - 1)
     elif kafka_type == "uint16":

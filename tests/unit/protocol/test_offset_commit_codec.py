@@ -1,4 +1,4 @@
-"""Our OffsetCommit codec and kio's agree in every version; what is no message is rejected."""
+"""Our OffsetCommit codec and kio's agree in every version; malformed messages are rejected."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""Our Produce codec and kio's agree in both directions and in every version; what is no message is rejected."""
+"""Our Produce codec and kio's agree in both directions and in every version; malformed messages are rejected."""
 
 from datetime import datetime
 from typing import Any
@@ -130,7 +130,7 @@ def test_every_truncation_is_malformed_and_bytes_after_the_end_are_ignored(versi
     for size in range(len(body)):
         with pytest.raises(MalformedRequest, match=f"Produce v{version}"):
             decode_produce_request(memoryview(body[:size]), version)
-    # As Kafka: librdkafka has sent bytes too many before.
+    # As Kafka: librdkafka has sent extra bytes before.
     assert decode_produce_request(memoryview(body + b"\0\1"), version) == decode_produce_request(
         memoryview(body), version
     )

@@ -1,4 +1,4 @@
-"""Our codecs of AddPartitionsToTxn and EndTxn agree with kio's in every version; what is no message is rejected."""
+"""Our codecs of AddPartitionsToTxn and EndTxn agree with kio's in every version; malformed messages are rejected."""
 
 from contextlib import suppress
 from typing import Any
@@ -30,7 +30,7 @@ def test_all_versions_are_tested() -> None:
 
 
 def partitions_of(transactional_id: str, producer: tuple[int, int, bool], topics: Any) -> Any:
-    """Of (name, indexes) for each topic."""
+    """From (name, indexes) of each topic."""
     return PartitionsOfTransaction(
         transactional_id,
         *producer,

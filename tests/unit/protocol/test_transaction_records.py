@@ -1,4 +1,4 @@
-"""Records of `__transaction_state` keep Kafka's bytes."""
+"""Records of `__transaction_state` have Kafka's bytes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The header of a batch: what is rejected on its word, and how an append changes it without copying records."""
+"""The header of a batch: which headers are rejected, and how an append changes it without copying records."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Control batches are Kafka's, byte for byte where it matters, and readable by us whatever Kafka wrote."""
+"""Control batches have Kafka's bytes, and all control batches of Kafka can be read."""
 
 from uuid import UUID
 
@@ -176,7 +176,7 @@ def test_other_control_batches_are_no_markers(message: ControlMessage) -> None:
 
 
 def test_a_marker_with_another_layout_can_be_read() -> None:
-    """A newer Kafka may have more in the value, and compaction leaves batches without records."""
+    """A newer Kafka may add fields to the value, and compaction may leave empty batches."""
     key, value = b"\x00\x00\x00\x01", b"\x00\x01\x00\x00\x00\x09 and more"
     newer = build_batch(
         [Record(0, 1, key, value)], producer_id=5, producer_epoch=0, transactional=True, control=True

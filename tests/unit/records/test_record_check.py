@@ -1,4 +1,4 @@
-"""The check of a client's records accepts what the reader of records can read, one by one as in columns."""
+"""The check of a client's records agrees with the reader of records, one by one and in columns."""
 
 from collections.abc import Callable
 from random import Random
@@ -27,7 +27,7 @@ from ottla.records.varint import encode_varint
 
 NOW = 1_700_000_000_000
 BOUNDS = TimeBounds(NOW - 500, NOW + 500)
-# What the check rejects beyond what the reader does; no client writes it, and other readers stop at it.
+# What the check rejects in addition to the reader. No client writes it, and other readers cannot read it.
 STRICTER = ("32-bit varint", "has the length", "offset delta")
 
 Check = Callable[[bytes, CheckedRecords], int]
@@ -55,7 +55,7 @@ def payload_and_header(records: list[Record]) -> tuple[bytes, BatchHeader]:
 
 
 def outcome(check: Check, data: bytes, header: BatchHeader) -> tuple[object, ...] | str:
-    """What the check found, or why it rejected; both must not depend on how it was done."""
+    """The findings of the check, or its error. They must not depend on the method."""
     found = CheckedRecords(header, BOUNDS)
     try:
         end = check(data, found)
@@ -174,7 +174,7 @@ def test_many_headers_of_few_records_are_not_skipped_with_numpy() -> None:
     assert check_in_columns(data, CheckedRecords(header)) == len(data)
 
 
-# The part of the check that is always done
+# -- the check that always runs
 
 
 def started(records: list[Record], **changes: int) -> None:
@@ -200,7 +200,7 @@ def test_the_first_records_of_a_large_batch_are_checked() -> None:
     garbage = Random(1).randbytes(len(batch) - HEADER_SIZE)
     with pytest.raises(KafkaError):
         check_start(batch[:HEADER_SIZE] + garbage, header)
-    # That is not found by the quick check, only by the full one.
+    # Only the full check finds this.
     check_start(batch, header._replace(records_count=4_999))
     with pytest.raises(KafkaError):
         check_records(batch[HEADER_SIZE:], header._replace(records_count=4_999))
@@ -210,7 +210,7 @@ def test_the_first_records_of_a_large_batch_are_checked() -> None:
 def test_the_first_bytes_of_a_compressed_batch_are_checked(codec: int) -> None:
     batch = build_batch([Record(0, NOW, None, b"v")], codec=codec)
     check_start(batch, read_header(batch))
-    if codec != SNAPPY:  # has no sign of its own
+    if codec != SNAPPY:  # has no magic of its own
         for noise in (b"", b"noise", bytes(100)):
             with pytest.raises(KafkaError, match=CODEC_NAMES[codec]):
                 check_start(batch[:HEADER_SIZE] + noise, read_header(batch))

@@ -1,4 +1,4 @@
-"""Each codec reads what it wrote and what others write, and none lets a small batch grow without bound."""
+"""Each codec reads its own output and that of other clients, and limits the decompressed size."""
 
 import gzip
 import tracemalloc

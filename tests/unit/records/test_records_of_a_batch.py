@@ -1,4 +1,4 @@
-"""Records survive the way into a batch and back; what is no record is a KafkaError and nothing else."""
+"""Records survive a round trip through a batch; malformed records raise only KafkaError."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ ONE = build_batch([Record(0, 5, b"k", b"v", (("h", b"x"),))])
 
 
 def with_records(payload: bytes, count: int = 1, codec: int = NONE) -> bytes:
-    """A batch whose checksum is right and whose records are `payload`."""
+    """A batch with a valid checksum and `payload` as its records."""
     packed = compress(codec, payload)
     header = read_header(ONE)._replace(
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(packed),

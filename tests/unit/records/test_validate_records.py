@@ -1,4 +1,4 @@
-"""What only some topics ask of each record: keys, times, another codec."""
+"""Rules of single topics for each record: keys, timestamps, another codec."""
 
 import pytest
 from hypothesis import given, settings

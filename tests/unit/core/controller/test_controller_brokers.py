@@ -1,4 +1,4 @@
-"""As brokers come and go, leadership follows, and every change of it has a new leader epoch."""
+"""Leadership follows the brokers that are available, and each change of a leader has a new leader epoch."""
 
 import uuid
 
@@ -109,7 +109,7 @@ def test_fencing_twice_changes_nothing() -> None:
 
 
 def test_an_eligible_leader_replica_is_elected_and_the_list_is_cleared() -> None:
-    """KIP-966: what Apache Kafka leaves behind when its last replica in sync stops cleanly."""
+    """KIP-966: the state that Apache Kafka writes when the last in-sync replica stops cleanly."""
     cluster = Cluster()
     cluster.create("a")
     topic_id = cluster.image.topics["a"].topic_id

@@ -1,4 +1,4 @@
-"""Dynamic configs are set, deleted and, where they are lists, added to (KIP-339)."""
+"""Dynamic configs are set and deleted, and lists are appended to and subtracted from (KIP-339)."""
 
 import pytest
 from controller_cluster import Cluster

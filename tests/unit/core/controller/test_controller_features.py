@@ -1,4 +1,4 @@
-"""Feature levels go up within what this release supports (KIP-584)."""
+"""Feature levels can be raised up to the levels that this release supports (KIP-584)."""
 
 import pytest
 from controller_cluster import SETTINGS, Cluster

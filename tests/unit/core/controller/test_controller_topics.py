@@ -1,4 +1,4 @@
-"""Topics are created, grown and deleted, or rejected in Kafka's words."""
+"""Topics are created, get more partitions, and are deleted; rejected requests get Kafka's messages."""
 
 import uuid
 

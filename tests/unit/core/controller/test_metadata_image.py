@@ -1,4 +1,4 @@
-"""Images are immutable, share what did not change, and say what is different between two of them."""
+"""Images are immutable and share unchanged parts, and two of them can be compared."""
 
 import uuid
 

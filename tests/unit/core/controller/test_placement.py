@@ -1,4 +1,4 @@
-"""Replicas of new partitions are spread as the seed's 6.1 says: evenly, on different brokers, on different racks."""
+"""Replicas of new partitions are spread evenly, over different brokers and different racks."""
 
 import uuid
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Topic names follow Kafka's rules and are rejected in its words."""
+"""Topic names follow Kafka's rules, and invalid names get its messages."""
 
 import pytest
 from hypothesis import given, settings

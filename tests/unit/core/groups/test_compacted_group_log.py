@@ -1,4 +1,4 @@
-"""The cleaner leaves the last record of each key: offsets may come first, tombstones may be gone. Groups come back."""
+"""Groups are rebuilt from a compacted log, in which offsets may come first and tombstones may be missing."""
 
 import pytest
 from tests.unit.core.groups.consumer.consumer_groups import Topics

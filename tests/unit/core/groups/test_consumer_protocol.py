@@ -1,4 +1,4 @@
-"""Subscriptions and assignments inside the classic protocol, read against what kio writes."""
+"""Subscriptions and assignments of the embedded protocol, compared with kio."""
 
 import io
 

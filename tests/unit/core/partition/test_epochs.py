@@ -27,7 +27,7 @@ def test_an_epoch_is_assigned_once_at_its_first_offset() -> None:
 
 def test_a_new_entry_removes_entries_that_contradict_it() -> None:
     epochs = cache((1, 0), (2, 10), (4, 20))
-    assert epochs.assign(3, 15)  # an older epoch after a newer one: the newer was truncated away
+    assert epochs.assign(3, 15)  # an older epoch after a newer one: the newer was truncated
     assert epochs.entries() == [(1, 0), (2, 10), (3, 15)]
     assert epochs.assign(5, 10)  # nothing of epochs 2 and 3 is left from offset 10
     assert epochs.entries() == [(1, 0), (5, 10)]
@@ -109,7 +109,7 @@ def test_the_epoch_of_an_offset_is_the_last_that_started_up_to_it() -> None:
 def test_end_offsets_of_epochs_match_a_log_written_record_by_record(
     writes: list[tuple[int, int, int]], asked: int
 ) -> None:
-    """Leaders change, append, and at times truncate a tail that an older leader had not committed."""
+    """Leaders change, append, and sometimes truncate records that an older leader had not committed."""
     epochs = LeaderEpochCache()
     log: list[int] = []  # the epoch of each record
     epoch = 0

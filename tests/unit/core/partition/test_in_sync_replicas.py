@@ -1,4 +1,4 @@
-"""Seed 000: in-sync replicas, the high watermark, and who may join or must leave."""
+"""In-sync replicas, the high watermark, and when a replica joins or leaves the ISR."""
 
 import pytest
 from hypothesis import given, settings
@@ -131,7 +131,7 @@ def test_a_follower_with_the_whole_log_stays_in_sync_without_fetching() -> None:
 
 
 def test_a_follower_that_always_has_what_the_leader_had_at_its_last_fetch_stays_in_sync() -> None:
-    """Under a steady stream of appends a follower never fetches from the very end."""
+    """While the leader appends all the time, a follower never fetches from the log end."""
     leader = leader_of(isr=(1, 2))
     fetched = 0
     for now_ms in range(0, 5 * LAG_MAX_MS, 1000):

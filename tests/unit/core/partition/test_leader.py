@@ -1,4 +1,4 @@
-"""What a partition leader accepts, where it puts it, and what it lets be read."""
+"""Which batches a partition leader accepts, their offsets, and which offsets may be read."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker
@@ -19,7 +19,7 @@ NOW = 1_000_000
 
 
 class LeaderAndLog:
-    """A leader of one replica with the part of a log that it relies on."""
+    """A leader with one replica, and the parts of the log that it needs."""
 
     def __init__(self, *, settings: LeaderSettings | None = None, log_end_offset: int = 0) -> None:
         self.producers = ProducerStateTable()

@@ -1,4 +1,4 @@
-"""KIP-98, KIP-360: idempotent and transactional producers as one partition sees them."""
+"""KIP-98, KIP-360: the state of idempotent and transactional producers in a partition."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker

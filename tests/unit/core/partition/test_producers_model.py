@@ -1,4 +1,4 @@
-"""The producer table against a naive oracle that keeps the whole log and reads it again for every question."""
+"""The producer table agrees with a simple oracle that keeps the whole log and reads it for every check."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Records of a transaction only where its coordinator knows of it (KIP-890), no marker for another one (KIP-1228)."""
+"""Batches need an open transaction (KIP-890), and a late marker does not end another transaction (KIP-1228)."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker
@@ -63,7 +63,7 @@ def test_a_known_producer_begins_a_transaction_only_with_a_verification() -> Non
 
 
 def test_the_verification_of_a_transaction_that_has_ended_is_not_valid() -> None:
-    """The answer of the coordinator may come after the abort marker, and after the next verification has begun."""
+    """The coordinator's response may come after the abort marker, and after the next verification has started."""
     table = ProducerStateTable()
     stale = start(table, version_2=False)
     end(table, epoch=0)
@@ -79,7 +79,7 @@ def test_batches_of_the_same_transaction_share_the_verification() -> None:
 
 
 def test_with_an_epoch_per_transaction_a_marker_does_not_end_the_verification_of_the_next() -> None:
-    """The marker has the epoch of the next transaction, which may have begun before its last replica wrote it."""
+    """The marker has the epoch of the next transaction, whose verification may have started before it arrives."""
     table = in_transaction(epoch=3)
     following = start(table, epoch=4)
     end(table, epoch=4)
@@ -166,5 +166,5 @@ def test_a_late_marker_does_not_end_the_next_transaction_of_version_2() -> None:
     with pytest.raises(KafkaError) as caught:
         table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 2)
     assert caught.value.code is ErrorCode.invalid_producer_epoch
-    # Under the older protocol all transactions have one epoch: such a marker cannot be told from a good one.
+    # In the older protocol all transactions share an epoch, so a late marker cannot be recognized.
     table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 0)

@@ -1,4 +1,4 @@
-"""Raft with one voter keeps the order that safety rests on (KIP-595)."""
+"""Raft with one voter keeps the order on which safety depends (KIP-595)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""EndTxn: the older protocol and KIP-890's epoch per transaction, retries and delays of both."""
+"""EndTxn: retries and delays in the older protocol and with KIP-890's epoch per transaction."""
 
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
@@ -20,7 +20,7 @@ OUTCOMES = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abor
 
 
 def ended(shell: TransactionShell, commit: bool, version: int = 2) -> ProducerIdAndEpoch:
-    """A transaction that is complete; returns who ended it."""
+    """Completes a transaction; returns its producer."""
     producer = shell.init()
     shell.add(producer, version=version)
     shell.end(producer, commit, version=version)
@@ -163,7 +163,7 @@ def test_a_commit_without_a_transaction_is_rejected(commit: bool) -> None:
 
 @pytest.mark.parametrize("before", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_an_abort_without_a_transaction_uses_an_epoch_and_is_complete_at_once(before: str) -> None:
-    """The producer does not know whether its first batch arrived, and with it the partition was added."""
+    """The producer does not know whether its first batch, which adds the partition, has arrived."""
     shell = TransactionShell()
     if before == "Empty":
         producer = shell.init()
@@ -205,7 +205,7 @@ def test_if_epochs_are_exhausted_the_producer_continues_with_a_new_id(commit: bo
     assert new.producer_epoch == 0
     (markers,) = shell.effects
     assert (markers.producer_id, markers.producer_epoch) == (old.producer_id, LAST_USABLE_EPOCH + 1)
-    # Its markers are not written yet: the new id is not known, but is no wrong one either.
+    # Its markers are not written yet, so the new id is not known, but is not wrong either.
     shell.rejected(add_command(new, ORDERS), ErrorCode.concurrent_transactions)
     shell.rejected(shell.end_command(new, commit), ErrorCode.concurrent_transactions)
     shell.restart()
@@ -264,7 +264,7 @@ def test_with_version_0_epochs_are_not_used_up() -> None:
 
 
 def test_with_version_0_a_delayed_commit_ends_a_later_transaction() -> None:
-    """What Jepsen found in every Kafka of that protocol, and what KIP-890 is about: nothing tells the two apart."""
+    """Found by Jepsen in every Kafka with that protocol, and fixed by KIP-890: the two cannot be distinguished."""
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=0)
@@ -307,7 +307,9 @@ def test_with_version_2_delayed_partitions_do_not_begin_a_transaction() -> None:
 def test_a_fenced_producer_of_version_2_does_not_get_the_epoch_of_a_producer_of_version_0(
     commit: bool,
 ) -> None:
-    """One epoch later, complete, and the same outcome: it looks like its own transaction, and is another's."""
+    """One epoch later, complete, with the same outcome: it looks like a retry, but is another producer's
+    transaction.
+    """
     shell = TransactionShell()
     old = shell.init()
     new = shell.init()

@@ -1,4 +1,4 @@
-"""InitProducerId under a transactional id: KIP-98, KIP-360, KIP-588, and what KIP-939 adds and is rejected here."""
+"""InitProducerId with a transactional id (KIP-98, KIP-360, KIP-588); fields of KIP-939 are rejected."""
 
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
@@ -161,7 +161,7 @@ def test_without_a_new_producer_id_init_producer_id_must_be_retried() -> None:
     shell.rejected(shell.init_command(), ErrorCode.coordinator_load_in_progress)
 
 
-# -- KIP-360: a producer starts over
+# -- KIP-360: a producer starts again
 
 
 def test_a_producer_that_starts_again_gets_the_next_epoch() -> None:

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, and a leader that asks whether a batch is in a transaction (KIP-890)."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, and verification by partition leaders (KIP-890)."""
 
 from collections.abc import Callable
 from typing import Any

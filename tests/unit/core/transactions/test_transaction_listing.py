@@ -54,7 +54,7 @@ def test_transactions_are_listed_by_state() -> None:
     [(0, ["etl-open", "web-ending"]), (999, ["etl-open", "web-ending"]), (1000, ["etl-open"]), (5000, [])],
 )
 def test_transactions_are_listed_by_their_duration(duration_ms: int, names: list[str]) -> None:
-    """As in Kafka, what never began is open since the beginning of time."""
+    """As in Kafka, an id without a transaction counts as open since the epoch."""
     assert listed(duration_ms=duration_ms) == ["etl-empty", *names]
 
 

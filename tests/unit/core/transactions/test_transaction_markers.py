@@ -1,4 +1,4 @@
-"""What follows the outcome: markers, in any order and through restarts; timeouts; ids that expire."""
+"""After the outcome: markers in any order and after restarts; timeouts; expiry of ids."""
 
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
@@ -45,7 +45,7 @@ def test_the_transaction_is_complete_when_the_last_partition_has_its_marker() ->
 
 
 def test_late_markers_do_not_complete_the_next_transaction() -> None:
-    """Of the same producer id, epoch and partitions: version 0 has nothing else."""
+    """With the same producer id, epoch and partitions: version 0 has nothing else to distinguish them."""
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=0)
@@ -82,9 +82,9 @@ def test_a_coordinator_killed_between_prepare_and_complete_finishes_on_restart(c
     shell.acknowledge(before, ORDERS)
     shell.restart()
     (markers,) = shell.effects
-    assert markers == before  # which ones were written is not known any more: all again
+    assert markers == before  # it does not know which ones were written, so it writes all again
     shell.acknowledge(before)
-    assert shell.state().startswith("Prepare")  # what the coordinator before it had under way does not count
+    assert shell.state().startswith("Prepare")  # reports for the previous coordinator do not count
     shell.acknowledge_all()
     assert shell.state() == ("CompleteCommit" if commit else "CompleteAbort")
 

@@ -1,4 +1,4 @@
-"""`range`: co-partitioned, by the order of members."""
+"""`range`: co-partitioned, in the order of members."""
 
 from uuid import UUID
 

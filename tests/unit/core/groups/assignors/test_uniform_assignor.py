@@ -144,7 +144,7 @@ def test_loads_differ_by_at_most_one_with_identical_subscriptions(case: Case) ->
 @given(cases(is_homogeneous=True))
 @settings(max_examples=60, deadline=None)
 def test_only_moves_that_balance_requires_are_made(case: Case) -> None:
-    """With P partitions and n members everybody can keep P // n, and P % n of them one more: no less must move."""
+    """With P partitions and n members each member can keep P // n, and P % n of them one more."""
     group, topics = case
     assignment = UNIFORM.assign(group, topics)
     quota, extras = divmod(sum(loads(assignment)), len(group.members))
@@ -242,7 +242,7 @@ def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None
 
 
 def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_partitions() -> None:
-    """Tenths of a second: the bound is wide for slow machines, and far below what anything quadratic would take."""
+    """It takes tenths of a second. The limit is wide for slow machines, and far below quadratic time."""
     topics = topics_of(*[100] * 100)
     for subscriptions in ([range(1, 101)], [range(1, 71), range(31, 101), range(1, 101, 2)]):
         members = [member(f"m{n:04}", subscriptions[n % len(subscriptions)]) for n in range(1500)]

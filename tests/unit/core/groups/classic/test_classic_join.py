@@ -1,4 +1,4 @@
-"""How a group comes to be, and how members come and go: the life of a classic group (seed 000, rebalance)."""
+"""The life of a classic group: how it is created, and how members join, rejoin and leave."""
 
 import pytest
 from tests.unit.core.groups.classic.classic_groups import (
@@ -217,7 +217,7 @@ def test_a_group_whose_last_member_leaves_is_empty_and_can_be_joined_again(shell
     shell.advance(DELAY_MS)
     response = shell.joined(waiter)
     assert (response.protocol_type, response.protocol_name) == ("connect", "sticky")
-    assert response.generation_id == 3, "generations go on, where the group became empty they count as well"
+    assert response.generation_id == 3, "an empty group also starts a generation"
 
 
 # -- protocols
@@ -340,7 +340,7 @@ def test_a_dynamic_member_must_join_again_with_its_new_id(shell: Shell) -> None:
 def test_a_member_that_never_joins_with_its_new_id_leaves_no_state(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b", require_known_member_id=True)
-    assert shell.state == "Stable", "to be given an id is not to join"
+    assert shell.state == "Stable", "a pending member has not joined"
     shell.advance(SESSION_MS - 1)
     shell.heartbeat("a")
     shell.advance(1)

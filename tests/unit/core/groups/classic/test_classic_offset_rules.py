@@ -1,4 +1,4 @@
-"""What a classic group says to commits, deletions and expiry of offsets (seed 000; KIP-211, KIP-496)."""
+"""The rules of classic groups for commits, deletion and expiry of offsets (KIP-211, KIP-496)."""
 
 from typing import Any
 

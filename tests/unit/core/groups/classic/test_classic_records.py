@@ -1,4 +1,4 @@
-"""What a classic group writes, what it is after a reload, and how it is described."""
+"""The records of a classic group, its state after a reload, and its description."""
 
 from typing import Any
 

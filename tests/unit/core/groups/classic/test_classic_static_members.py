@@ -52,7 +52,7 @@ def test_the_member_id_before_the_restart_is_fenced(shell: Shell) -> None:
     assert shell.error(shell.join("b-1", group_instance_id="two")) is ErrorCode.fenced_instance_id
     left = shell.leave(LeavingMember("b-1", "two"))
     assert left[0].error_code is ErrorCode.fenced_instance_id
-    assert shell.heartbeat("b-1") is ErrorCode.unknown_member_id, "it did not even name its instance"
+    assert shell.heartbeat("b-1") is ErrorCode.unknown_member_id, "it did not send its instance id"
 
 
 def test_an_unknown_instance_gets_unknown_member_id(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""What administrators ask of consumer groups, and who may commit offsets (KIP-848, KIP-1251)."""
+"""Administration of consumer groups, and who may commit offsets (KIP-848, KIP-1251)."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_described_group_contains_epochs_members_and_both_assignments(groups: 
     orders = groups.topics.id("orders")
     assert (a.member_id, a.rack_id, a.member_type) == ("a", "r1", 1)
     assert a.subscribed_topic_names == ("orders",)
-    # As Kafka shows it: what is still to be revoked is there.
+    # As Kafka: partitions pending revocation are shown.
     assert a.assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2, 3)),)
     assert a.target_assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2)),)
     assert b.assignment == ()
@@ -238,5 +238,5 @@ def test_a_classic_member_gets_illegal_generation_instead_of_stale_member_epoch(
     with rejected(ErrorCode.illegal_generation):
         fetch(groups, "a", member.epoch + 1)
     assert groups.described().members[0].member_type == 0
-    member.heartbeat()  # from now on it speaks the consumer protocol
+    member.heartbeat()  # from now on it uses the consumer protocol
     assert groups.group().num_classic_members == 0

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may speak, when, and what is answered (KIP-848)."""
+"""ConsumerGroupHeartbeat: its checks and its response (KIP-848)."""
 
 from dataclasses import replace
 from typing import Any

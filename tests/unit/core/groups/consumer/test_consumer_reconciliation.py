@@ -1,4 +1,4 @@
-"""How partitions move from member to member, and when a target is computed (KIP-848, KIP-1263)."""
+"""How partitions move between members, and when a target is computed (KIP-848, KIP-1263)."""
 
 import pytest
 from hypothesis import given, settings
@@ -103,7 +103,7 @@ def test_a_member_that_has_revoked_is_not_fenced_by_a_late_timer(groups: Groups)
 def test_unsubscribed_partitions_are_revoked_before_the_new_target_is_computed(groups: Groups) -> None:
     first = Member(groups, "a", "orders", "payments").join()
     second = Member(groups, "b", "orders", "payments").join()
-    groups.advance(1000)  # makes a target: the next one has to wait
+    groups.advance(1000)  # computes a target: the next one has to wait
     for member in (first, second, first, second):
         member.report()
     assert groups.group().state == "Stable"

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: RE2, evaluated by the coordinator (KIP-848)."""
+"""Subscriptions by regular expression: RE2, resolved by the coordinator (KIP-848)."""
 
 import pytest
 from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle

@@ -1,4 +1,4 @@
-"""Static members of consumer groups (KIP-345 in KIP-848): they go and come back, and keep their partitions."""
+"""Static members of consumer groups (KIP-345 in KIP-848): they leave and come back, and keep their partitions."""
 
 import pytest
 from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle

@@ -33,7 +33,7 @@ def step(
     subscribed: frozenset[uuid.UUID] = frozenset((FOO, BAR)),
     changed: bool = False,
 ) -> ConsumerGroupMember:
-    """`others` is what other members have; what the member has itself counts as owned, too."""
+    """`others` has the partitions of other members. The member's own partitions count as owned too."""
     mine = {
         (topic_id, partition)
         for partitions in (member.assigned, member.pending_revocation)

@@ -1,4 +1,4 @@
-"""The hash of a group's topics stands in the log: it must never come out differently for the same topics."""
+"""The hash of a group's topics is written to the log: it must always be the same for the same topics."""
 
 import uuid
 

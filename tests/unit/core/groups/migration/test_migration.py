@@ -1,4 +1,4 @@
-"""Groups that change over between the protocols while their members consume (KIP-848, online upgrade and downgrade)."""
+"""Online upgrade and downgrade of groups between the protocols (KIP-848)."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_the_first_member_of_the_consumer_protocol_upgrades_a_classic_group(coop
     member = Member(groups, "c", "t").join()
     group = groups.group()
     assert group.num_classic_members == 2
-    assert member.owned == set(), "what others own is not given away before they revoke it"
+    assert member.owned == set(), "a partition is not assigned before its owner revokes it"
     assert classic[0].heartbeat() is ErrorCode.rebalance_in_progress
     run(groups, member, *classic)
     assert sorted(len(m.partitions("t")) for m in (member, *classic)) == [1, 1, 2]
@@ -193,7 +193,9 @@ def test_a_member_keeps_its_partitions_until_it_knows_that_the_leader_reassigned
     (late,) = (m for m in members if m.owned and m is not leader)
     leader.listen(), leader.act()
     assert groups.classic_group().state.value == "Stable"
-    assert late.partitions("t") == {0, 2, 4, 6}, "the leader has taken some, and this one has not asked yet"
+    assert late.partitions("t") == {0, 2, 4, 6}, (
+        "the leader has reassigned some, and this member does not know it yet"
+    )
     for member in members:
         if member is not late:
             member.leave()
@@ -210,7 +212,7 @@ def test_a_static_member_changes_its_protocol_when_it_restarts() -> None:
     run(groups, one, two, rounds=12)
     had = one.partitions("t")
     restarted = Member(groups, "c", "t", instance_id="one").join()
-    assert restarted.partitions("t") == had, "it takes its own place, with all that it had"
+    assert restarted.partitions("t") == had, "it keeps its place and its partitions"
     run(groups, restarted, two)
     assert restarted.partitions("t") == had
     assert groups.group().num_classic_members == 1
@@ -429,7 +431,7 @@ def test_a_classic_member_revokes_a_partition_before_another_gets_it() -> None:
     assert groups.group().members[classic.member_id].state is MemberState.UNREVOKED_PARTITIONS
     assert member.report().owned == set()
     classic.act()
-    assert len(classic.owned) == 2, "it has revoked, but has not said so yet"
+    assert len(classic.owned) == 2, "it has revoked, but has not reported it yet"
     assert member.report().owned == set()
     classic.act()
     assert len(member.report().owned) == 2

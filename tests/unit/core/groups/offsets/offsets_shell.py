@@ -1,4 +1,4 @@
-"""Offsets without the groups' own machines: a group that says what the test wants, a shard that has only offsets."""
+"""Helpers for tests of offsets: a group with scripted responses, and a shard that has only offsets."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ AFTER_COMMIT = OffsetExpiry(None)
 
 
 class ScriptedGroup:
-    """A group whose answers are fields."""
+    """A group whose responses are fields."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -71,7 +71,7 @@ class ScriptedGroup:
 
 
 class OffsetsShard:
-    """Of other records it knows only the tombstone of a group."""
+    """Of other records it handles only the tombstone of a group."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.state = GroupsState(settings, topics=None)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ class OffsetsShard:
 
 
 class OffsetsShell(TransactionalShell):
-    """Commits and fetches, said briefly."""
+    """Short methods for commits and fetches."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**settings)

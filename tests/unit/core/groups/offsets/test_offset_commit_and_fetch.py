@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: who may, what is kept, what comes back."""
+"""OffsetCommit and OffsetFetch."""
 
 import uuid
 

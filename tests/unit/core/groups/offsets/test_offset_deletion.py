@@ -1,4 +1,4 @@
-"""How offsets go: deleted by hand (KIP-496), with their topic, with their group, and by age (KIP-211)."""
+"""Deletion of offsets: by request (KIP-496), with their topic, with their group, and by expiry (KIP-211)."""
 
 import pytest
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell

@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction (KIP-98, KIP-447): they count once the transaction does."""
+"""Offsets committed in a transaction (KIP-98, KIP-447): they are visible once the transaction is committed."""
 
 import pytest
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell

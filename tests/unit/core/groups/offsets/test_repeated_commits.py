@@ -1,4 +1,4 @@
-"""A repeated commit does what the commit that it stands for does, record for record and byte for byte."""
+"""A repeated commit has the same effect as a full commit, byte for byte."""
 
 import uuid
 
