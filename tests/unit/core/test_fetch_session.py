@@ -54,7 +54,7 @@ def resolve(
     )
 
 
-def answer(index: int, **fields: object) -> FetchPartitionResponse:
+def partition_response(index: int, **fields: object) -> FetchPartitionResponse:
     values: dict[str, object] = {
         "high_watermark": 10,
         "last_stable_offset": 10,
@@ -70,7 +70,7 @@ def respond(
     """Partitions that are not in `changed` have no news."""
     by_index = {response.index: response for response in changed}
     results = [
-        (partition, by_index.get(partition.request.index) or answer(partition.request.index))
+        (partition, by_index.get(partition.request.index) or partition_response(partition.request.index))
         for partition in context.partitions
     ]
     return context.respond(results, now_ms)
@@ -139,7 +139,7 @@ def test_an_incremental_fetch_reads_all_partitions_and_returns_only_news() -> No
 def test_a_partition_with_news_is_in_the_response(news: dict[str, object]) -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2)
-    response = respond(resolve(cache, session_id, 1), [answer(1, **news)])
+    response = respond(resolve(cache, session_id, 1), [partition_response(1, **news)])
     assert included(response) == [1]
 
 
@@ -147,21 +147,21 @@ def test_a_partition_with_news_is_in_the_response(news: dict[str, object]) -> No
 def test_empty_records_are_not_sent(records: object) -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
-    assert included(respond(resolve(cache, session_id, 1), [answer(0, records=records)])) == []
+    assert included(respond(resolve(cache, session_id, 1), [partition_response(0, records=records)])) == []
 
 
 def test_a_new_high_watermark_is_sent_once() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
     for epoch, expected in ((1, [0]), (2, [])):
-        response = respond(resolve(cache, session_id, epoch), [answer(0, high_watermark=11)])
+        response = respond(resolve(cache, session_id, epoch), [partition_response(0, high_watermark=11)])
         assert included(response) == expected
 
 
 def test_after_an_error_the_partition_is_in_the_response_again_when_the_error_is_gone() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
-    assert included(respond(resolve(cache, session_id, 1), [answer(0, error_code=6)])) == [0]
+    assert included(respond(resolve(cache, session_id, 1), [partition_response(0, error_code=6)])) == [0]
     assert included(respond(resolve(cache, session_id, 2))) == [0]
     assert included(respond(resolve(cache, session_id, 3))) == []
 
@@ -169,10 +169,13 @@ def test_after_an_error_the_partition_is_in_the_response_again_when_the_error_is
 def test_partitions_that_returned_records_go_to_the_end_so_that_none_starves() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2, 3)
-    respond(resolve(cache, session_id, 1), [answer(0, records=b"x"), answer(2, records=b"x")])
+    respond(
+        resolve(cache, session_id, 1),
+        [partition_response(0, records=b"x"), partition_response(2, records=b"x")],
+    )
     context = resolve(cache, session_id, 2)
     assert order(context) == [1, 3, 0, 2]
-    respond(context, [answer(1, high_watermark=99)])  # news without records moves nothing
+    respond(context, [partition_response(1, high_watermark=99)])  # news without records moves nothing
     assert order(resolve(cache, session_id, 3)) == [1, 3, 0, 2]
 
 

@@ -111,10 +111,10 @@ def fetched(broker: Any, topic: str) -> Iterator[Batch]:
             -1, -1, 1000, 1, 1 << 20, 0, 0, -1, [FetchTopic(topic, None, [partition])], forgotten=[]
         )
         body = exchange(broker.host, broker.port, encode_fetch_request(request, FETCH_VERSION))
-        [answer] = decode_fetch_response(body, FETCH_VERSION).topics[0].partitions
-        assert answer.error_code == 0
-        assert isinstance(answer.records, memoryview)
-        for batch in read_batches(answer.records):
+        [response] = decode_fetch_response(body, FETCH_VERSION).topics[0].partitions
+        assert response.error_code == 0
+        assert isinstance(response.records, memoryview)
+        for batch in read_batches(response.records):
             yield batch
             offset = batch.header.next_offset
 

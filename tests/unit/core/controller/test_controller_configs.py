@@ -28,8 +28,8 @@ def cluster() -> Cluster:
 
 def alter(cluster: Cluster, resource: ConfigResource, *changes: tuple[str, int, str | None]) -> ApiError:
     command = IncrementalAlterConfigs(((resource, tuple(ConfigChange(*change) for change in changes)),))
-    ((answered, error),) = cluster.submit(command)
-    assert answered == resource
+    ((found, error),) = cluster.submit(command)
+    assert found == resource
     return error
 
 

@@ -37,7 +37,7 @@ SETTINGS = {
 # Seconds after which stopped members are removed and expiry has been checked.
 SETTLED_AFTER = 70
 CHECKED_AFTER = 11
-REFUSALS_OF_COMMITS = {
+COMMIT_REJECTIONS = {
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,
     ErrorCode.illegal_generation,
@@ -179,7 +179,7 @@ class ShardModel(RuleBasedStateMachine):
             assert may_commit
             assert self.offset_of(command.group_id, partition) == committed.offset
         else:
-            assert error in REFUSALS_OF_COMMITS
+            assert error in COMMIT_REJECTIONS
             assert self.offset_of(command.group_id, partition) == before
         return error
 
@@ -236,8 +236,8 @@ class ShardModel(RuleBasedStateMachine):
             assert self.shell.find(group_id) is None
             assert self.shell.offsets_of(group_id) == ()
 
-    @rule(name=st.sampled_from(TOPICS), told=st.booleans())
-    def change_topic(self, name: str, told: bool) -> None:
+    @rule(name=st.sampled_from(TOPICS), is_notified=st.booleans())
+    def change_topic(self, name: str, is_notified: bool) -> None:
         topic = self.topics.find(name)
         if topic is None:
             self.topics.create(name, 2)
@@ -247,7 +247,7 @@ class ShardModel(RuleBasedStateMachine):
             self.topics.delete(name)
             self.shell.ask(DeletePartitionOffsets(topics=frozenset({name})))
             assert all(each.topic != name for group_id in GROUPS for each in self.shell.offsets_of(group_id))
-        if told:
+        if is_notified:
             self.shell.changed_topics()
 
     @rule(ms=st.sampled_from((1, 1000, 12_000, RETENTION_MS + 10_000)))

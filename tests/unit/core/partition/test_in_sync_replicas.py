@@ -228,7 +228,7 @@ events = st.lists(
         st.tuples(st.just("append"), st.integers(1, 5), st.just(0)),
         st.tuples(st.just("fetch"), st.integers(2, 3), st.integers(0, 8)),
         st.tuples(st.just("wait"), st.integers(1, 20_000), st.just(0)),
-        st.tuples(st.just("answer"), st.integers(0, 1), st.just(0)),
+        st.tuples(st.just("response"), st.integers(0, 1), st.just(0)),
     ),
     max_size=50,
 )

@@ -38,7 +38,7 @@ from ottla.protocol.transaction_records.records import TransactionLogValue
 IDS = ("a", "b")
 TIMEOUT_MS = 10_000
 EXPIRATION_MS = 120_000
-REFUSALS = {
+REJECTIONS = {
     ErrorCode.concurrent_transactions,
     ErrorCode.invalid_producer_id_mapping,
     ErrorCode.producer_fenced,
@@ -69,7 +69,7 @@ class Ledger:
     def __init__(self) -> None:
         self.given: set[ProducerIdAndEpoch] = set()  # to the producer that has the id now
         self.fenced: set[ProducerIdAndEpoch] = set()  # to those before it
-        self.told: dict[ProducerIdAndEpoch, bool] = {}  # outcomes of transactions of version 2
+        self.outcomes: dict[ProducerIdAndEpoch, bool] = {}  # outcomes of transactions of version 2
         self.outcome: bool | None = None  # of the transaction that is being ended
 
     def give(self, producer: ProducerIdAndEpoch, starts: bool) -> None:
@@ -81,7 +81,7 @@ class Ledger:
         self.given.add(producer)
 
     def tell(self, producer: ProducerIdAndEpoch, committed: bool) -> None:
-        assert self.told.setdefault(producer, committed) is committed, "two outcomes for one transaction"
+        assert self.outcomes.setdefault(producer, committed) is committed, "two outcomes for one transaction"
 
 
 class TransactionModel(RuleBasedStateMachine):
@@ -140,11 +140,11 @@ class TransactionModel(RuleBasedStateMachine):
     def start_over(self, pick: int, lost: bool) -> None:
         client = self.client(pick)
         known = client.me in self.ledgers[client.transactional_id].given  # and has not expired
-        answer = self.send(self.init_command(client, client.me))
-        if answer is not None and known:
+        response = self.send(self.init_command(client, client.me))
+        if response is not None and known:
             again = self.send(self.init_command(client, client.me))
-            assert again == answer, "a retry got another response"
-        self.learn(client, answer, lost)
+            assert again == response, "a retry got another response"
+        self.learn(client, response, lost)
 
     @rule(pick=picks, partitions=some_partitions)
     def add(self, pick: int, partitions: list[TopicPartition]) -> None:
@@ -179,14 +179,14 @@ class TransactionModel(RuleBasedStateMachine):
         if client.me is None:
             return
         command = self.shell.end_command(client.me, commit, client.transactional_id)
-        answer = self.send(command)
-        if answer is not None:
+        response = self.send(command)
+        if response is not None:
             if restarts:
                 self.restart()
             self.acknowledge_outstanding()
             again = self.send(replace(command, new_producer_id=self.shell.new_producer_id()))
-            assert again == answer, "a retry got another response"
-        self.learn(client, answer, lost=False)
+            assert again == response, "a retry got another response"
+        self.learn(client, response, lost=False)
 
     @rule(pick=picks, partitions=some_partitions, commit=st.booleans(), acknowledges=st.booleans())
     def whole_transaction(
@@ -276,7 +276,7 @@ class TransactionModel(RuleBasedStateMachine):
             self.check_verification(command)
         response = self.shell.replies[self.shell.decide(command)]
         if isinstance(response, KafkaError):
-            assert response.code in REFUSALS
+            assert response.code in REJECTIONS
             fences = isinstance(command, InitProducerId) and len(self.shell.records) > written
             assert fences or self.shell.machine.durable_state() == before
         assert not fenced or (isinstance(response, KafkaError) and len(self.shell.records) == written)
@@ -295,8 +295,8 @@ class TransactionModel(RuleBasedStateMachine):
     def check_verification(self, command: VerifyPartitions) -> None:
         """`has_partitions`, for leaders on the coordinator's broker, agrees with the command."""
         producer = (command.transactional_id, command.producer_id, command.producer_epoch)
-        told = self.shell.replies[self.shell.decide(command)]
-        rejects = isinstance(told, KafkaError) or any(code is not ErrorCode.none for _, code in told)
+        response = self.shell.replies[self.shell.decide(command)]
+        rejects = isinstance(response, KafkaError) or any(code is not ErrorCode.none for _, code in response)
         assert self.shell.machine.has_partitions(*producer, command.partitions) is not rejects
 
     def after_event(self) -> None:

@@ -124,8 +124,8 @@ def clusters(draw: st.DrawFn, *, racks: bool) -> dict[UUID, TopicInfo]:
     for number in range(1, draw(st.integers(1, 5)) + 1):
         count = draw(st.integers(1, 9))
         of_partition = st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2)
-        told = tuple(draw(of_partition) for _ in range(count)) if racks else ()
-        found[topic_id(number)] = TopicInfo(topic_id(number), f"topic-{number:03}", count, told)
+        partition_racks = tuple(draw(of_partition) for _ in range(count)) if racks else ()
+        found[topic_id(number)] = TopicInfo(topic_id(number), f"topic-{number:03}", count, partition_racks)
     return found
 
 

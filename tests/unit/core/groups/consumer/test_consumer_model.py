@@ -155,8 +155,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         member.join()
         self.members.append(member)
 
-    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 4), told=st.booleans())
-    def change_topic(self, name: str, partitions: int, told: bool) -> None:
+    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 4), is_notified=st.booleans())
+    def change_topic(self, name: str, partitions: int, is_notified: bool) -> None:
         topic = self.groups.topics.find(name)
         if topic is None:
             self.groups.topics.create(name, partitions)
@@ -164,7 +164,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             self.groups.topics.grow(name, partitions)
         else:
             self.groups.topics.delete(name)
-        if told:
+        if is_notified:
             self.groups.changed_topics()
 
     @rule(ms=st.sampled_from((1, 250, 1000)))

@@ -220,20 +220,26 @@ class ClassicConsumer:
     def assign(self) -> tuple[tuple[str, bytes], ...]:
         """Round robin; a partition that another member still owns is not assigned yet."""
         assert self.joined is not None
-        told = {member.member_id: read_subscription(member.metadata) for member in self.joined.members}
-        topics = sorted({topic for read in told.values() if read is not None for topic in read.topics})
+        subscriptions = {
+            member.member_id: read_subscription(member.metadata) for member in self.joined.members
+        }
+        topics = sorted(
+            {topic for read in subscriptions.values() if read is not None for topic in read.topics}
+        )
         owners = {
             (topic, index): member_id
-            for member_id, read in told.items()
+            for member_id, read in subscriptions.items()
             if read is not None
             for topic, indexes in read.owned_partitions
             for index in indexes
         }
-        assigned: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in told}
+        assigned: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in subscriptions}
         turn = 0
         for name in topics:
             topic = self.groups.topics.find(name)
-            wanting = sorted(m for m, read in told.items() if read is not None and name in read.topics)
+            wanting = sorted(
+                m for m, read in subscriptions.items() if read is not None and name in read.topics
+            )
             for index in range(topic.num_partitions if topic else 0):
                 turn += 1
                 member_id = wanting[turn % len(wanting)]

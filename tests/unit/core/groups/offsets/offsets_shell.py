@@ -125,10 +125,10 @@ class OffsetsShell(TransactionalShell):
         self, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
     ) -> tuple[PartitionError, ...]:
         given = {"member_id": "", "group_instance_id": None, "generation_or_member_epoch": -1, **fields}
-        answer: tuple[PartitionError, ...] = self.ask(
+        response: tuple[PartitionError, ...] = self.ask(
             OffsetCommit(group_id=group_id, offsets=offsets, **given)
         )
-        return answer
+        return response
 
     def commit_repeated(self, *offsets: OffsetToCommit, group_id: str = "g") -> tuple[PartitionError, ...]:
         """As the second request of a member that commits these partitions."""
@@ -140,8 +140,8 @@ class OffsetsShell(TransactionalShell):
                 bytes(12 * len(offsets)), [12 * n for n in range(len(offsets))], command, b""
             )
         numbers = tuple(number for each in offsets for number in (each.offset, each.leader_epoch))
-        answer: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.templates[key], numbers))
-        return answer
+        response: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.templates[key], numbers))
+        return response
 
     def commit_in_transaction(
         self, producer_id: int, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
@@ -154,15 +154,15 @@ class OffsetsShell(TransactionalShell):
             **fields,
         }
         command = TxnOffsetCommit(group_id=group_id, producer_id=producer_id, offsets=offsets, **given)
-        answer: tuple[PartitionError, ...] = self.ask(command)
-        return answer
+        response: tuple[PartitionError, ...] = self.ask(command)
+        return response
 
     def fetch(
         self, *partitions: TopicPartition, group_id: str = "g", **fields: Any
     ) -> tuple[CommittedOffset, ...]:
         command = OffsetFetch(group_id=group_id, partitions=partitions or None, **fields)
-        answer: tuple[CommittedOffset, ...] = self.ask(command)
-        return answer
+        response: tuple[CommittedOffset, ...] = self.ask(command)
+        return response
 
     def offset_of(self, topic: str, partition: int = 0, group_id: str = "g") -> int:
         (fetched,) = self.fetch(TopicPartition(topic, partition), group_id=group_id)

@@ -12,7 +12,7 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.group_records.records import ExpiringOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
 
 TOPIC_ID = uuid.UUID(int=7)
-REFUSAL = KafkaError(ErrorCode.rebalance_in_progress, "the group rebalances: join again")
+REJECTION = KafkaError(ErrorCode.rebalance_in_progress, "the group rebalances: join again")
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def test_the_last_commit_of_a_partition_counts(shell: OffsetsShell) -> None:
 
 
 def test_the_response_to_a_commit_is_in_the_order_of_its_partitions(shell: OffsetsShell) -> None:
-    answer = shell.commit(OffsetToCommit("b", 1, 1), OffsetToCommit("a", 0, 1), OffsetToCommit("b", 0, 1))
-    assert answer == (
+    response = shell.commit(OffsetToCommit("b", 1, 1), OffsetToCommit("a", 0, 1), OffsetToCommit("b", 0, 1))
+    assert response == (
         PartitionError("b", 1, ErrorCode.none),
         PartitionError("a", 0, ErrorCode.none),
         PartitionError("b", 0, ErrorCode.none),
@@ -65,14 +65,14 @@ def test_the_retention_of_an_old_client_is_written_as_an_expiry_time(shell: Offs
 
 def test_metadata_that_is_too_large_is_rejected_only_for_its_partition() -> None:
     shell = OffsetsShell(offset_metadata_max_bytes=3)
-    answer = shell.commit(
+    response = shell.commit(
         OffsetToCommit("t", 0, 1, metadata="abc"),
         OffsetToCommit("t", 1, 1, metadata="abcd"),
         OffsetToCommit("t", 2, 1, metadata="\N{LATIN SMALL LETTER E WITH ACUTE}" * 3),
         OffsetToCommit("t", 3, 1, metadata="\N{CLINKING BEER MUGS}" * 2),
         OffsetToCommit("t", 4, 1),
     )
-    assert [each.error_code for each in answer] == [
+    assert [each.error_code for each in response] == [
         ErrorCode.none,
         ErrorCode.offset_metadata_too_large,
         ErrorCode.none,
@@ -120,7 +120,7 @@ def test_a_commit_of_a_generation_to_an_unknown_group_is_rejected(
 
 
 def test_the_group_decides_who_may_commit(shell: OffsetsShell) -> None:
-    shell.add_group().rejection = REFUSAL
+    shell.add_group().rejection = REJECTION
     with pytest.raises(KafkaError, match="REBALANCE_IN_PROGRESS"):
         shell.commit(OffsetToCommit("t", 0, 10), member_id="m", generation_or_member_epoch=1)
     assert shell.records == []

@@ -28,24 +28,24 @@ def shell() -> OffsetsShell:
 def test_deleting_an_offset_writes_a_tombstone(shell: OffsetsShell) -> None:
     shell.commit(OffsetToCommit("t", 0, 10), OffsetToCommit("t", 1, 11))
     shell.records.clear()
-    answer = shell.ask(OffsetDelete(group_id="g", partitions=(T0,)))
-    assert answer == (PartitionError("t", 0, ErrorCode.none),)
+    response = shell.ask(OffsetDelete(group_id="g", partitions=(T0,)))
+    assert response == (PartitionError("t", 0, ErrorCode.none),)
     assert shell.records == [(OffsetCommitKey(group="g", topic="t", partition=0), None)]
     assert (shell.offset_of("t", 0), shell.offset_of("t", 1)) == (-1, 11)
 
 
 def test_deleting_an_offset_that_was_never_committed_writes_no_record(shell: OffsetsShell) -> None:
     shell.add_group()
-    answer = shell.ask(OffsetDelete(group_id="g", partitions=(T0, T0)))
-    assert answer == (PartitionError("t", 0, ErrorCode.none),) * 2
+    response = shell.ask(OffsetDelete(group_id="g", partitions=(T0, T0)))
+    assert response == (PartitionError("t", 0, ErrorCode.none),) * 2
     assert shell.records == []
 
 
 def test_offsets_of_a_subscribed_topic_cannot_be_deleted(shell: OffsetsShell) -> None:
     shell.add_group().subscription = {"used"}
     shell.commit(OffsetToCommit("used", 0, 1), OffsetToCommit("t", 0, 2))
-    answer = shell.ask(OffsetDelete(group_id="g", partitions=(TopicPartition("used", 0), T0)))
-    assert [each.error_code for each in answer] == [ErrorCode.group_subscribed_to_topic, ErrorCode.none]
+    response = shell.ask(OffsetDelete(group_id="g", partitions=(TopicPartition("used", 0), T0)))
+    assert [each.error_code for each in response] == [ErrorCode.group_subscribed_to_topic, ErrorCode.none]
     assert (shell.offset_of("used"), shell.offset_of("t")) == (1, -1)
 
 

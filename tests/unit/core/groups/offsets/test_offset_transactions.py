@@ -171,7 +171,9 @@ def test_the_group_decides_who_may_commit_in_a_transaction(shell: OffsetsShell) 
 
 def test_metadata_that_is_too_large_is_rejected_only_for_its_partition_in_a_transaction() -> None:
     shell = OffsetsShell(offset_metadata_max_bytes=3)
-    answer = shell.commit_in_transaction(100, OffsetToCommit("t", 0, 1, metadata="abcd"), at(1, partition=1))
-    assert [each.error_code for each in answer] == [ErrorCode.offset_metadata_too_large, ErrorCode.none]
+    response = shell.commit_in_transaction(
+        100, OffsetToCommit("t", 0, 1, metadata="abcd"), at(1, partition=1)
+    )
+    assert [each.error_code for each in response] == [ErrorCode.offset_metadata_too_large, ErrorCode.none]
     shell.end_transaction(100, committed=True)
     assert [each.partition for each in shell.fetch()] == [1]

@@ -84,8 +84,8 @@ class OffsetsModel(RuleBasedStateMachine):
     ) -> None:
         """With a template, whether there was a commit before or not."""
         offsets = self._offsets(partitions, metadata)
-        answer = self.shell.commit_repeated(*offsets, group_id=group_id)
-        assert not any(each.error_code for each in answer)
+        response = self.shell.commit_repeated(*offsets, group_id=group_id)
+        assert not any(each.error_code for each in response)
         self.committed.update(self._accepted(group_id, offsets, RETENTION_MS))
 
     @rule(group_id=groups, producer_id=producers, partitions=some_partitions, metadata=metadata)
