@@ -15,12 +15,12 @@ from ottla.records.header import (
     BatchHeader,
     check_client_batch,
     crc_matches,
-    pack_header,
     planned_parts,
     read_header,
     rewrite_header,
     scan_batches,
 )
+from ottla.records.header import HEADER as HEADER_LAYOUT
 from ottla.records.records import Record, build_batch, read_batches
 
 BATCH = build_batch([Record(7, 1000, b"key", b"value"), Record(8, 1002, None, b"more")], producer_id=5,
@@ -123,7 +123,7 @@ def test_sequence_numbers_wrap_to_zero() -> None:
 
 
 def test_a_packed_header_reads_back() -> None:
-    assert pack_header(HEADER) == BATCH[:HEADER_SIZE]
+    assert HEADER_LAYOUT.pack(*HEADER) == BATCH[:HEADER_SIZE]
 
 
 @settings(max_examples=50, deadline=None)
