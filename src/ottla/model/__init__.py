@@ -1,0 +1,1 @@
+"""Types without dependencies: ids, errors, configs. The lowest layer."""

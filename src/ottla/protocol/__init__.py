@@ -1,0 +1,1 @@
+"""Kafka's wire protocol and the formats of internal records: framing, codecs, message versions."""

@@ -1,0 +1,1 @@
+"""Record batches (format v2): headers, records, control batches, compression, validation."""

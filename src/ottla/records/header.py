@@ -205,11 +205,6 @@ def _client_batch_error(header: BatchHeader) -> KafkaError:
     )
 
 
-def pack_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of `header`. Does not compute the checksum."""
-    return HEADER.pack(*header)
-
-
 def planned_parts(buffer: Bytes, position: int, header: BatchHeader) -> list[Bytes]:
     """The bytes to write for the batch at `position`, with the final base offset and leader epoch of `header`.
 

@@ -1,4 +1,4 @@
-"""KIP-714: which clients a subscription is for."""
+"""KIP-714: which clients a subscription matches."""
 
 from uuid import UUID
 

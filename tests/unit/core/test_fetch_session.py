@@ -1,4 +1,4 @@
-"""KIP-227: incremental fetches, and which sessions make room for others."""
+"""KIP-227: incremental fetches, and the eviction of sessions."""
 
 import gc
 import weakref
@@ -54,7 +54,7 @@ def resolve(
     )
 
 
-def answer(index: int, **fields: object) -> FetchPartitionResponse:
+def partition_response(index: int, **fields: object) -> FetchPartitionResponse:
     values: dict[str, object] = {
         "high_watermark": 10,
         "last_stable_offset": 10,
@@ -67,10 +67,10 @@ def answer(index: int, **fields: object) -> FetchPartitionResponse:
 def respond(
     context: FetchContext, changed: Iterable[FetchPartitionResponse] = (), now_ms: int = 0
 ) -> SessionResponse:
-    """Partitions that are not in `changed` are answered as ever: nothing new."""
+    """Partitions that are not in `changed` have no news."""
     by_index = {response.index: response for response in changed}
     results = [
-        (partition, by_index.get(partition.request.index) or answer(partition.request.index))
+        (partition, by_index.get(partition.request.index) or partition_response(partition.request.index))
         for partition in context.partitions
     ]
     return context.respond(results, now_ms)
@@ -97,7 +97,7 @@ def error_of(
     return caught.value.code
 
 
-def test_a_fetch_with_the_final_epoch_has_no_session_and_is_answered_whole() -> None:
+def test_a_fetch_with_the_final_epoch_gets_a_full_response_without_a_session() -> None:
     cache = FetchSessionCache()
     context = resolve(cache, 0, -1, [topic("t", 2, 0), topic("u", 1)])
     assert order(context) == [2, 0, 1]
@@ -107,7 +107,7 @@ def test_a_fetch_with_the_final_epoch_has_no_session_and_is_answered_whole() -> 
     assert len(cache) == 0
 
 
-def test_a_fetch_with_the_initial_epoch_opens_a_session_and_is_answered_whole() -> None:
+def test_a_fetch_with_the_initial_epoch_gets_a_full_response_and_a_session() -> None:
     cache = FetchSessionCache()
     response = respond(resolve(cache, 0, 0, [topic("t", 0, 1)]))
     assert response.session_id == 1234
@@ -115,7 +115,7 @@ def test_a_fetch_with_the_initial_epoch_opens_a_session_and_is_answered_whole() 
     assert len(cache) == 1
 
 
-def test_an_incremental_fetch_reads_all_partitions_of_the_session_and_leaves_out_what_is_not_new() -> None:
+def test_an_incremental_fetch_reads_all_partitions_and_returns_only_news() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2)
     context = resolve(cache, session_id, 1)
@@ -139,29 +139,29 @@ def test_an_incremental_fetch_reads_all_partitions_of_the_session_and_leaves_out
 def test_a_partition_with_news_is_in_the_response(news: dict[str, object]) -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2)
-    response = respond(resolve(cache, session_id, 1), [answer(1, **news)])
+    response = respond(resolve(cache, session_id, 1), [partition_response(1, **news)])
     assert included(response) == [1]
 
 
 @pytest.mark.parametrize("records", [None, b"", FileRegion(None, 5, 0)])  # type: ignore[arg-type]
-def test_empty_records_are_no_news(records: object) -> None:
+def test_empty_records_are_not_sent(records: object) -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
-    assert included(respond(resolve(cache, session_id, 1), [answer(0, records=records)])) == []
+    assert included(respond(resolve(cache, session_id, 1), [partition_response(0, records=records)])) == []
 
 
-def test_a_high_watermark_is_news_once() -> None:
+def test_a_new_high_watermark_is_sent_once() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
     for epoch, expected in ((1, [0]), (2, [])):
-        response = respond(resolve(cache, session_id, epoch), [answer(0, high_watermark=11)])
+        response = respond(resolve(cache, session_id, epoch), [partition_response(0, high_watermark=11)])
         assert included(response) == expected
 
 
 def test_after_an_error_the_partition_is_in_the_response_again_when_the_error_is_gone() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
-    assert included(respond(resolve(cache, session_id, 1), [answer(0, error_code=6)])) == [0]
+    assert included(respond(resolve(cache, session_id, 1), [partition_response(0, error_code=6)])) == [0]
     assert included(respond(resolve(cache, session_id, 2))) == [0]
     assert included(respond(resolve(cache, session_id, 3))) == []
 
@@ -169,10 +169,13 @@ def test_after_an_error_the_partition_is_in_the_response_again_when_the_error_is
 def test_partitions_that_returned_records_go_to_the_end_so_that_none_starves() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2, 3)
-    respond(resolve(cache, session_id, 1), [answer(0, records=b"x"), answer(2, records=b"x")])
+    respond(
+        resolve(cache, session_id, 1),
+        [partition_response(0, records=b"x"), partition_response(2, records=b"x")],
+    )
     context = resolve(cache, session_id, 2)
     assert order(context) == [1, 3, 0, 2]
-    respond(context, [answer(1, high_watermark=99)])  # news without records moves nothing
+    respond(context, [partition_response(1, high_watermark=99)])  # news without records moves nothing
     assert order(resolve(cache, session_id, 3)) == [1, 3, 0, 2]
 
 
@@ -213,7 +216,7 @@ def test_a_session_that_forgets_all_its_partitions_is_closed() -> None:
     assert error_of(cache, session_id, 2) is ErrorCode.fetch_session_id_not_found
 
 
-def test_an_unknown_session_is_refused() -> None:
+def test_an_unknown_session_is_rejected() -> None:
     assert error_of(FetchSessionCache(), 5, 1) is ErrorCode.fetch_session_id_not_found
 
 
@@ -234,7 +237,7 @@ def test_the_epoch_after_the_largest_is_one() -> None:
     respond(resolve(cache, session_id, 1))
 
 
-def test_a_request_that_was_overtaken_by_the_next_is_not_answered_from_the_session() -> None:
+def test_a_request_that_the_next_one_has_overtaken_gets_an_error() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
     slow = resolve(cache, session_id, 1)
@@ -244,7 +247,7 @@ def test_a_request_that_was_overtaken_by_the_next_is_not_answered_from_the_sessi
     assert caught.value.code is ErrorCode.invalid_fetch_session_epoch
 
 
-def test_a_session_of_names_refuses_topic_ids_and_the_other_way_round() -> None:
+def test_a_session_with_names_rejects_topic_ids_and_vice_versa() -> None:
     cache = FetchSessionCache()
     by_name = opened(cache, 0)
     assert error_of(cache, by_name, 1, uses_topic_ids=True) is ErrorCode.fetch_session_topic_id_error
@@ -253,7 +256,7 @@ def test_a_session_of_names_refuses_topic_ids_and_the_other_way_round() -> None:
     assert error_of(cache, by_id, 1, uses_topic_ids=False) is ErrorCode.fetch_session_topic_id_error
 
 
-def test_with_topic_ids_partitions_are_told_apart_by_id() -> None:
+def test_with_topic_ids_partitions_are_distinguished_by_id() -> None:
     cache = FetchSessionCache()
     topics = [FetchTopic(None, TOPIC_ID, [asked(0)]), FetchTopic(None, OTHER_ID, [asked(0)])]
     session_id = respond(resolve(cache, 0, 0, topics, uses_topic_ids=True)).session_id
@@ -265,32 +268,32 @@ def test_with_topic_ids_partitions_are_told_apart_by_id() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_whole_fetch_closes_the_session_that_it_names(epoch: int) -> None:
+def test_a_full_fetch_closes_the_session_whose_id_it_carries(epoch: int) -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0)
     resolve(cache, session_id, epoch, [topic("t", 0)])
     assert error_of(cache, session_id, 1) is ErrorCode.fetch_session_id_not_found
 
 
-def test_session_ids_are_positive_and_unique_whatever_chance_gives() -> None:
+def test_session_ids_are_positive_and_unique_for_any_random_number() -> None:
     cache = FetchSessionCache()
     ids = [opened(cache, 0, random_id=random_id) for random_id in (0, -5, 2**31 - 1, 2**31 - 1, 7, 7, 7)]
     assert len(set(ids)) == len(ids)
     assert all(0 < session_id < 2**31 for session_id in ids)
 
 
-def test_a_full_cache_without_a_less_valuable_session_answers_without_a_session() -> None:
+def test_a_full_cache_without_a_less_valuable_session_opens_no_session() -> None:
     cache = FetchSessionCache(max_sessions=1, min_eviction_ms=1000)
     session_id = opened(cache, 0)
     assert opened(cache, 0, 1, 2) == 0
     respond(resolve(cache, session_id, 1))
 
 
-def test_no_slots_means_no_sessions() -> None:
+def test_without_slots_no_session_is_opened() -> None:
     assert opened(FetchSessionCache(max_sessions=0), 0) == 0
 
 
-def test_a_session_that_was_not_used_for_the_eviction_time_makes_room() -> None:
+def test_a_session_that_was_not_used_for_the_eviction_time_is_evicted() -> None:
     cache = FetchSessionCache(max_sessions=2, min_eviction_ms=1000)
     used = opened(cache, 0, random_id=2)
     stale = opened(cache, *range(9), random_id=1)
@@ -302,7 +305,7 @@ def test_a_session_that_was_not_used_for_the_eviction_time_makes_room() -> None:
     assert cache.evictions == 1
 
 
-def test_a_follower_takes_the_place_of_a_consumer_however_new_but_not_the_other_way_round() -> None:
+def test_a_followers_session_evicts_a_consumers_session_of_any_age_but_not_vice_versa() -> None:
     cache = FetchSessionCache(max_sessions=1, min_eviction_ms=1000)
     consumer = opened(cache, *range(9), random_id=1)
     follower = opened(cache, 0, random_id=2, is_follower=True)
@@ -312,7 +315,7 @@ def test_a_follower_takes_the_place_of_a_consumer_however_new_but_not_the_other_
     assert opened(cache, *range(9), random_id=3, is_follower=True) == 0
 
 
-def test_a_session_with_more_partitions_takes_the_place_of_the_smallest_that_is_old_enough() -> None:
+def test_a_session_with_more_partitions_evicts_the_smallest_that_is_old_enough() -> None:
     cache = FetchSessionCache(max_sessions=2, min_eviction_ms=1000)
     small, large = opened(cache, 0, 1, random_id=1), opened(cache, 0, 1, 2, random_id=2)
     for session_id in (small, large):  # both in use, and alive for longer than the eviction time
@@ -338,7 +341,7 @@ def grow(cache: FetchSessionCache, session_id: int, epoch: int, *indexes: int, n
     respond(resolve(cache, session_id, epoch, [topic("t", *indexes)], now_ms=now_ms), now_ms=now_ms)
 
 
-def test_the_topics_and_partitions_of_all_sessions_are_counted_as_they_come_and_go() -> None:
+def test_the_cache_counts_topics_and_partitions_of_all_sessions() -> None:
     cache = FetchSessionCache()
     first, second = opened(cache, 0, 1), opened(cache, 0, 1, 2)
     assert cache.entries == (1 + 2) + (1 + 3)
@@ -350,7 +353,7 @@ def test_the_topics_and_partitions_of_all_sessions_are_counted_as_they_come_and_
     assert cache.entries == 0
 
 
-def test_a_session_that_has_no_room_is_answered_without_one_however_many_partitions_the_others_have() -> None:
+def test_a_session_without_room_is_not_opened_even_if_the_others_are_large() -> None:
     cache = FetchSessionCache(max_entries=10)
     small = opened(cache, 0)
     grow(cache, small, 1, 0, now_ms=129_000)
@@ -361,7 +364,7 @@ def test_a_session_that_has_no_room_is_answered_without_one_however_many_partiti
     grow(cache, small, 2, 0)
 
 
-def test_sessions_that_nobody_uses_make_room_for_as_many_partitions_as_it_takes() -> None:
+def test_unused_sessions_are_evicted_until_the_partitions_fit() -> None:
     cache = FetchSessionCache(max_entries=10)
     old = [opened(cache, 0, 1), opened(cache, 0, 1), opened(cache, 0, 1)]
     grow(cache, old[2], 1, 0, now_ms=50_000)
@@ -373,30 +376,30 @@ def test_sessions_that_nobody_uses_make_room_for_as_many_partitions_as_it_takes(
     assert cache.evictions == 2
 
 
-def test_a_follower_makes_consumers_give_up_their_room() -> None:
+def test_sessions_of_consumers_are_evicted_for_the_memory_of_a_followers_session() -> None:
     cache = FetchSessionCache(max_entries=10)
     opened(cache, 0, 1)
     follower = opened(cache, 0, is_follower=True)
     assert opened(cache, *range(6), is_follower=True) != 0
     assert len(cache) == 2
     assert cache.entries == 2 + 7
-    assert opened(cache, 0, is_follower=True) == 0, "followers do not make room for each other"
+    assert opened(cache, 0, is_follower=True) == 0, "sessions of followers are not evicted for each other"
     grow(cache, follower, 1, 0)
 
 
-def test_a_session_that_grows_beyond_the_room_there_is_is_closed() -> None:
+def test_a_session_that_outgrows_the_memory_is_closed() -> None:
     cache = FetchSessionCache(max_entries=10)
     other, growing = opened(cache, 0, 1), opened(cache, 0)
-    with pytest.raises(KafkaError, match="has grown to 8 partitions") as refused:
+    with pytest.raises(KafkaError, match="has grown to 8 partitions") as rejected:
         resolve(cache, growing, 1, [topic("t", *range(8))])
-    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    assert rejected.value.code is ErrorCode.fetch_session_id_not_found
     assert error_of(cache, growing, 2) is ErrorCode.fetch_session_id_not_found
     assert cache.entries == 3
     grow(cache, other, 1, 0)
 
 
 @pytest.mark.parametrize("max_entries", [0, 10])
-def test_what_a_session_held_is_free_with_it_and_waits_for_no_collector(max_entries: int) -> None:
+def test_a_closed_session_is_freed_without_the_garbage_collector(max_entries: int) -> None:
     cache = FetchSessionCache(max_entries=max_entries)
     context = resolve(cache, 0, 0, [topic("t", 0, 1)])
     of_session = weakref.ref(next(iter(context.partitions)).topic)

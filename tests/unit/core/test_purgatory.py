@@ -1,4 +1,4 @@
-"""Seed 004 section 6: delayed operations complete once, by an event or by their deadline, and leave no trace."""
+"""Delayed operations end once, by an event or by their deadline, and are removed from all lists."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from ottla.core.purgatory import Operation, Purgatory
 
 
 class Waiting(Operation):
-    """Completes when `is_ready` is set, and writes down what happened to it."""
+    """Completes when `is_ready` is set, and records its events."""
 
     def __init__(self, name: str = "", on_try: Callable[[], object] = lambda: None) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def test_an_operation_that_did_not_complete_expires_at_its_deadline() -> None:
     assert is_empty(purgatory)
 
 
-def test_operations_on_a_key_are_tried_in_the_order_in_which_they_came() -> None:
+def test_operations_on_a_key_are_tried_in_the_order_in_which_they_were_added() -> None:
     purgatory = new_purgatory()
     tried: list[str] = []
     for name in ("first", "second", "third"):
@@ -88,7 +88,7 @@ def test_operations_on_a_key_are_tried_in_the_order_in_which_they_came() -> None
     assert tried == ["first", "second", "third"]
 
 
-def test_an_operation_may_wait_for_time_alone() -> None:
+def test_an_operation_may_have_a_deadline_and_no_keys() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, [], 10)
@@ -97,7 +97,7 @@ def test_an_operation_may_wait_for_time_alone() -> None:
     assert operation.story == ["expired"]
 
 
-def test_a_cancelled_operation_hears_nothing_more() -> None:
+def test_no_method_of_a_cancelled_operation_is_called() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "a"], 10)
@@ -109,7 +109,7 @@ def test_a_cancelled_operation_hears_nothing_more() -> None:
     assert is_empty(purgatory)
 
 
-def test_an_operation_that_completes_another_on_its_way_completes_each_once() -> None:
+def test_an_operation_that_completes_another_one_completes_each_once() -> None:
     purgatory = new_purgatory()
     second = Waiting("second")
     second.is_ready = True
@@ -122,7 +122,7 @@ def test_an_operation_that_completes_another_on_its_way_completes_each_once() ->
     assert is_empty(purgatory)
 
 
-def test_an_operation_whose_own_attempt_changes_its_key_looks_again_but_not_from_within() -> None:
+def test_an_operation_whose_attempt_changes_its_key_is_tried_again_but_not_recursively() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
     looks: list[int] = []
@@ -139,7 +139,7 @@ def test_an_operation_whose_own_attempt_changes_its_key_looks_again_but_not_from
     assert operation.tries == 2
 
 
-def test_an_operation_that_becomes_ready_through_its_own_attempt_completes_once() -> None:
+def test_an_operation_that_its_own_attempt_makes_ready_completes_once() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
 
@@ -155,7 +155,7 @@ def test_an_operation_that_becomes_ready_through_its_own_attempt_completes_once(
     assert is_empty(purgatory)
 
 
-def test_an_expiry_that_completes_another_of_the_same_moment_ends_each_once() -> None:
+def test_an_expiry_that_completes_another_operation_of_the_same_time_ends_each_once() -> None:
     purgatory = new_purgatory()
     second = Waiting("second")
 
@@ -174,7 +174,7 @@ def test_an_expiry_that_completes_another_of_the_same_moment_ends_each_once() ->
     assert is_empty(purgatory)
 
 
-def test_ten_thousand_completed_operations_leave_nothing_behind() -> None:
+def test_completed_operations_are_removed_from_all_lists() -> None:
     purgatory = new_purgatory()
     for number in range(10_000):
         operation = Waiting()
@@ -200,7 +200,7 @@ def test_an_operation_that_raises_when_it_is_tried_is_removed_and_the_others_are
     assert is_empty(purgatory)
 
 
-def test_an_operation_that_raises_when_it_expires_does_not_keep_the_others_from_expiring() -> None:
+def test_an_operation_that_raises_when_it_expires_does_not_affect_others() -> None:
     class Broken(Waiting):
         def on_expire(self, now_ms: int) -> None:
             raise_an_error()

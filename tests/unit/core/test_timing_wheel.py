@@ -1,4 +1,4 @@
-"""Seed 004 section 6: insert, cancel and expiry in O(1), with overflow wheels for long deadlines."""
+"""Timers are added, cancelled and expired, with overflow wheels for long deadlines."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_level_1_has_1_ms_ticks_level_2_has_20_ms_level_3_has_400_ms() -> None:
         assert items(wheel.advance(123 + delay)) == ["a"]
 
 
-def test_buckets_of_two_wheels_that_come_up_together_both_expire() -> None:
+def test_buckets_of_two_wheels_with_the_same_start_both_expire() -> None:
     wheel: TimingWheel[str] = TimingWheel(0)
     wheel.add("far", 400)  # in the third wheel
     wheel.advance(20)
@@ -46,7 +46,7 @@ def test_a_deadline_in_the_past_expires_at_the_next_advance_even_without_time_pa
     assert items(wheel.advance(1000)) == ["a", "b"]
 
 
-def test_a_cancelled_timer_never_expires_and_leaves_nothing_behind() -> None:
+def test_a_cancelled_timer_is_removed_and_never_expires() -> None:
     wheel: TimingWheel[str] = TimingWheel(0)
     timer = wheel.add("a", 50)
     assert wheel.cancel(timer)
@@ -72,14 +72,14 @@ def test_a_clock_that_steps_back_expires_nothing_and_loses_nothing() -> None:
     assert items(wheel.advance(1010)) == ["b", "a"]
 
 
-def test_a_clock_that_jumps_by_years_expires_all_in_order() -> None:
+def test_a_clock_that_jumps_by_years_expires_all_timers_in_order() -> None:
     wheel: TimingWheel[str] = TimingWheel(0)
     for delay in (5, 70_000, 500, 3_600_000):
         wheel.add(str(delay), delay)
     assert items(wheel.advance(10 * 365 * 24 * 3_600_000)) == ["5", "500", "70000", "3600000"]
 
 
-def test_waking_at_each_next_deadline_expires_every_timer_in_its_very_millisecond() -> None:
+def test_advancing_at_each_next_deadline_expires_every_timer_on_time() -> None:
     wheel: TimingWheel[str] = TimingWheel(17)
     deadlines = [18, 37, 500, 501, 8017, 30_017, 3_000_000]
     for deadline in deadlines:
@@ -108,7 +108,7 @@ steps = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(start=st.integers(0, 10_000), script=steps)
-def test_the_wheel_does_what_a_sorted_list_does(start: int, script: list[tuple[str, int]]) -> None:
+def test_the_wheel_behaves_like_a_sorted_list(start: int, script: list[tuple[str, int]]) -> None:
     wheel: TimingWheel[int] = TimingWheel(start)
     model: dict[int, int] = {}
     timers: list[Timer[int]] = []

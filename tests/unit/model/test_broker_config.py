@@ -1,4 +1,4 @@
-"""A broker's configuration: where values come from, and what is refused at start."""
+"""The configuration of a broker: the precedence of values, and invalid configurations."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from ottla.model.config import (
 )
 
 
-def test_the_default_configuration_is_a_node_that_is_its_own_quorum() -> None:
+def test_the_default_configuration_is_a_single_node_quorum() -> None:
     config = BrokerConfig()
     assert config.node_id == 1
     assert config.get_list("process.roles") == ("broker", "controller")
@@ -26,7 +26,7 @@ def test_the_default_configuration_is_a_node_that_is_its_own_quorum() -> None:
     assert config["log.segment.bytes"] == 1 << 30
 
 
-def test_overrides_are_stronger_than_the_file_and_the_file_than_defaults() -> None:
+def test_overrides_have_precedence_over_the_file_and_the_file_over_defaults() -> None:
     config = BrokerConfig.load("num.partitions=3\nlog.segment.bytes=2000000", {"num.partitions": "5"})
     assert config.get_int("num.partitions") == 5
     assert config.get_int("log.segment.bytes") == 2_000_000
@@ -35,7 +35,7 @@ def test_overrides_are_stronger_than_the_file_and_the_file_than_defaults() -> No
     assert not config.is_set("message.max.bytes")
 
 
-def test_dynamic_values_of_the_broker_are_stronger_than_those_of_all_brokers() -> None:
+def test_dynamic_values_of_the_broker_have_precedence_over_those_of_all_brokers() -> None:
     config = BrokerConfig({"log.segment.bytes": "2000000"})
     changed = config.apply_dynamic(
         {"log.segment.bytes": "4000000"},
@@ -52,17 +52,17 @@ def test_dynamic_values_of_the_broker_are_stronger_than_those_of_all_brokers() -
     assert config["log.segment.bytes"] == 2_000_000
 
 
-def test_a_dynamic_value_that_may_not_be_set_changes_nothing() -> None:
+def test_an_invalid_dynamic_value_changes_nothing() -> None:
     config = BrokerConfig()
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes"):
         config.apply_dynamic({"log.segment.bytes": "1"}, {"log.retention.ms": "5"})
     assert config["log.retention.ms"] is None
 
 
-def test_all_problems_are_reported_together_with_name_value_and_what_is_allowed() -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_all_errors_are_reported_together_with_name_value_and_allowed_values() -> None:
+    with pytest.raises(ConfigError) as rejected:
         BrokerConfig({"log.segment.byte": "1", "num.partitions": "0", "log.preallocate": "maybe", "zzz": "1"})
-    unknown, partitions, preallocate, strange = refused.value.errors
+    unknown, partitions, preallocate, strange = rejected.value.errors
     assert unknown.startswith("Unknown configuration log.segment.byte=1; did you mean log.segment.bytes")
     assert "Invalid value 0 for configuration num.partitions: Value must be at least 1" in partitions
     assert "[1,...]" in partitions
@@ -70,7 +70,7 @@ def test_all_problems_are_reported_together_with_name_value_and_what_is_allowed(
     assert strange == "Unknown configuration zzz=1; the known names are in docs/configs.md"
 
 
-def test_a_config_that_is_only_dynamic_is_refused_in_a_file() -> None:
+def test_a_dynamic_only_config_is_rejected_in_a_file() -> None:
     with pytest.raises(ConfigError, match="only be set while the broker runs"):
         BrokerConfig({"leader.replication.throttled.rate": "1000"})
 
@@ -111,13 +111,13 @@ def test_a_malformed_file_is_a_config_error() -> None:
         ({"offsets.topic.compression.codec": "9"}, "4 zstd"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(properties: dict[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_conflicting_values_are_rejected(properties: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as rejected:
         BrokerConfig(properties)
-    assert problem in str(refused.value)
+    assert problem in str(rejected.value)
 
 
-def test_listeners_are_read_with_their_names_hosts_and_protocols() -> None:
+def test_listeners_are_parsed_with_their_names_hosts_and_protocols() -> None:
     config = BrokerConfig(
         {
             "listeners": "inside://127.0.0.1:0,SSL://[::1]:9094,CONTROLLER://host:9093",
@@ -133,7 +133,7 @@ def test_listeners_are_read_with_their_names_hosts_and_protocols() -> None:
     assert config.advertised_listeners == [inside._replace(host="example.org", port=9092)]
 
 
-def test_a_listeners_own_value_falls_back_to_the_brokers() -> None:
+def test_a_listeners_config_falls_back_to_the_broker_config() -> None:
     config = BrokerConfig({"max.connections": "7", "listener.name.inside.max.connections": "3"})
     assert config["listener.name.inside.max.connections"] == 3
     assert config["listener.name.outside.max.connections"] == 7
@@ -141,12 +141,12 @@ def test_a_listeners_own_value_falls_back_to_the_brokers() -> None:
         config["bogus"]
 
 
-def test_a_number_that_is_not_set_is_not_taken_for_one() -> None:
+def test_get_int_rejects_a_number_that_is_not_set() -> None:
     with pytest.raises(TypeError, match=r"log\.retention\.ms has no number"):
         BrokerConfig().get_int("log.retention.ms")
 
 
-def test_broker_id_and_node_id_are_one() -> None:
+def test_broker_id_and_node_id_are_the_same() -> None:
     assert BrokerConfig({"broker.id": "7"}).node_id == 7
     assert BrokerConfig({"node.id": "7"})["broker.id"] == 7
 
@@ -168,7 +168,7 @@ def test_broker_id_and_node_id_are_one() -> None:
         ("remote.storage.enable", {}, False),
     ],
 )
-def test_a_topic_takes_the_brokers_value_in_its_own_unit(
+def test_a_topic_gets_the_brokers_value_in_its_own_unit(
     name: str, properties: dict[str, str], value: object
 ) -> None:
     broker = BrokerConfig(properties)
@@ -176,7 +176,7 @@ def test_a_topic_takes_the_brokers_value_in_its_own_unit(
     assert topic_config({}, broker)[name] == value
 
 
-def test_a_topics_own_value_is_the_strongest() -> None:
+def test_a_topics_own_value_has_precedence() -> None:
     broker = BrokerConfig({"log.retention.ms": "5"})
     assert topic_config_value("retention.ms", {"retention.ms": "7"}, broker) == 7
     assert topic_config_value("retention.ms", {"retention.ms": "not a number"}, broker) == 5
@@ -220,7 +220,7 @@ def test_a_topics_configs_are_checked_together(configs: dict[str, str], problem:
         ),
     ],
 )
-def test_a_groups_configs_stay_within_the_brokers_bounds(
+def test_a_groups_configs_must_be_within_the_brokers_limits(
     configs: dict[str, str], problem: str | None
 ) -> None:
     assert validate_group_configs(configs, BrokerConfig()) == problem

@@ -25,7 +25,7 @@ def by_name(entries: list[ConfigEntry]) -> dict[str, ConfigEntry]:
     return {entry.name: entry for entry in entries}
 
 
-def test_synonyms_stand_from_the_strongest_to_the_default() -> None:
+def test_synonyms_are_in_order_of_precedence() -> None:
     broker = BrokerConfig({"log.retention.hours": "24"})
     broker.apply_dynamic(
         {"log.segment.bytes": "2000000"}, {"log.segment.bytes": "3000000", "log.retention.ms": "5"}
@@ -47,7 +47,7 @@ def test_synonyms_stand_from_the_strongest_to_the_default() -> None:
     )
 
 
-def test_a_synonym_in_another_unit_is_not_shown_where_the_first_is_not_set() -> None:
+def test_a_synonym_in_another_unit_is_not_shown_if_the_first_is_not_set() -> None:
     entry = by_name(describe_topic_configs({}, BrokerConfig({"log.roll.hours": "1"})))["segment.ms"]
     assert (entry.value, entry.source, entry.synonyms) == ("3600000", DEFAULT, ())
     assert entry.is_default
@@ -60,7 +60,7 @@ def test_only_the_names_that_were_asked_for_are_described() -> None:
     assert [entry.name for entry in describe_broker_configs(broker, ["num.partitions"])] == ["num.partitions"]
 
 
-def test_internal_configs_are_shown_only_where_they_are_set() -> None:
+def test_internal_configs_are_shown_only_if_they_are_set() -> None:
     broker = BrokerConfig({"log.initial.task.delay.ms": "1"})
     described = by_name(describe_broker_configs(broker))
     assert described["log.initial.task.delay.ms"].value == "1"
@@ -87,7 +87,7 @@ def test_passwords_and_unknown_names_keep_their_values_hidden() -> None:
     assert by_name(describe_default_broker_configs(broker))["other"].value is None
 
 
-def test_a_broker_says_what_can_be_changed_while_it_runs() -> None:
+def test_broker_configs_show_whether_they_can_be_changed_dynamically() -> None:
     broker = BrokerConfig()
     broker.apply_dynamic(
         {"leader.replication.throttled.rate": "5", "listener.name.a.max.connections": "9"}, {}
@@ -105,7 +105,7 @@ def test_a_broker_says_what_can_be_changed_while_it_runs() -> None:
     )
 
 
-def test_the_resource_of_all_brokers_holds_only_what_was_set_for_them() -> None:
+def test_the_resource_of_all_brokers_contains_only_values_set_for_all() -> None:
     broker = BrokerConfig({"log.segment.bytes": "2000000"})
     broker.apply_dynamic({"log.segment.bytes": "4000000"}, {"log.segment.bytes": "3000000"})
     (entry,) = describe_default_broker_configs(broker)

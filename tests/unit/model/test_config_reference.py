@@ -1,4 +1,4 @@
-"""Every config is documented, and docs/configs.md says what the definitions say."""
+"""Every config is documented, and docs/configs.md is up to date."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ottla.model.config.reference import reference_markdown
 PAGE = Path(__file__).parents[3] / "docs" / "configs.md"
 
 
-def test_every_config_has_a_text() -> None:
+def test_every_config_has_a_description() -> None:
     for resource, configs in (
         (ResourceType.TOPIC, TOPIC_CONFIGS),
         (ResourceType.BROKER, BROKER_CONFIGS),
@@ -29,5 +29,5 @@ def test_every_config_has_a_text() -> None:
     assert documentation_of(ResourceType.BROKER, "listener.name.a.max.connections")
 
 
-def test_the_page_of_configs_is_what_the_command_writes() -> None:
+def test_docs_configs_is_the_output_of_the_command() -> None:
     assert PAGE.read_text() == reference_markdown(), "run: ottla configs reference > docs/configs.md"

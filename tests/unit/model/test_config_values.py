@@ -1,4 +1,4 @@
-"""Values of configs as text and as Python values, and which of them are allowed."""
+"""Config values as text and as Python values, and their validation."""
 
 import contextlib
 
@@ -24,14 +24,14 @@ ALL_CONFIGS = [
 ]
 
 
-def test_every_default_is_allowed_and_survives_being_written_and_read() -> None:
+def test_every_default_is_valid_and_survives_a_round_trip() -> None:
     for config in ALL_CONFIGS:
         text = config.default_text()
         if text is not None:
             assert config.parse(text) == config.default, config.name
 
 
-def test_the_tables_hold_each_name_once() -> None:
+def test_each_config_is_defined_once() -> None:
     assert len(ALL_CONFIGS) == len(TOPIC_CONFIGS) + len(BROKER_CONFIGS) + len(GROUP_CONFIGS) + len(
         CLIENT_METRICS_CONFIGS
     )
@@ -73,7 +73,7 @@ def test_text_is_read_as_kafka_reads_it(type_: ConfigType, text: str | None, val
         (ConfigType.DOUBLE, "half"),
     ],
 )
-def test_a_number_of_another_type_is_refused_with_its_name_and_type(type_: ConfigType, text: str) -> None:
+def test_a_number_of_another_type_is_rejected_with_its_name_and_type(type_: ConfigType, text: str) -> None:
     with pytest.raises(
         ValueError, match=f"Invalid value {text} for configuration x: Not a number of type {type_.name}"
     ):
@@ -101,7 +101,7 @@ def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> Non
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(allow_nan=False))
-def test_every_double_survives_being_written_and_read(value: float) -> None:
+def test_every_double_survives_a_round_trip(value: float) -> None:
     assert parse_value("x", format_value(value), ConfigType.DOUBLE) == value
 
 
@@ -140,7 +140,7 @@ MIGRATIONS = "DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL"
         (ResourceType.BROKER, "remote.log.storage.manager.class.name", "", "String must be non-empty"),
     ],
 )
-def test_a_refused_value_gets_the_reason_that_kafka_answers(
+def test_a_rejected_text_gets_the_reason_that_kafka_returns(
     resource: ResourceType, name: str, value: str, reason: str
 ) -> None:
     assert validate(resource, name, value) == f"Invalid value {value} for configuration {name}: {reason}"
@@ -168,7 +168,7 @@ def test_a_refused_value_gets_the_reason_that_kafka_answers(
         (ResourceType.BROKER, "controller.quorum.voters", "x", "in the form `{id}@{host}:{port}`."),
     ],
 )
-def test_a_refused_value_gets_the_sentence_that_kafka_answers(
+def test_a_rejected_value_gets_kafkas_message(
     resource: ResourceType, name: str, value: str, sentence: str
 ) -> None:
     assert sentence in (validate(resource, name, value) or "")
@@ -190,7 +190,7 @@ def test_a_refused_value_gets_the_sentence_that_kafka_answers(
         (ResourceType.BROKER, "log.dirs", "/a,/b"),
     ],
 )
-def test_a_value_that_kafka_takes_is_allowed(resource: ResourceType, name: str, value: str) -> None:
+def test_a_value_that_kafka_accepts_is_valid(resource: ResourceType, name: str, value: str) -> None:
     assert validate(resource, name, value) is None
 
 
@@ -200,7 +200,7 @@ def test_append_and_subtract_are_for_lists_only() -> None:
     assert not is_list(ResourceType.TOPIC, "bogus")
 
 
-def test_a_listeners_own_config_has_the_definition_of_its_base() -> None:
+def test_a_listeners_config_has_the_definition_of_the_broker_config() -> None:
     location = definition_of(ResourceType.BROKER, "listener.name.internal.ssl.keystore.location")
     jaas = definition_of(ResourceType.BROKER, "listener.name.internal.plain.sasl.jaas.config")
     assert location is BROKER_CONFIGS["ssl.keystore.location"]

@@ -32,7 +32,7 @@ def test_properties_are_read_as_java_reads_them(text: str, properties: dict[str,
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\uwxyz"])
-def test_a_malformed_escape_is_named(text: str) -> None:
+def test_the_error_for_a_malformed_escape_contains_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"Malformed escape \\u"):
         parse_properties(text)
 
@@ -48,6 +48,6 @@ def _escaped(text: str) -> str:
         st.text(st.characters(codec="utf-8", exclude_characters="\r\n")),
     )
 )
-def test_what_is_escaped_comes_back(properties: dict[str, str]) -> None:
+def test_escaped_text_survives_a_round_trip(properties: dict[str, str]) -> None:
     text = "\n".join(f"{_escaped(key)}={_escaped(value)}" for key, value in properties.items())
     assert parse_properties(text) == properties

@@ -1,4 +1,4 @@
-"""Messages by kio, to hold our own codecs against: what kio writes we must read, and write byte for byte."""
+"""Messages by kio as an oracle: our codecs must read what kio writes, and write the same bytes."""
 
 from datetime import timedelta
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""Numbers are read from and put into the places of a template, and nothing else is let be different."""
+"""A template reads and writes numbers at its positions, and matches only if all other bytes are equal."""
 
 from struct import Struct
 
@@ -17,7 +17,7 @@ def assembled(gaps: list[bytes], pairs: list[tuple[int, int]]) -> bytes:
 
 
 @given(gaps, st.data())
-def test_what_is_filled_in_is_read_again_and_fits(gaps: list[bytes], data: st.DataObject) -> None:
+def test_filled_in_numbers_are_read_back_and_match(gaps: list[bytes], data: st.DataObject) -> None:
     several = st.lists(numbers, min_size=len(gaps) - 1, max_size=len(gaps) - 1)
     first, second = data.draw(several), data.draw(several)
     positions = [len(assembled(gaps[: index + 1], first[:index])) for index in range(len(gaps) - 1)]
@@ -30,9 +30,7 @@ def test_what_is_filled_in_is_read_again_and_fits(gaps: list[bytes], data: st.Da
 
 
 @given(st.binary(min_size=20, max_size=40), st.integers(0, 39), st.integers(1, 255))
-def test_a_byte_outside_of_the_numbers_makes_it_another_string(
-    sample: bytes, index: int, change: int
-) -> None:
+def test_a_changed_byte_outside_the_numbers_does_not_match(sample: bytes, index: int, change: int) -> None:
     template = ByteTemplate(sample, [4], "qi")
     index %= len(sample)
     changed = bytearray(sample)
@@ -42,7 +40,7 @@ def test_a_byte_outside_of_the_numbers_makes_it_another_string(
     assert not template.matches(sample[1:])
 
 
-def test_a_stamp_stands_in_all_its_places() -> None:
+def test_the_stamp_is_written_at_all_its_positions() -> None:
     template = ByteTemplate(b"ab" + bytes(8) + b"cd" + bytes(8) + b"e", [], "q", [2, 12])
     stamp = (1_700_000_000_000).to_bytes(8, "big")
     assert template.fill((), 1_700_000_000_000) == b"ab" + stamp + b"cd" + stamp + b"e"

@@ -1,6 +1,6 @@
-"""Every decoder, with its input cut at every byte and changed at every byte: it reads it or raises its declared error.
+"""Every decoder reads an input that is truncated or changed at any byte, or raises its declared error.
 
-A request that is refused any other way is an error in the broker's log, and may stay without an answer.
+Any other exception would be an error in the broker's log, and the request might get no response.
 """
 
 import itertools
@@ -45,7 +45,7 @@ from ottla.rpc import ResponseError
 from ottla.rpc.fetch import decode_fetch_response
 
 FIRST_FLEXIBLE = {key.value: spec.first_flexible for key, spec in APIS.items()}
-# Lengths and counts that lie: null, nothing, one, and the edges of a byte, of an int16, an int32 and a varint.
+# Wrong lengths and counts: null, 0, 1, and the limits of a byte, an int16, an int32 and a varint.
 LIES = (
     b"\x00",
     b"\x01",
@@ -74,7 +74,7 @@ SAMPLES: dict[str, object] = {
 
 
 def filled(schema: Any) -> Any:
-    """A message with two elements in each of its arrays, and something in each of its fields."""
+    """A message with two elements in each array, and a value in each field."""
     values = {}
     for field in fields(schema):
         entity = entity_in(field.type)
@@ -129,14 +129,14 @@ RESPONSE_CODECS: dict[ApiKey, Callable[[memoryview, int], object]] = {
 @pytest.mark.parametrize(
     ("key", "version"), [(key, version) for key in REQUEST_CODECS for version in versions(key)]
 )
-def test_a_damaged_request_of_a_codec_of_our_own(key: ApiKey, version: int) -> None:
+def test_a_damaged_request_of_a_hand_written_codec(key: ApiKey, version: int) -> None:
     decode = REQUEST_CODECS[key]
     body = kio_bytes(filled(load_request_schema(key, version)))
     check(lambda data: decode(memoryview(data), version), body, MalformedRequest)
 
 
 def test_a_damaged_produce_request_with_one_partition() -> None:
-    """As most are: they have a decoder of their own."""
+    """The most common request, which has its own decoder."""
     for version in (9, 12, 13):
         schema: Any = load_request_schema(ApiKey.PRODUCE, version)
         message = filled(schema)
@@ -157,7 +157,7 @@ def vars_of(message: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("key", "version"), [(key, version) for key in RESPONSE_CODECS for version in versions(key)]
 )
-def test_a_damaged_response_of_a_codec_of_our_own(key: ApiKey, version: int) -> None:
+def test_a_damaged_response_of_a_hand_written_codec(key: ApiKey, version: int) -> None:
     decode = RESPONSE_CODECS[key]
     body = kio_bytes(filled(load_response_schema(key, version)))
     check(lambda data: decode(memoryview(data), version), body, ResponseError)
@@ -230,14 +230,14 @@ def test_a_damaged_batch(codec: int) -> None:
     header = read_header(batch)
 
     def read_sealed(payload: bytes) -> object:
-        """With the checksum that goes with it, as whoever means harm would send it."""
+        """With a matching checksum, as an attacker would send it."""
         sealed = header._replace(batch_length=HEADER_SIZE + len(payload) - LOG_OVERHEAD)
         return read_batches(b"".join(sealed_parts(sealed, payload)))
 
     check(read_sealed, batch[HEADER_SIZE:], KafkaError)
 
 
-def test_damaged_bytes_of_a_classic_consumer_are_read_as_none() -> None:
+def test_damaged_metadata_of_a_classic_consumer_is_read_as_none() -> None:
     topics = b"\x00\x00\x00\x02" + b"\x00\x01a" + b"\x00\x01b"
     owned = b"\x00\x00\x00\x01" + b"\x00\x01a" + b"\x00\x00\x00\x02" + bytes(8)
     user_data = b"\x00\x00\x00\x03abc"

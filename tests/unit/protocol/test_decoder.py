@@ -1,4 +1,4 @@
-"""Our reader of client messages agrees with kio's, and survives what kio's does not."""
+"""Our reader of client messages agrees with kio's, and survives input that kio's does not."""
 
 from io import BytesIO
 
@@ -33,7 +33,7 @@ def test_every_version_reads_as_kio_reads_it(key: ApiKey, data: st.DataObject) -
     assert entity_reader(schema)(memoryview(buffer.getvalue()), 0) == expected
 
 
-def test_an_array_that_claims_more_than_is_there_is_malformed_not_an_allocation() -> None:
+def test_an_array_with_a_wrong_length_is_malformed_and_allocates_nothing() -> None:
     schema = load_request_schema(ApiKey.DELETE_RECORDS, 2)
     with pytest.raises(MalformedRequest, match="claims"):
         entity_reader(schema)(memoryview(b"\xff\xff\xff\xff\x07"), 0)
@@ -46,14 +46,14 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert message.include_cluster_authorized_operations is True
 
 
-def test_a_string_longer_than_an_old_version_could_carry_is_malformed() -> None:
+def test_a_string_longer_than_the_limit_of_older_versions_is_malformed() -> None:
     schema = load_request_schema(ApiKey.DELETE_TOPICS, 5)
     body = b"\x02" + b"\x81\x80\x02" + b"t" * 0x8000 + b"\x00\x00\x00\x01\x00"
     with pytest.raises(MalformedRequest, match="a string has 32768 bytes"):
         entity_reader(schema)(memoryview(body), 0)
 
 
-def test_a_request_with_too_many_elements_is_refused_before_they_are_read() -> None:
+def test_a_request_with_too_many_elements_is_rejected_before_they_are_read() -> None:
     names = b"\x01" * (ELEMENTS_MAX + 1)
     too_many = encode_uvarint(ELEMENTS_MAX + 2) + names + b"\0\0"
     enough = encode_uvarint(ELEMENTS_MAX + 1) + names[1:] + b"\0\0"
@@ -63,7 +63,7 @@ def test_a_request_with_too_many_elements_is_refused_before_they_are_read() -> N
 
 
 def test_elements_and_tagged_fields_count_over_the_whole_request() -> None:
-    group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two fields that nobody knows
+    group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two unknown fields
     count = ELEMENTS_MAX // 3
     body = encode_uvarint(count + 1) + group * count + b"\0" + b"\x03" + b"\x7d\0\x7e\0\x7f\0"
     with pytest.raises(MalformedRequest, match="ask for less in one request"):

@@ -1,4 +1,4 @@
-"""The codecs of our own count the elements of a request as the general decoder does."""
+"""The hand-written codecs count the elements of a request like the general decoder."""
 
 from collections.abc import Callable
 from struct import pack
@@ -62,7 +62,7 @@ REQUESTS: dict[str, tuple[Callable[[memoryview, int], object], int, bytes]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_with_too_many_elements_is_refused_before_they_are_read(name: str) -> None:
+def test_a_request_with_too_many_elements_is_rejected_before_they_are_read(name: str) -> None:
     decode, version, body = REQUESTS[name]
     with pytest.raises(MalformedRequest, match="its arrays have 250001 elements or more"):
         decode(memoryview(body), version)

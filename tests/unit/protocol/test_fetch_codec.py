@@ -1,4 +1,4 @@
-"""Our Fetch codec and kio's agree in both directions and in every version; what is no message is refused."""
+"""Our Fetch codec and kio's agree in both directions and in every version; malformed messages are rejected."""
 
 from typing import Any
 from uuid import UUID
@@ -197,18 +197,18 @@ def test_a_fetch_response_reads_and_writes_as_in_kio(version: int, data: st.Data
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_that_a_version_can_say_survives_the_way_there(version: int) -> None:
+def test_all_fields_of_a_version_survive_a_round_trip(version: int) -> None:
     request = session_request(version)
     assert decode_fetch_request(memoryview(encode_fetch_request(request, version)), version) == request
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_truncation_of_a_fetch_is_malformed_and_bytes_after_the_end_are_let_be(version: int) -> None:
+def test_every_truncation_of_a_fetch_is_malformed_and_bytes_after_the_end_are_ignored(version: int) -> None:
     body = encode_fetch_request(session_request(version), version)
     for size in range(len(body)):
         with pytest.raises(MalformedRequest, match=f"Fetch v{version}"):
             decode_fetch_request(memoryview(body[:size]), version)
-    # As Kafka: librdkafka has sent bytes too many before.
+    # As Kafka: librdkafka has sent extra bytes before.
     assert decode_fetch_request(memoryview(body + b"\0\1"), version) == decode_fetch_request(
         memoryview(body), version
     )
@@ -250,7 +250,7 @@ def test_changed_bytes_of_a_response_are_read_or_malformed_never_anything_else(
         pass
 
 
-def test_a_lying_count_of_partitions_is_malformed_at_once() -> None:
+def test_a_wrong_partition_count_is_malformed_at_once() -> None:
     body = bytearray(encode_fetch_request(session_request(11), 11))
     count = body.index(b"\0\6orders") + 8
     body[count : count + 4] = b"\x7f\xff\xff\xff"
@@ -259,7 +259,7 @@ def test_a_lying_count_of_partitions_is_malformed_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_file_region_goes_through_untouched_and_its_length_is_counted(version: int) -> None:
+def test_a_file_region_is_passed_through_and_its_length_is_counted(version: int) -> None:
     region = FileRegion(MemoryFile(), 1000, 300)
     partitions = FetchPartitionResponse(0, records=region), FetchPartitionResponse(1, records=b"small")
     parts = encode_fetch_response(response_with(version, *partitions), version)
@@ -271,7 +271,7 @@ def test_a_file_region_goes_through_untouched_and_its_length_is_counted(version:
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
-def test_many_small_or_empty_answers_are_one_part_and_large_records_are_not_copied(version: int) -> None:
+def test_small_partitions_are_joined_in_one_part_and_large_records_are_not_copied(version: int) -> None:
     small = [FetchPartitionResponse(index, records=b"x" * index) for index in range(100)]
     assert len(encode_fetch_response(response_with(version, *small), version)) == 1
     empty = FetchPartitionResponse(0, records=FileRegion(MemoryFile(), 0, 0))

@@ -1,4 +1,4 @@
-"""Frames survive any cut of the stream, and a lying length costs nothing."""
+"""Frames are assembled however the stream is split, and a wrong length allocates no memory."""
 
 from struct import pack
 
@@ -30,26 +30,26 @@ def feed(assembler: FrameAssembler, data: bytes, sizes: list[int]) -> list[bytes
     st.lists(st.binary(max_size=300), max_size=12),
     st.lists(st.integers(1, 97), min_size=1, max_size=8),
 )
-def test_frames_come_out_whole_however_the_stream_is_cut(frames: list[bytes], sizes: list[int]) -> None:
+def test_frames_are_complete_however_the_stream_is_split(frames: list[bytes], sizes: list[int]) -> None:
     assembler = FrameAssembler(bytearray(64), 1 << 20)
     stream = b"".join(pack(">i", len(frame)) + frame for frame in frames)
     assert feed(assembler, stream, sizes) == frames
 
 
-def test_a_frame_of_three_megabytes_grows_as_its_bytes_come() -> None:
+def test_the_buffer_of_a_large_frame_grows_as_bytes_arrive() -> None:
     assembler = FrameAssembler(bytearray(1024), 10 << 20)
     payload = bytes(range(256)) * (3 << 12)
     assert feed(assembler, pack(">i", len(payload)) + payload, [100_000]) == [payload]
 
 
-def test_an_announced_length_alone_costs_no_memory() -> None:
+def test_an_announced_length_allocates_no_memory() -> None:
     assembler = FrameAssembler(bytearray(64), 100 << 20)
     assert feed(assembler, pack(">i", 100 << 20) + b"only a little", [64]) == []
     assert len(assembler.buffer()) <= 1 << 20
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), (1 << 20) + 1, 2**31 - 1])
-def test_a_length_outside_the_limits_is_refused_with_the_name_of_the_limit(length: int) -> None:
+def test_a_length_outside_the_limits_is_rejected_with_the_config_of_the_limit(length: int) -> None:
     assembler = FrameAssembler(bytearray(64), 1 << 20)
     with pytest.raises(FrameTooLarge, match=r"socket\.request\.max\.bytes"):
         feed(assembler, pack(">i", length), [64])
@@ -71,6 +71,6 @@ def test_a_flexible_request_header_has_tagged_fields_that_are_skipped() -> None:
     assert frame[header.body_position :] == b"BODY"
 
 
-def test_a_response_header_counts_itself() -> None:
+def test_the_length_of_a_response_includes_its_header() -> None:
     assert response_prefix(5, 10, False) == pack(">ii", 14, 5)
     assert response_prefix(5, 10, True) == pack(">iib", 15, 5, 0)

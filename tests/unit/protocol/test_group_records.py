@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` keep Kafka's bytes: as Kafka 4.3 writes them, read in every version that it wrote."""
+"""Records of `__consumer_offsets` have the bytes of Kafka 4.3, and every older version can be read."""
 
 import uuid
 from dataclasses import fields, is_dataclass, replace
@@ -93,9 +93,7 @@ def test_every_record_is_read_as_it_was_written(value_type: Any) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(built(OffsetCommitKey), built(OffsetCommitValue))
-def test_offsets_packed_by_hand_have_the_bytes_that_kio_writes(
-    key: OffsetCommitKey, value: OffsetCommitValue
-) -> None:
+def test_offsets_have_the_bytes_that_kio_writes(key: OffsetCommitKey, value: OffsetCommitValue) -> None:
     assert encode_key(key) == b"\x00\x01" + kio_bytes(key)
     assert encode_value(value) == b"\x00\x04" + kio_bytes(value)
 
@@ -112,7 +110,7 @@ def test_offsets_of_every_version_are_read(version: int) -> None:
     check()
 
 
-def test_an_offset_of_version_1_without_an_expiry_is_one_like_the_others() -> None:
+def test_an_offset_of_version_1_without_an_expiry_is_a_normal_offset() -> None:
     expiring = ExpiringOffsetCommitValue(offset=5, metadata="", commit_timestamp=9, expire_timestamp=-1)
     assert decode_record(encode_key(KEY), encode_value(expiring)) == (
         KEY,
@@ -209,8 +207,8 @@ def test_a_nullable_struct_in_a_tagged_field_begins_with_a_marker() -> None:
     assert data.endswith(b"\x01\x00" + bytes([len(struct) + 1]) + b"\x01" + struct)
 
 
-def test_a_member_without_classic_metadata_says_so() -> None:
-    """Where the tag is missing, Kafka reads an empty struct and takes the member for a classic one."""
+def test_a_member_without_classic_metadata_is_written_with_null() -> None:
+    """If the tag is missing, Kafka reads an empty struct and takes the member for a classic one."""
     value = replace(MEMBER_OF_BOTH_PROTOCOLS, classic_member_metadata=None)
     assert encode_value(value).endswith(b"\x01\x00\x01\x00")
     key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
@@ -218,7 +216,7 @@ def test_a_member_without_classic_metadata_says_so() -> None:
 
 
 @pytest.mark.parametrize("number", [4, 9, 10, 15, 17, 23, 200])
-def test_types_of_other_kinds_of_groups_and_of_newer_releases_are_passed_over(number: int) -> None:
+def test_types_of_other_groups_and_of_newer_releases_are_ignored(number: int) -> None:
     assert decode_record(number.to_bytes(2, "big") + b"whatever", b"\x00\x63") is None
 
 
@@ -227,10 +225,10 @@ def test_a_key_of_type_0_is_read_as_one_of_type_1() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")])
-def test_a_value_of_a_newer_release_is_refused_by_its_version(key: GroupKey) -> None:
-    with pytest.raises(KafkaError, match="version 9, written by a newer release") as refused:
+def test_a_value_of_a_newer_release_gets_unsupported_version(key: GroupKey) -> None:
+    with pytest.raises(KafkaError, match="version 9, written by a newer release") as rejected:
         decode_record(encode_key(key), b"\x00\x09")
-    assert refused.value.code is ErrorCode.unsupported_version
+    assert rejected.value.code is ErrorCode.unsupported_version
 
 
 @pytest.mark.parametrize(
@@ -247,16 +245,16 @@ def test_a_value_of_a_newer_release_is_refused_by_its_version(key: GroupKey) -> 
 )
 def test_keys_and_values_that_are_cut_off_are_corrupt(key: bytes, value: bytes) -> None:
     for size in range(len(key)):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             decode_record(key[:size], None)
-        assert refused.value.code is ErrorCode.corrupt_message, size
+        assert rejected.value.code is ErrorCode.corrupt_message, size
     for size in range(len(value)):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             decode_record(key, value[:size])
-        assert refused.value.code is ErrorCode.corrupt_message, size
+        assert rejected.value.code is ErrorCode.corrupt_message, size
 
 
-def test_tagged_fields_of_newer_releases_are_passed_over() -> None:
+def test_tagged_fields_of_newer_releases_are_ignored() -> None:
     newer = (
         encode_value(OffsetCommitValue(offset=5, metadata="", commit_timestamp=9))[:-1] + b"\x01\x07\x02ab"
     )

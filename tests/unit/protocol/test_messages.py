@@ -1,4 +1,4 @@
-"""Every request of every version lifts to the newest, every newest response lowers to every version."""
+"""Requests of every version are converted to the newest, and responses of the newest to every version."""
 
 from datetime import timedelta
 from io import BytesIO
@@ -44,7 +44,7 @@ def written(message: object) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
-def test_a_request_of_any_version_lifts_to_the_newest(key: ApiKey, version: int) -> None:
+def test_a_request_of_any_version_is_converted_to_the_newest(key: ApiKey, version: int) -> None:
     request = blank(load_request_schema(key, version))
     as_sent, newest = decode_request(key, version, memoryview(written(request)))
     assert as_sent == request
@@ -52,7 +52,7 @@ def test_a_request_of_any_version_lifts_to_the_newest(key: ApiKey, version: int)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
-def test_a_newest_response_lowers_to_any_version(key: ApiKey, version: int) -> None:
+def test_a_response_of_the_newest_version_is_converted_to_any_version(key: ApiKey, version: int) -> None:
     newest = blank(load_response_schema(key, APIS[key].max_version))
     body = encode_response(key, version, newest)
     message, size = entity_reader(load_response_schema(key, version))(body, 0)
@@ -76,7 +76,7 @@ def test_any_body_is_a_request_or_malformed(key: ApiKey, data: bytes) -> None:
             pass
 
 
-def test_the_elements_of_a_response_are_counted_no_further_than_needed() -> None:
+def test_the_elements_of_a_response_are_counted_up_to_the_limit() -> None:
     def metadata(topics: int, partitions: int) -> MetadataResponse:
         partition = MetadataResponsePartition(
             error_code=ErrorCode.none, partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=(1, 2),

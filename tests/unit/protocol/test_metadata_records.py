@@ -1,4 +1,4 @@
-"""Metadata records keep their bytes: ours and kio's are the same, and versions of older releases are read."""
+"""Metadata records have the same bytes as kio's, and versions of older releases can be read."""
 
 import uuid
 from dataclasses import fields
@@ -45,7 +45,7 @@ def values(each: Any) -> st.SearchStrategy[Any]:
     single: st.SearchStrategy[Any]
     if kafka_type in BOUNDS:
         bits = BOUNDS[kafka_type]
-        # The recovery state, the only int8 that is packed by hand, is 0, 1 or no change.
+        # The recovery state, the only int8 with a hand-written encoder, is 0, 1 or no change.
         low = 0 if kafka_type == "int8" else -(2**bits)
         single = st.integers(low, 2**bits - 1)
     elif kafka_type == "uint16":
@@ -73,7 +73,7 @@ def test_every_record_is_read_as_it_was_written(record_type: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("record_type", PACKERS, ids=lambda each: each.__name__)
-def test_records_packed_by_hand_have_the_bytes_that_kio_writes(record_type: type[Any]) -> None:
+def test_hand_written_encoders_have_the_bytes_that_kio_writes(record_type: type[Any]) -> None:
     @settings(max_examples=60, deadline=None)
     @given(nested(record_type))
     def check(record: MetadataRecord) -> None:
@@ -89,7 +89,7 @@ def test_a_record_starts_with_frame_version_type_and_version() -> None:
     assert encode_record(topic) == b"\x01\x02\x00" + b"\x02a" + uuid.UUID(int=7).bytes + b"\x00"
 
 
-def test_a_type_that_is_not_acted_on_keeps_its_bytes() -> None:
+def test_a_type_that_is_not_used_keeps_its_bytes() -> None:
     data = b"\x01\x0e\x00quota of some client"
     record = decode_record(data)
     assert record == OpaqueRecord(14, 0, b"quota of some client")
@@ -126,7 +126,7 @@ def test_a_registration_of_version_1_has_no_field_of_the_migration() -> None:
     assert decode_record(b"\x01\x00\x01" + data[3:7] + data[8:]) == newest
 
 
-def test_records_are_written_in_the_version_that_the_metadata_version_knows() -> None:
+def test_records_are_written_in_the_version_of_the_metadata_version() -> None:
     partition = PartitionRecord(
         partition_id=0, topic_id=uuid.UUID(int=7), replicas=(1,), isr=(1,), leader_epoch=0, partition_epoch=0
     )
@@ -139,19 +139,19 @@ def test_records_are_written_in_the_version_that_the_metadata_version_knows() ->
     )
 
 
-def test_a_tagged_field_of_a_newer_release_is_passed_over() -> None:
+def test_a_tagged_field_of_a_newer_release_is_ignored() -> None:
     topic = TopicRecord(name="a", topic_id=uuid.UUID(int=7))
     assert decode_record(encode_record(topic)[:-1] + b"\x01\x05\x02ab") == topic
 
 
-def test_a_version_of_a_newer_release_is_refused_by_name() -> None:
-    with pytest.raises(KafkaError, match="TopicRecord has version 9") as refused:
+def test_a_version_of_a_newer_release_is_rejected_with_its_name() -> None:
+    with pytest.raises(KafkaError, match="TopicRecord has version 9") as rejected:
         decode_record(b"\x01\x02\x09")
-    assert refused.value.code is ErrorCode.unsupported_version
+    assert rejected.value.code is ErrorCode.unsupported_version
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x02\x02\x00", b"\x01\x02\x00\x05a", b"\x01\x02\x00"])
-def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
-    with pytest.raises(KafkaError) as refused:
+def test_malformed_bytes_are_rejected(data: bytes) -> None:
+    with pytest.raises(KafkaError) as rejected:
         decode_record(data)
-    assert refused.value.code is ErrorCode.corrupt_message
+    assert rejected.value.code is ErrorCode.corrupt_message

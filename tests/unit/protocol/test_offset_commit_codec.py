@@ -1,4 +1,4 @@
-"""Our OffsetCommit codec and kio's agree in every version; what is no message is refused."""
+"""Our OffsetCommit codec and kio's agree in every version; malformed messages are rejected."""
 
 from contextlib import suppress
 from typing import Any
@@ -103,7 +103,7 @@ def test_a_damaged_request_is_malformed_or_another_request(version: int, data: s
         assert isinstance(decode_offset_commit_request(body, version), OffsetCommitRequest)
 
 
-def test_metadata_that_a_record_has_no_room_for_is_malformed() -> None:
+def test_metadata_that_is_too_long_for_a_record_is_malformed() -> None:
     schema: Any = load_request_schema(ApiKey.OFFSET_COMMIT, 9)
     request = our_message(schema, "é" * 16_384)
     with pytest.raises(MalformedRequest, match="more than 32767 bytes"):
@@ -120,7 +120,7 @@ def our_message(schema: Any, metadata: str) -> bytes:
     )
 
 
-def test_codes_are_told_in_the_order_of_the_request() -> None:
+def test_error_codes_are_in_the_order_of_the_request() -> None:
     partitions = [OffsetCommitPartition(7, 0, -1, None, 0), OffsetCommitPartition(3, 0, -1, None, 0)]
     codes = iter([ErrorCode.none, ErrorCode.offset_metadata_too_large])
     assert encode_offset_commit_response(

@@ -1,4 +1,4 @@
-"""Our Produce codec and kio's agree in both directions and in every version; what is no message is refused."""
+"""Our Produce codec and kio's agree in both directions and in every version; malformed messages are rejected."""
 
 from datetime import datetime
 from typing import Any
@@ -125,12 +125,12 @@ def test_records_are_slices_of_the_request_not_copies(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_truncation_is_malformed_and_bytes_after_the_end_are_let_be(version: int) -> None:
+def test_every_truncation_is_malformed_and_bytes_after_the_end_are_ignored(version: int) -> None:
     body = encode_produce_request(one_record_request(version), version)
     for size in range(len(body)):
         with pytest.raises(MalformedRequest, match=f"Produce v{version}"):
             decode_produce_request(memoryview(body[:size]), version)
-    # As Kafka: librdkafka has sent bytes too many before.
+    # As Kafka: librdkafka has sent extra bytes before.
     assert decode_produce_request(memoryview(body + b"\0\1"), version) == decode_produce_request(
         memoryview(body), version
     )

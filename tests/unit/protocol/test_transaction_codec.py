@@ -1,4 +1,4 @@
-"""Our codecs of AddPartitionsToTxn and EndTxn agree with kio's in every version; what is no message is refused."""
+"""Our codecs of AddPartitionsToTxn and EndTxn agree with kio's in every version; malformed messages are rejected."""
 
 from contextlib import suppress
 from typing import Any
@@ -25,12 +25,12 @@ ADD = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS = range(6)
 
 
-def test_all_versions_are_tried_here() -> None:
+def test_all_versions_are_tested() -> None:
     assert {(APIS[key].min_version, APIS[key].max_version) for key in (ADD, ApiKey.END_TXN)} == {(0, 5)}
 
 
 def partitions_of(transactional_id: str, producer: tuple[int, int, bool], topics: Any) -> Any:
-    """Of (name, indexes) for each topic."""
+    """From (name, indexes) of each topic."""
     return PartitionsOfTransaction(
         transactional_id,
         *producer,
@@ -66,7 +66,9 @@ def test_partitions_to_add_read_as_kio_wrote_them(version: int, data: st.DataObj
 @pytest.mark.parametrize("version", VERSIONS)
 @MESSAGES
 @given(data=st.data())
-def test_the_answer_for_partitions_has_the_bytes_that_kio_writes(version: int, data: st.DataObject) -> None:
+def test_the_response_to_add_partitions_has_the_bytes_that_kio_writes(
+    version: int, data: st.DataObject
+) -> None:
     message: Any = data.draw(st.from_type(load_response_schema(ADD, version)))
     object.__setattr__(message, "throttle_time", type(message.throttle_time)())
     if version >= 4:
@@ -102,7 +104,7 @@ def test_the_end_of_a_transaction_reads_as_kio_wrote_it(version: int, data: st.D
 @pytest.mark.parametrize("version", VERSIONS)
 @MESSAGES
 @given(data=st.data())
-def test_the_answer_to_the_end_has_the_bytes_that_kio_writes(version: int, data: st.DataObject) -> None:
+def test_the_response_to_end_txn_has_the_bytes_that_kio_writes(version: int, data: st.DataObject) -> None:
     message: Any = data.draw(st.from_type(load_response_schema(ApiKey.END_TXN, version)))
     object.__setattr__(message, "throttle_time", type(message.throttle_time)())
     producer = getattr(message, "producer_id", -1), getattr(message, "producer_epoch", -1)
@@ -124,7 +126,7 @@ def test_a_damaged_request_is_malformed_or_another_request(
         assert decode(body, version) is not None
 
 
-def test_a_transactional_id_that_a_record_has_no_room_for_is_malformed() -> None:
+def test_a_transactional_id_that_is_too_long_for_a_record_is_malformed() -> None:
     schema: Any = load_request_schema(ApiKey.END_TXN, 5)
     for length, is_read in ((16_383, True), (16_384, False)):
         name = "é" * length

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state` keep Kafka's bytes."""
+"""Records of `__transaction_state` have Kafka's bytes."""
 
 import pytest
 from hypothesis import given
@@ -75,19 +75,19 @@ def test_a_transaction_of_version_0_is_read() -> None:
     assert decode_record(encode_key(KEY), data) == (KEY, EMPTY)
 
 
-def test_a_type_of_a_newer_release_is_passed_over() -> None:
+def test_a_type_of_a_newer_release_is_ignored() -> None:
     assert decode_record(b"\x00\x01abc", b"") is None
 
 
-def test_a_transaction_that_is_cut_off_is_corrupt() -> None:
+def test_a_truncated_transaction_record_is_corrupt() -> None:
     data = encode_value(ONGOING)
     for size in range(len(data)):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             decode_record(encode_key(KEY), data[:size])
-        assert refused.value.code is ErrorCode.corrupt_message
+        assert rejected.value.code is ErrorCode.corrupt_message
 
 
 @given(st.from_type(TransactionLogKey), st.from_type(TransactionLogValue))
-def test_it_is_packed_as_kio_writes_it(key: TransactionLogKey, value: TransactionLogValue) -> None:
+def test_the_encoding_has_the_bytes_of_kio(key: TransactionLogKey, value: TransactionLogValue) -> None:
     assert encode_key(key) == coordinator_codec.encode_key(key)
     assert encode_value(value) == coordinator_codec.encode_value(value, value.__version__)

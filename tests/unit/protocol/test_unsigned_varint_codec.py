@@ -8,7 +8,7 @@ from ottla.protocol.varint import encode_uvarint, read_uvarint
 
 
 @given(value=st.integers(0, 2**32 - 1), before=st.binary(max_size=3), after=st.binary(max_size=3))
-def test_an_unsigned_varint_survives_the_way_there(value: int, before: bytes, after: bytes) -> None:
+def test_an_unsigned_varint_survives_a_round_trip(value: int, before: bytes, after: bytes) -> None:
     encoded = encode_uvarint(value)
     assert read_uvarint(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
 

@@ -13,7 +13,7 @@ CODECS = st.integers(0, 4)
 
 @st.composite
 def record_lists(draw: st.DrawFn, *, gaps: bool = False) -> list[Record]:
-    """Records as they may stand in one batch; with `gaps`, as compaction leaves them."""
+    """Records of one batch; with `gaps` in the offsets, as after compaction."""
     offset = draw(st.integers(0, 2**40))
     records: list[Record] = []
     for _ in range(draw(st.integers(1, 12))):

@@ -1,4 +1,4 @@
-"""The header of a batch: what is refused on its word, and how an append changes it without copying records."""
+"""The header of a batch: which headers are rejected, and how an append changes it without copying records."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,12 +15,12 @@ from ottla.records.header import (
     BatchHeader,
     check_client_batch,
     crc_matches,
-    pack_header,
     planned_parts,
     read_header,
     rewrite_header,
     scan_batches,
 )
+from ottla.records.header import HEADER as HEADER_LAYOUT
 from ottla.records.records import Record, build_batch, read_batches
 
 BATCH = build_batch([Record(7, 1000, b"key", b"value"), Record(8, 1002, None, b"more")], producer_id=5,
@@ -28,7 +28,7 @@ BATCH = build_batch([Record(7, 1000, b"key", b"value"), Record(8, 1002, None, b"
 HEADER = read_header(BATCH)
 
 
-def refusal(header: BatchHeader) -> KafkaError:
+def rejection(header: BatchHeader) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
         check_client_batch(header)
     return caught.value
@@ -40,7 +40,7 @@ def test_scan_finds_each_batch_of_a_buffer() -> None:
     assert scan_batches(b"") == []
 
 
-def test_any_changed_byte_after_the_leader_epoch_is_found() -> None:
+def test_any_changed_byte_after_the_leader_epoch_is_detected() -> None:
     for position in range(16, len(BATCH)):
         damaged = bytearray(BATCH)
         damaged[position] ^= 0x40
@@ -57,7 +57,7 @@ def test_every_truncation_is_a_corrupt_message() -> None:
 
 @pytest.mark.parametrize("size", [20, 34, len(BATCH)])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_formats_before_batches_are_an_invalid_record_however_short(magic: int, size: int) -> None:
+def test_older_message_formats_are_an_invalid_record_however_short(magic: int, size: int) -> None:
     old = bytearray(BATCH)
     old[16] = magic
     with pytest.raises(KafkaError, match=f"magic {magic}") as caught:
@@ -66,7 +66,7 @@ def test_the_formats_before_batches_are_an_invalid_record_however_short(magic: i
 
 
 @pytest.mark.parametrize("magic", [3, 127, 255])
-def test_a_magic_that_nobody_knows_is_a_corrupt_message(magic: int) -> None:
+def test_an_unknown_magic_is_a_corrupt_message(magic: int) -> None:
     unknown = bytearray(BATCH)
     unknown[16] = magic
     with pytest.raises(KafkaError) as caught:
@@ -83,7 +83,7 @@ def test_any_bytes_are_batches_or_a_kafka_error(raw: bytes) -> None:
         pass
 
 
-def test_a_proper_batch_of_a_client_is_accepted() -> None:
+def test_a_valid_batch_of_a_client_is_accepted() -> None:
     check_client_batch(HEADER)
     check_client_batch(HEADER._replace(attributes=TRANSACTIONAL_MASK), FORBIDDEN_IN_TRANSACTIONS)
     check_client_batch(HEADER._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1))
@@ -109,10 +109,10 @@ def test_a_proper_batch_of_a_client_is_accepted() -> None:
         ),
     ],
 )
-def test_what_no_client_may_send_is_refused_by_name(
+def test_forbidden_headers_of_clients_are_rejected_with_the_reason(
     changes: dict[str, int], code: ErrorCode, words: str
 ) -> None:
-    error = refusal(HEADER._replace(**changes))
+    error = rejection(HEADER._replace(**changes))
     assert error.code is code
     assert words in error.message
 
@@ -123,7 +123,7 @@ def test_sequence_numbers_wrap_to_zero() -> None:
 
 
 def test_a_packed_header_reads_back() -> None:
-    assert pack_header(HEADER) == BATCH[:HEADER_SIZE]
+    assert HEADER_LAYOUT.pack(*HEADER) == BATCH[:HEADER_SIZE]
 
 
 @settings(max_examples=50, deadline=None)
@@ -133,7 +133,7 @@ def test_a_packed_header_reads_back() -> None:
     offset=st.integers(0, 2**60),
     epoch=st.integers(0, 2**31 - 1),
 )
-def test_new_offsets_and_epoch_leave_the_producers_checksum_right(
+def test_new_offsets_and_epoch_keep_the_producers_checksum_valid(
     batch: bytes, before: bytes, offset: int, epoch: int
 ) -> None:
     header = read_header(batch)._replace(base_offset=offset, partition_leader_epoch=epoch)
@@ -144,7 +144,7 @@ def test_new_offsets_and_epoch_leave_the_producers_checksum_right(
 
 @settings(max_examples=50, deadline=None)
 @given(batch=batches(), before=st.binary(max_size=5), now=st.integers(0, 2**42))
-def test_log_append_time_seals_the_batch_anew_around_the_same_records(
+def test_log_append_time_recomputes_the_checksum_over_the_same_records(
     batch: bytes, before: bytes, now: int
 ) -> None:
     header = read_header(batch)
@@ -166,6 +166,6 @@ def test_records_are_passed_on_not_copied() -> None:
         assert view.obj is source
 
 
-def test_a_checksum_is_looked_up_at_its_position() -> None:
+def test_the_checksum_is_read_at_its_position() -> None:
     assert crc_matches(b"xx" + BATCH, 2, HEADER)
     assert not crc_matches(b"xx" + BATCH[:-1] + b"!", 2, HEADER)

@@ -1,4 +1,4 @@
-"""What other clients build we read, and what we build they read: aiokafka, kafka-python, librdkafka."""
+"""Batches of aiokafka, kafka-python and librdkafka can be read, and these clients can read our batches."""
 
 import socket
 import struct
@@ -31,7 +31,7 @@ RECORDS = [
     for index in range(120)
 ]
 CODECS = range(5)
-# kafka-python brings no codec but gzip; the others it takes from libraries that nothing else here needs.
+# kafka-python has only gzip; for other codecs it needs libraries that are used only here.
 KAFKA_PYTHON_CODECS = [
     0,
     1,
@@ -79,7 +79,7 @@ def test_kafka_python_reads_our_batches(codec: int) -> None:
 
 
 def librdkafka_producer(codec: int) -> confluent_kafka.Producer:
-    """A producer with a broker of its own inside: librdkafka's mock, which keeps batches as they came."""
+    """A producer with librdkafka's mock broker, which stores batches unchanged."""
     return confluent_kafka.Producer(
         {
             "test.mock.num.brokers": 1,
@@ -111,10 +111,10 @@ def fetched(broker: Any, topic: str) -> Iterator[Batch]:
             -1, -1, 1000, 1, 1 << 20, 0, 0, -1, [FetchTopic(topic, None, [partition])], forgotten=[]
         )
         body = exchange(broker.host, broker.port, encode_fetch_request(request, FETCH_VERSION))
-        [answer] = decode_fetch_response(body, FETCH_VERSION).topics[0].partitions
-        assert answer.error_code == 0
-        assert isinstance(answer.records, memoryview)
-        for batch in read_batches(answer.records):
+        [response] = decode_fetch_response(body, FETCH_VERSION).topics[0].partitions
+        assert response.error_code == 0
+        assert isinstance(response.records, memoryview)
+        for batch in read_batches(response.records):
             yield batch
             offset = batch.header.next_offset
 
@@ -130,6 +130,6 @@ def test_batches_of_librdkafka_are_read_through_our_own_fetch(codec: int) -> Non
     [broker] = producer.list_topics(timeout=10).brokers.values()
     batches = list(fetched(broker, "topic"))
     assert [record for batch in batches for record in batch.records] == RECORDS
-    # On a busy machine the records may leave in several batches, and librdkafka sends one as it is where compressing
-    # would make it longer: a batch of one small record is such a one.
+    # On a busy machine the records may leave in several batches, and librdkafka does not compress a batch
+    # that would become longer, such as one small record.
     assert {batch.header.compression for batch in batches if len(batch.records) > 1} == {codec}

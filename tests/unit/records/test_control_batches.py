@@ -1,4 +1,4 @@
-"""Control batches are Kafka's, byte for byte where it matters, and readable by us whatever Kafka wrote."""
+"""Control batches have Kafka's bytes, and all control batches of Kafka can be read."""
 
 from uuid import UUID
 
@@ -63,7 +63,7 @@ MESSAGES: list[tuple[ControlMessage, ControlType]] = [
 
 
 @pytest.mark.parametrize(("message", "kind"), MESSAGES, ids=lambda value: type(value).__name__)
-def test_each_message_survives_the_log(message: ControlMessage, kind: ControlType) -> None:
+def test_each_message_survives_a_round_trip(message: ControlMessage, kind: ControlType) -> None:
     [(header, [record])] = read_batches(
         build_control_batch([message], base_offset=9, timestamp=5, leader_epoch=2)
     )
@@ -73,7 +73,7 @@ def test_each_message_survives_the_log(message: ControlMessage, kind: ControlTyp
     assert read_control_record(record) == message
 
 
-def test_a_transactions_end_names_its_producer() -> None:
+def test_a_transaction_marker_contains_its_producer() -> None:
     batch = build_control_batch(
         [EndTransactionMarker(True, 17)], base_offset=40, timestamp=1, producer_id=8, producer_epoch=2
     )
@@ -92,7 +92,7 @@ def test_a_consumer_reads_our_markers(commit: bool, marker: ControlRecord) -> No
     assert ControlRecord.parse(record.key) == marker
 
 
-def test_the_head_of_a_snapshot_is_one_batch_of_several_messages() -> None:
+def test_the_header_of_a_snapshot_is_one_batch_of_several_messages() -> None:
     messages = [message for message, kind in MESSAGES if kind in (3, 5, 6)]
     [(header, records)] = read_batches(build_control_batch(messages, base_offset=0, timestamp=7))
     assert header.last_offset == 2
@@ -100,7 +100,7 @@ def test_the_head_of_a_snapshot_is_one_batch_of_several_messages() -> None:
 
 
 @pytest.mark.parametrize(("message", "kind"), MESSAGES[2:], ids=lambda value: type(value).__name__)
-def test_tagged_fields_and_versions_of_a_newer_kafka_are_read_over(
+def test_tagged_fields_and_versions_of_a_newer_kafka_are_ignored(
     message: ControlMessage, kind: ControlType
 ) -> None:
     [(_, [record])] = read_batches(build_control_batch([message], base_offset=0, timestamp=0))
@@ -109,7 +109,7 @@ def test_tagged_fields_and_versions_of_a_newer_kafka_are_read_over(
     assert read_control_record(newer) == message
 
 
-def test_an_array_that_claims_more_than_is_there_is_no_allocation() -> None:
+def test_an_array_with_a_wrong_length_allocates_nothing() -> None:
     lying = bytes.fromhex("000100000001ffffffff0f")
     with pytest.raises(KafkaError, match="array claims 4294967294 elements"):
         read_control_record(Record(0, 0, bytes.fromhex("00000002"), lying))
@@ -133,9 +133,7 @@ def test_a_type_of_a_newer_kafka_is_skipped() -> None:
         ("00000006", "00", "cannot be read"),
     ],
 )
-def test_bytes_that_are_no_control_record_are_a_corrupt_message(
-    key: str | None, value: str, words: str
-) -> None:
+def test_a_malformed_control_record_is_a_corrupt_message(key: str | None, value: str, words: str) -> None:
     record = Record(
         4, 0, None if key is None else bytes.fromhex(key), bytes.fromhex(value) if value else None
     )
@@ -161,7 +159,7 @@ def test_any_value_is_a_message_or_a_kafka_error(kind: int, value: bytes) -> Non
     producer_id=st.integers(0, 2**63 - 1),
     producer_epoch=st.integers(0, 2**15 - 1),
 )
-def test_the_quick_way_to_a_marker_leads_to_the_same_bytes(
+def test_the_fast_path_for_markers_writes_the_same_bytes(
     message: EndTransactionMarker, timestamp: int, producer_id: int, producer_epoch: int
 ) -> None:
     values = {"timestamp": timestamp, "producer_id": producer_id, "producer_epoch": producer_epoch}
@@ -177,8 +175,8 @@ def test_other_control_batches_are_no_markers(message: ControlMessage) -> None:
     assert read_marker_batch(data) == (message if isinstance(message, EndTransactionMarker) else None)
 
 
-def test_a_marker_of_another_shape_is_read_all_the_same() -> None:
-    """A newer Kafka may have more in the value, and compaction leaves batches without records."""
+def test_a_marker_with_another_layout_can_be_read() -> None:
+    """A newer Kafka may add fields to the value, and compaction may leave empty batches."""
     key, value = b"\x00\x00\x00\x01", b"\x00\x01\x00\x00\x00\x09 and more"
     newer = build_batch(
         [Record(0, 1, key, value)], producer_id=5, producer_epoch=0, transactional=True, control=True

@@ -1,4 +1,4 @@
-"""The check of a client's records accepts what the reader of records can read, one by one as in columns."""
+"""The check of a client's records agrees with the reader of records, one by one and in columns."""
 
 from collections.abc import Callable
 from random import Random
@@ -27,7 +27,7 @@ from ottla.records.varint import encode_varint
 
 NOW = 1_700_000_000_000
 BOUNDS = TimeBounds(NOW - 500, NOW + 500)
-# What the check refuses beyond what the reader does; no client writes it, and other readers stop at it.
+# What the check rejects in addition to the reader. No client writes it, and other readers cannot read it.
 STRICTER = ("32-bit varint", "has the length", "offset delta")
 
 Check = Callable[[bytes, CheckedRecords], int]
@@ -55,7 +55,7 @@ def payload_and_header(records: list[Record]) -> tuple[bytes, BatchHeader]:
 
 
 def outcome(check: Check, data: bytes, header: BatchHeader) -> tuple[object, ...] | str:
-    """What the check found, or why it refused; both must not depend on how it was done."""
+    """The findings of the check, or its error. They must not depend on the method."""
     found = CheckedRecords(header, BOUNDS)
     try:
         end = check(data, found)
@@ -144,7 +144,7 @@ BAD_RECORDS = {
 
 @pytest.mark.parametrize("bad", BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
 @pytest.mark.parametrize("count", [3, 2 * COLUMNS_MIN], ids=["few", "many"])
-def test_a_record_that_readers_stop_at_is_refused(bad: bytes, count: int) -> None:
+def test_a_record_that_readers_cannot_parse_is_rejected(bad: bytes, count: int) -> None:
     data = simple(0) + bad + b"".join(simple(index) for index in range(2, count))
     header = payload_and_header(some_records(Random(1), count))[1]
     with pytest.raises(KafkaError) as caught:
@@ -167,14 +167,14 @@ def test_a_record_larger_than_a_window_is_checked_too() -> None:
         )
 
 
-def test_many_headers_of_few_records_take_no_step_of_numpy_each() -> None:
+def test_many_headers_of_few_records_are_not_skipped_with_numpy() -> None:
     records = [Record(index, NOW, b"k", b"v", (("k", b"v"),) * 1_000) for index in range(64)]
     records[0] = records[0]._replace(headers=(("k", b"v"),) * 100_000)
     data, header = payload_and_header(records)
     assert check_in_columns(data, CheckedRecords(header)) == len(data)
 
 
-# The part of the check that is always done
+# -- the check that always runs
 
 
 def started(records: list[Record], **changes: int) -> None:
@@ -183,7 +183,7 @@ def started(records: list[Record], **changes: int) -> None:
     check_start(batch, header)
 
 
-def test_of_a_small_batch_all_records_are_checked() -> None:
+def test_all_records_of_a_small_batch_are_checked() -> None:
     records = [Record(index, NOW, None, b"v") for index in range(4)]
     started(records)
     for count in (3, 5, 2**31 - 1):
@@ -192,7 +192,7 @@ def test_of_a_small_batch_all_records_are_checked() -> None:
         assert caught.value.code is ErrorCode.invalid_record
 
 
-def test_of_a_large_batch_the_first_records_are_checked() -> None:
+def test_the_first_records_of_a_large_batch_are_checked() -> None:
     records = [Record(index, NOW, None, bytes(100)) for index in range(5_000)]
     batch = build_batch(records)
     header = read_header(batch)
@@ -200,17 +200,17 @@ def test_of_a_large_batch_the_first_records_are_checked() -> None:
     garbage = Random(1).randbytes(len(batch) - HEADER_SIZE)
     with pytest.raises(KafkaError):
         check_start(batch[:HEADER_SIZE] + garbage, header)
-    # That is not found by the quick check, only by the full one.
+    # Only the full check finds this.
     check_start(batch, header._replace(records_count=4_999))
     with pytest.raises(KafkaError):
         check_records(batch[HEADER_SIZE:], header._replace(records_count=4_999))
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES.__getitem__)
-def test_of_a_compressed_batch_the_first_bytes_are_checked(codec: int) -> None:
+def test_the_first_bytes_of_a_compressed_batch_are_checked(codec: int) -> None:
     batch = build_batch([Record(0, NOW, None, b"v")], codec=codec)
     check_start(batch, read_header(batch))
-    if codec != SNAPPY:  # has no sign of its own
+    if codec != SNAPPY:  # has no magic of its own
         for noise in (b"", b"noise", bytes(100)):
             with pytest.raises(KafkaError, match=CODEC_NAMES[codec]):
                 check_start(batch[:HEADER_SIZE] + noise, read_header(batch))

@@ -1,4 +1,4 @@
-"""Each codec reads what it wrote and what others write, and none lets a small batch grow without bound."""
+"""Each codec reads its own output and that of other clients, and limits the decompressed size."""
 
 import gzip
 import tracemalloc
@@ -33,12 +33,12 @@ def named(codec: int) -> str:
 @pytest.mark.parametrize("codec", [NONE, *PACKING], ids=named)
 @settings(max_examples=40, deadline=None)
 @given(data=st.binary(max_size=2000))
-def test_what_is_compressed_comes_back(codec: int, data: bytes) -> None:
+def test_compressed_data_survives_a_round_trip(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), LIMIT) == data
 
 
 @pytest.mark.parametrize("codec", [NONE, *PACKING], ids=named)
-def test_many_blocks_come_back_from_any_kind_of_buffer(codec: int) -> None:
+def test_many_blocks_are_decompressed_from_any_kind_of_buffer(codec: int) -> None:
     packed = compress(codec, memoryview(TEXT))
     assert decompress(codec, memoryview(packed), LIMIT) == TEXT
     assert decompress(codec, bytearray(packed), LIMIT) == TEXT
@@ -48,23 +48,23 @@ def test_many_blocks_come_back_from_any_kind_of_buffer(codec: int) -> None:
     ("codec", "level"),
     [(GZIP, 1), (GZIP, 9), (LZ4, 1), (LZ4, 12), (LZ4, 17), (ZSTD, -5), (ZSTD, 1), (ZSTD, 19)],
 )
-def test_kafkas_levels_are_taken(codec: int, level: int) -> None:
+def test_kafkas_compression_levels_are_accepted(codec: int, level: int) -> None:
     assert decompress(codec, compress(codec, TEXT, level), LIMIT) == TEXT
 
 
-def test_others_framings_are_read() -> None:
+def test_the_framing_of_other_clients_is_read() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), LIMIT) == TEXT
     assert decompress(LZ4, bytes(cramjam.lz4.compress(TEXT)), LIMIT) == TEXT
     assert decompress(GZIP, gzip.compress(TEXT), LIMIT) == TEXT
     assert decompress(ZSTD, bytes(cramjam.zstd.compress(TEXT, level=1)), LIMIT) == TEXT
 
 
-def test_blocks_of_lz4_do_not_lean_on_each_other() -> None:
-    """The Java client refuses frames of dependent blocks."""
+def test_lz4_blocks_are_independent() -> None:
+    """The Java client rejects frames of dependent blocks."""
     assert compress(LZ4, TEXT)[4] & 0x20
 
 
-def test_random_bytes_are_stored_by_lz4_as_they_are() -> None:
+def test_lz4_stores_incompressible_bytes_uncompressed() -> None:
     noise = bytes(range(256)) + bytes(cramjam.zstd.compress(bytes(range(256)) * 40, level=19))
     assert len(compress(LZ4, noise)) < len(noise) + 32
     assert decompress(LZ4, compress(LZ4, noise), LIMIT) == noise
@@ -92,7 +92,7 @@ def test_a_compression_bomb_takes_no_more_memory_than_a_few_limits(codec: int) -
     assert peak < 4 * LIMIT
 
 
-def test_a_snappy_block_that_claims_gigabytes_is_refused_before_it_is_made() -> None:
+def test_a_snappy_block_that_claims_gigabytes_is_rejected_before_memory_is_allocated() -> None:
     with pytest.raises(KafkaError, match="claim to unpack"):
         decompress(SNAPPY, b"\xff\xff\xff\xff\x07" + b"\0" * 10, 1 << 40)
 
@@ -123,7 +123,7 @@ def test_a_cut_off_stream_is_a_corrupt_message(codec: int) -> None:
     assert caught.value.code is ErrorCode.corrupt_message
 
 
-def test_a_codec_that_does_not_exist_is_named() -> None:
+def test_the_error_for_an_unknown_codec_contains_its_id() -> None:
     for work in (compress, decompress):
         with pytest.raises(KafkaError, match="id 6") as caught:
             work(6, b"")

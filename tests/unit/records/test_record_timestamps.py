@@ -1,4 +1,4 @@
-"""Lookups by time inside a batch are exact to the record, whatever the codec."""
+"""Lookups by timestamp find the exact record in a batch of any codec."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

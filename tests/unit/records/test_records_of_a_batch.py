@@ -1,4 +1,4 @@
-"""Records survive the way into a batch and back; what is no record is a KafkaError and nothing else."""
+"""Records survive a round trip through a batch; malformed records raise only KafkaError."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ ONE = build_batch([Record(0, 5, b"k", b"v", (("h", b"x"),))])
 
 
 def with_records(payload: bytes, count: int = 1, codec: int = NONE) -> bytes:
-    """A batch whose checksum is right and whose records are `payload`."""
+    """A batch with a valid checksum and `payload` as its records."""
     packed = compress(codec, payload)
     header = read_header(ONE)._replace(
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(packed),
@@ -27,7 +27,7 @@ def with_records(payload: bytes, count: int = 1, codec: int = NONE) -> bytes:
 
 
 @given(value=INT64, before=st.binary(max_size=3))
-def test_a_varint_survives_the_way_there(value: int, before: bytes) -> None:
+def test_a_varint_survives_a_round_trip(value: int, before: bytes) -> None:
     encoded = encode_varint(value)
     assert read_varint(before + encoded + b"\xff", len(before)) == (value, len(before) + len(encoded))
 
@@ -39,14 +39,14 @@ def test_small_numbers_of_either_sign_take_one_byte(value: int, encoded: str) ->
     assert encode_varint(value).hex() == encoded
 
 
-def test_a_varint_of_eleven_bytes_is_refused() -> None:
+def test_a_varint_of_eleven_bytes_is_rejected() -> None:
     with pytest.raises(ValueError, match="10 bytes"):
         read_varint(b"\x80" * 10 + b"\x01", 0)
 
 
 @settings(max_examples=80, deadline=None)
 @given(records=record_lists(), codec=CODECS)
-def test_records_survive_a_batch_of_any_codec(records: list[Record], codec: int) -> None:
+def test_records_survive_a_round_trip_in_any_codec(records: list[Record], codec: int) -> None:
     [(header, found)] = read_batches(build_batch(records, codec=codec))
     assert found == records
     assert header.compression == codec
@@ -56,14 +56,14 @@ def test_records_survive_a_batch_of_any_codec(records: list[Record], codec: int)
 
 @settings(max_examples=40, deadline=None)
 @given(records=record_lists(gaps=True), lead=st.integers(0, 50))
-def test_gaps_that_compaction_leaves_stay(records: list[Record], lead: int) -> None:
+def test_offset_gaps_of_compaction_are_kept(records: list[Record], lead: int) -> None:
     base_offset = max(0, records[0].offset - lead)
     [(header, found)] = read_batches(build_batch(records, base_offset=base_offset))
     assert found == records
     assert (header.base_offset, header.last_offset) == (base_offset, records[-1].offset)
 
 
-def test_all_that_a_header_can_say_is_said() -> None:
+def test_all_fields_of_a_header_survive_a_round_trip() -> None:
     header = read_header(
         build_batch(
             [Record(3, 10, None, b"v")],
@@ -94,7 +94,7 @@ def test_a_batch_is_read_at_its_position() -> None:
     assert list(iter_records(b"other" + ONE, 5)) == list(iter_records(ONE))
 
 
-def test_what_cannot_be_a_batch_is_refused_by_the_builder() -> None:
+def test_the_builder_rejects_records_that_cannot_be_a_batch() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         build_batch([])
     with pytest.raises(ValueError, match="ascend"):
@@ -140,7 +140,7 @@ def test_any_payload_is_records_or_a_kafka_error(payload: bytes, count: int) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(batch=batches(), data=st.data())
-def test_a_mutated_batch_is_read_or_a_kafka_error_also_where_nobody_checks_the_crc(
+def test_a_mutated_batch_is_read_or_a_kafka_error_even_without_a_crc_check(
     batch: bytes, data: st.DataObject
 ) -> None:
     damaged = bytearray(batch)
@@ -154,7 +154,7 @@ def test_a_mutated_batch_is_read_or_a_kafka_error_also_where_nobody_checks_the_c
             pass
 
 
-def test_records_that_unpack_to_more_than_the_limit_are_refused() -> None:
+def test_records_that_unpack_to_more_than_the_limit_are_rejected() -> None:
     batch = build_batch([Record(0, 0, None, bytes(100_000))], codec=ZSTD)
     with pytest.raises(KafkaError, match="limit of 50000 bytes"):
         list(iter_records(batch, limit=50_000))

@@ -1,4 +1,4 @@
-"""What only some topics ask of each record: keys, times, another codec."""
+"""Rules of single topics for each record: keys, timestamps, another codec."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,16 +23,16 @@ NOW = 1_000_000
 KEYED = [Record(0, NOW, b"a", b"1"), Record(1, NOW, b"", None)]
 
 
-def refusal(batch: bytes, rules: RecordRules) -> InvalidRecords:
+def rejection(batch: bytes, rules: RecordRules) -> InvalidRecords:
     with pytest.raises(InvalidRecords) as caught:
         examine(batch, read_header(batch), RecordSettings(rules), NOW)
     return caught.value
 
 
 @pytest.mark.parametrize("codec", range(5), ids=CODEC_NAMES.__getitem__)
-def test_a_compacted_topic_refuses_records_without_key_and_says_which(codec: int) -> None:
+def test_a_compacted_topic_rejects_records_without_key_and_lists_them(codec: int) -> None:
     records = [Record(index, NOW, None if index in (1, 3) else b"k", b"v") for index in range(5)]
-    error = refusal(build_batch(records, codec=codec), RecordRules(require_keys=True))
+    error = rejection(build_batch(records, codec=codec), RecordRules(require_keys=True))
     assert error.code is ErrorCode.invalid_record
     assert [index for index, _ in error.record_errors] == [1, 3]
     assert all("without key" in message for _, message in error.record_errors)
@@ -44,29 +44,29 @@ def test_an_empty_key_is_a_key() -> None:
     examine(batch, read_header(batch), RecordSettings(RecordRules(require_keys=True)), NOW)
 
 
-def test_times_beyond_either_bound_are_an_invalid_timestamp_and_say_which() -> None:
+def test_timestamps_out_of_bounds_are_invalid_and_are_listed() -> None:
     times = [NOW - 101, NOW - 100, NOW, NOW + 50, NOW + 51]
     batch = build_batch([Record(index, time, b"k", b"v") for index, time in enumerate(times)])
-    error = refusal(batch, RecordRules(timestamp_before_max_ms=100, timestamp_after_max_ms=50))
+    error = rejection(batch, RecordRules(timestamp_before_max_ms=100, timestamp_after_max_ms=50))
     assert error.code is ErrorCode.invalid_timestamp
     assert [index for index, _ in error.record_errors] == [0, 4]
     assert f"within [{NOW - 100}, {NOW + 50}]" in error.record_errors[0][1]
 
 
-def test_a_record_that_breaks_both_rules_is_listed_once_under_the_timestamps_code() -> None:
+def test_a_record_that_violates_both_rules_is_listed_once_with_invalid_timestamp() -> None:
     batch = build_batch([Record(0, NOW + 99, None, b"v"), Record(1, NOW, None, b"v")])
-    error = refusal(batch, RecordRules(require_keys=True, timestamp_after_max_ms=50))
+    error = rejection(batch, RecordRules(require_keys=True, timestamp_after_max_ms=50))
     assert error.code is ErrorCode.invalid_timestamp
     assert [index for index, _ in error.record_errors] == [0, 1]
     assert "without key" in error.record_errors[0][1]
 
 
-def test_a_record_without_time_is_within_every_bound() -> None:
+def test_a_record_without_timestamp_is_within_every_bound() -> None:
     batch = build_batch([Record(0, -1, b"k", b"v")])
     examine(batch, read_header(batch), RecordSettings(RecordRules(False, 100, 100)), NOW)
 
 
-def test_records_are_read_where_a_topic_asks_something_of_them() -> None:
+def test_records_are_read_if_the_topic_requires_it() -> None:
     header = read_header(build_batch(KEYED, codec=GZIP))
     assert not RecordSettings().needs_records_of(header)
     assert not RecordSettings(codec=GZIP).needs_records_of(header)
@@ -77,7 +77,7 @@ def test_records_are_read_where_a_topic_asks_something_of_them() -> None:
 
 
 def test_the_number_of_record_errors_in_a_response_is_bounded() -> None:
-    error = refusal(
+    error = rejection(
         build_batch([Record(index, NOW, None, b"v") for index in range(1_000)]),
         RecordRules(require_keys=True),
     )
@@ -94,7 +94,7 @@ def test_a_wrong_maximum_timestamp_is_corrected(count: int) -> None:
     assert bytes(stored) == batch
 
 
-def test_malformed_records_of_a_client_are_invalid_so_that_it_does_not_try_again() -> None:
+def test_malformed_records_of_a_client_are_invalid_so_that_it_does_not_retry() -> None:
     batch = build_batch(KEYED, codec=ZSTD)
     broken = b"".join(sealed_parts(read_header(batch), bytes(len(batch) - HEADER_SIZE)))
     header = read_header(broken)
@@ -104,7 +104,7 @@ def test_malformed_records_of_a_client_are_invalid_so_that_it_does_not_try_again
         assert caught.value.code is ErrorCode.invalid_record
 
 
-def test_a_batch_that_unpacks_to_too_much_is_told_apart_only_where_a_limit_is_given() -> None:
+def test_a_batch_above_the_limit_has_its_own_error_only_if_a_limit_is_given() -> None:
     batch = build_batch([Record(0, NOW, b"k", bytes(1_000_000))], codec=ZSTD)
     header = read_header(batch)
     with pytest.raises(UnpackedTooLarge):
@@ -117,9 +117,7 @@ def test_a_batch_that_unpacks_to_too_much_is_told_apart_only_where_a_limit_is_gi
 
 @settings(max_examples=60, deadline=None)
 @given(records=record_lists(), source=CODECS, target=CODECS)
-def test_recompression_changes_the_codec_and_nothing_else(
-    records: list[Record], source: int, target: int
-) -> None:
+def test_recompression_changes_only_the_codec(records: list[Record], source: int, target: int) -> None:
     batch = build_batch(records, codec=source, producer_id=4, producer_epoch=1, base_sequence=7)
     changed, _ = examine(batch, read_header(batch), RecordSettings(codec=target), NOW)
     [(header, found)] = read_batches(changed)

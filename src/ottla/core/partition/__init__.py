@@ -1,0 +1,1 @@
+"""A partition's leader, in-sync replicas, leader epochs and producer state."""

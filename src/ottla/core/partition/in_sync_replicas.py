@@ -69,7 +69,7 @@ class InSyncReplicas:
         """The offset up to which all in-sync replicas have the log.
 
         Followers that are caught up but not in the ISR count too. Otherwise the high watermark could stay ahead of
-        such a follower for ever, and it would never join the ISR.
+        such a follower forever, and it would never join the ISR.
         """
         replicated = leader_end_offset
         isr = self.maximal

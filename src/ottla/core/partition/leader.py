@@ -206,7 +206,7 @@ class PartitionLeader:
         """The log has appended the batches of `plan` and updated its producers and epochs.
 
         With `awaits_flush` they are not committed before `on_flushed`, so that no consumer reads records that a power
-        failure could still take.
+        failure could still lose.
         """
         if plan.is_duplicate:
             return NO_EFFECTS

@@ -32,7 +32,7 @@ SETTINGS = ControllerSettings(validate_each, num_partitions=3, default_replicati
 
 
 class Cluster:
-    """`log` has the encoded records, so that what is replayed is what would be read from disk."""
+    """`log` has the encoded records, so that replay reads the same bytes as from disk."""
 
     def __init__(self, brokers: int = 1, settings: ControllerSettings = SETTINGS) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""As brokers come and go, leadership follows, and every change of it has a new leader epoch."""
+"""Leadership follows the brokers that are available, and each change of a leader has a new leader epoch."""
 
 import uuid
 
@@ -32,7 +32,7 @@ def fence(cluster: Cluster, broker_id: int) -> None:
     cluster.submit(FenceBroker(broker_id, cluster.image.brokers[broker_id].epoch))
 
 
-def test_a_broker_is_fenced_until_it_asks() -> None:
+def test_a_broker_is_fenced_until_it_requests_unfencing() -> None:
     cluster = Cluster(brokers=0)
     epoch = cluster.register(1)
     assert cluster.image.brokers[1].fenced
@@ -46,7 +46,7 @@ def test_each_registration_has_a_higher_broker_epoch() -> None:
     assert epochs == sorted(set(epochs))
 
 
-def test_a_restart_raises_the_leader_epoch_of_what_the_broker_leads() -> None:
+def test_a_restart_raises_the_leader_epoch_of_the_brokers_partitions() -> None:
     cluster = Cluster()
     cluster.create("a")
     cluster.start_broker(1)
@@ -55,7 +55,7 @@ def test_a_restart_raises_the_leader_epoch_of_what_the_broker_leads() -> None:
     assert partition(cluster).leader_epoch == 2
 
 
-def test_a_restart_leaves_leadership_with_another_broker_in_sync() -> None:
+def test_after_a_restart_another_in_sync_broker_leads() -> None:
     cluster = Cluster(brokers=2)
     cluster.create("a", -1, -1, assignments=((0, (1, 2)),))
     cluster.register(1)
@@ -109,7 +109,7 @@ def test_fencing_twice_changes_nothing() -> None:
 
 
 def test_an_eligible_leader_replica_is_elected_and_the_list_is_cleared() -> None:
-    """KIP-966: what Apache Kafka leaves behind when its last replica in sync stops cleanly."""
+    """KIP-966: the state that Apache Kafka writes when the last in-sync replica stops cleanly."""
     cluster = Cluster()
     cluster.create("a")
     topic_id = cluster.image.topics["a"].topic_id
@@ -133,7 +133,7 @@ def test_an_eligible_leader_replica_is_elected_and_the_list_is_cleared() -> None
     )
 
 
-def test_unregistering_takes_the_broker_away_but_not_its_replicas() -> None:
+def test_unregistering_removes_the_broker_but_not_its_replicas() -> None:
     cluster = Cluster(brokers=2)
     cluster.create("a", -1, -1, assignments=((0, (1, 2)),))
     cluster.submit(UnregisterBroker(1))
@@ -143,23 +143,23 @@ def test_unregistering_takes_the_broker_away_but_not_its_replicas() -> None:
         cluster.submit(UnregisterBroker(1))
 
 
-def test_a_broker_of_an_earlier_process_is_refused_by_its_epoch() -> None:
+def test_a_request_of_an_earlier_broker_process_is_rejected_by_its_epoch() -> None:
     cluster = Cluster()
     old = cluster.image.brokers[1].epoch
     cluster.start_broker(1)
     for command in (UnfenceBroker(1, old), FenceBroker(1, old), AllocateProducerIds(1, old)):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             cluster.submit(command)
-        assert refused.value.code is ErrorCode.stale_broker_epoch
+        assert rejected.value.code is ErrorCode.stale_broker_epoch
 
 
-def test_an_unknown_broker_is_refused() -> None:
-    with pytest.raises(KafkaError) as refused:
+def test_an_unknown_broker_is_rejected() -> None:
+    with pytest.raises(KafkaError) as rejected:
         Cluster().submit(UnfenceBroker(7, 0))
-    assert refused.value.code is ErrorCode.broker_id_not_registered
+    assert rejected.value.code is ErrorCode.broker_id_not_registered
 
 
-def test_a_broker_that_does_not_support_the_metadata_version_is_refused() -> None:
+def test_a_broker_that_does_not_support_the_metadata_version_is_rejected() -> None:
     cluster = Cluster(brokers=0)
     old = FeatureRange(name="metadata.version", min_supported_version=1, max_supported_version=7)
     with pytest.raises(KafkaError, match="does not support finalized version 30 of"):

@@ -1,4 +1,4 @@
-"""Dynamic configs are set, deleted and, where they are lists, added to (KIP-339)."""
+"""Dynamic configs are set and deleted, and lists are appended to and subtracted from (KIP-339)."""
 
 import pytest
 from controller_cluster import Cluster
@@ -28,8 +28,8 @@ def cluster() -> Cluster:
 
 def alter(cluster: Cluster, resource: ConfigResource, *changes: tuple[str, int, str | None]) -> ApiError:
     command = IncrementalAlterConfigs(((resource, tuple(ConfigChange(*change) for change in changes)),))
-    ((answered, error),) = cluster.submit(command)
-    assert answered == resource
+    ((found, error),) = cluster.submit(command)
+    assert found == resource
     return error
 
 
@@ -52,18 +52,18 @@ def test_a_config_is_set_and_deleted_for_each_kind_of_resource(
     assert resource not in cluster.image.configs
 
 
-def test_append_starts_from_the_default_and_adds_no_value_twice(cluster: Cluster) -> None:
+def test_append_starts_from_the_default_and_adds_no_duplicates(cluster: Cluster) -> None:
     alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.APPEND, "compact,delete"))
     assert cluster.image.configs[TOPIC] == {"cleanup.policy": "delete,compact"}
 
 
-def test_subtract_takes_out_what_is_there_and_minds_nothing_else(cluster: Cluster) -> None:
+def test_subtract_removes_present_values_and_ignores_others(cluster: Cluster) -> None:
     alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.SET, "compact,delete"))
     alter(cluster, TOPIC, ("cleanup.policy", ConfigOp.SUBTRACT, "delete,other"))
     assert cluster.image.configs[TOPIC] == {"cleanup.policy": "compact"}
 
 
-def test_a_config_that_is_no_list_cannot_be_appended_to(cluster: Cluster) -> None:
+def test_append_needs_a_config_of_type_list(cluster: Cluster) -> None:
     error = alter(cluster, TOPIC, ("retention.ms", ConfigOp.APPEND, "1"))
     message = "Can't APPEND to key retention.ms because its type is not LIST."
     assert error == ApiError(ErrorCode.invalid_config, message)
@@ -114,7 +114,7 @@ def test_a_config_that_is_no_list_cannot_be_appended_to(cluster: Cluster) -> Non
         ),
     ],
 )
-def test_a_change_is_refused_in_kafkas_words(
+def test_a_rejected_change_gets_kafkas_message(
     cluster: Cluster, resource: ConfigResource, change: tuple[str, int, str | None], code: str, message: str
 ) -> None:
     before = cluster.image
@@ -122,12 +122,12 @@ def test_a_change_is_refused_in_kafkas_words(
     assert cluster.image == before
 
 
-def test_where_one_change_of_a_resource_is_refused_none_is_made(cluster: Cluster) -> None:
+def test_if_one_change_of_a_resource_is_rejected_none_is_made(cluster: Cluster) -> None:
     alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"), ("nope", ConfigOp.SET, "1"))
     assert TOPIC not in cluster.image.configs
 
 
-def test_a_refused_resource_does_not_hold_back_the_others(cluster: Cluster) -> None:
+def test_a_rejected_resource_does_not_affect_the_others(cluster: Cluster) -> None:
     missing = ConfigResource(ResourceType.TOPIC, "zzz")
     change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
     results = dict(cluster.submit(IncrementalAlterConfigs(((missing, change), (TOPIC, change)))))
@@ -135,7 +135,7 @@ def test_a_refused_resource_does_not_hold_back_the_others(cluster: Cluster) -> N
     assert cluster.image.configs[TOPIC] == {"retention.ms": "5"}
 
 
-def test_a_name_twice_and_a_resource_twice_are_refused(cluster: Cluster) -> None:
+def test_duplicate_names_and_duplicate_resources_are_rejected(cluster: Cluster) -> None:
     error = alter(cluster, TOPIC, ("retention.ms", 0, "1"), ("retention.ms", 0, "2"))
     assert error == ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
@@ -152,7 +152,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     assert cluster.image == before
 
 
-def test_an_unchanged_value_is_written_again_for_brokers_alone(cluster: Cluster) -> None:
+def test_an_unchanged_value_is_written_again_only_for_brokers(cluster: Cluster) -> None:
     for _ in range(2):
         alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
         alter(cluster, BROKER, ("log.cleaner.threads", ConfigOp.SET, "2"))
@@ -163,14 +163,14 @@ def test_an_unchanged_value_is_written_again_for_brokers_alone(cluster: Cluster)
     assert cluster.image.offset == written + 1
 
 
-def test_the_old_request_replaces_all_that_the_resource_has(cluster: Cluster) -> None:
+def test_alter_configs_replaces_all_configs_of_the_resource(cluster: Cluster) -> None:
     alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"), ("segment.ms", ConfigOp.SET, "6"))
     command = AlterConfigs(((TOPIC, (("segment.ms", "7"), ("cleanup.policy", "compact"))),))
     assert cluster.submit(command) == ((TOPIC, NO_ERROR),)
     assert cluster.image.configs[TOPIC] == {"segment.ms": "7", "cleanup.policy": "compact"}
 
 
-def test_the_old_request_with_nothing_clears_the_resource(cluster: Cluster) -> None:
+def test_alter_configs_without_configs_clears_the_resource(cluster: Cluster) -> None:
     alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
     cluster.submit(AlterConfigs(((TOPIC, ()),)))
     assert TOPIC not in cluster.image.configs

@@ -1,4 +1,4 @@
-"""Feature levels go up within what this release supports (KIP-584)."""
+"""Feature levels can be raised up to the levels that this release supports (KIP-584)."""
 
 import pytest
 from controller_cluster import SETTINGS, Cluster
@@ -33,7 +33,7 @@ def test_a_level_is_raised(cluster: Cluster) -> None:
     assert cluster.image.features == {METADATA_VERSION: 30, "group.version": 1}
 
 
-def test_level_0_takes_a_feature_out_of_use(cluster: Cluster) -> None:
+def test_level_0_disables_a_feature(cluster: Cluster) -> None:
     cluster.submit(UpdateFeatures((FeatureUpdate("group.version", 1),)))
     cluster.submit(UpdateFeatures((FeatureUpdate("group.version", 0, FeatureUpgradeType.SAFE_DOWNGRADE),)))
     assert cluster.image.features == {METADATA_VERSION: 25}
@@ -69,9 +69,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_an_update_is_refused_by_its_reason_and_no_other_is_made(
-    cluster: Cluster, update: FeatureUpdate, reason: str
-) -> None:
+def test_if_one_update_is_rejected_none_is_made(cluster: Cluster, update: FeatureUpdate, reason: str) -> None:
     before = cluster.image
     other = FeatureUpdate(METADATA_VERSION if update.name != METADATA_VERSION else "group.version", 30)
     results = dict(cluster.submit(UpdateFeatures((update, other))))

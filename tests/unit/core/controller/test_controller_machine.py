@@ -1,5 +1,5 @@
-"""Whatever is asked of the controller, in any order: the image that it serves is what its log makes, from the
-beginning or from any snapshot, and never contradicts itself."""
+"""For any sequence of commands the controller's image equals the image replayed from its log, from the beginning or
+from any snapshot, and is consistent."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ class ControllerRules(RuleBasedStateMachine):
         self.producer_ids = 0
 
     def attempt(self, command: Any) -> Any:
-        """Refusals are part of the game; a refused command leaves no record."""
+        """Commands may be rejected; a rejected command writes no record."""
         before = len(self.cluster.log)
         try:
             return self.cluster.submit(command)

@@ -1,4 +1,4 @@
-"""Topics are created, grown and deleted, or refused in Kafka's words."""
+"""Topics are created, get more partitions, and are deleted; rejected requests get Kafka's messages."""
 
 import uuid
 
@@ -23,7 +23,7 @@ from ottla.protocol.metadata_records.records import ConfigRecord, PartitionRecor
 ID = uuid.UUID(int=99)
 
 
-def refusal(cluster: Cluster, topic: NewTopic) -> ApiError:
+def rejection(cluster: Cluster, topic: NewTopic) -> ApiError:
     before = cluster.image
     (result,) = cluster.submit(CreateTopics((topic,)))
     assert cluster.image == before
@@ -42,20 +42,20 @@ def test_a_topic_is_led_by_the_broker_in_epoch_0() -> None:
     assert partition.directories == cluster.image.brokers[1].log_dirs
 
 
-def test_minus_one_takes_the_defaults() -> None:
+def test_minus_one_means_the_defaults() -> None:
     cluster = Cluster()
     (result,) = cluster.submit(CreateTopics((NewTopic("a", ID),)))
     assert (result.num_partitions, result.replication_factor) == (3, 1)
 
 
-def test_a_broker_with_several_directories_is_left_to_choose() -> None:
+def test_a_broker_with_several_directories_chooses_one_itself() -> None:
     cluster = Cluster(brokers=0)
     cluster.start_broker(1, directories=2)
     cluster.create("a")
     assert cluster.image.topics["a"].partitions[0].directories == (None,)
 
 
-def test_configs_stand_after_the_topic_and_before_its_partitions() -> None:
+def test_config_records_come_between_the_topic_and_its_partitions() -> None:
     cluster = Cluster()
     start = len(cluster.log)
     cluster.create("a", configs=(("retention.ms", "1000"),))
@@ -64,7 +64,7 @@ def test_configs_stand_after_the_topic_and_before_its_partitions() -> None:
     assert cluster.image.config(ResourceType.TOPIC, "a") == {"retention.ms": "1000"}
 
 
-def test_validate_only_answers_without_a_record() -> None:
+def test_validate_only_writes_no_records() -> None:
     cluster = Cluster()
     before = cluster.image
     (result,) = cluster.submit(CreateTopics((NewTopic("a", ID, 2, 1),), validate_only=True))
@@ -72,7 +72,7 @@ def test_validate_only_answers_without_a_record() -> None:
     assert cluster.image == before
 
 
-def test_one_refused_topic_does_not_hold_back_the_others() -> None:
+def test_a_rejected_topic_does_not_affect_the_others() -> None:
     cluster = Cluster()
     bad, good = cluster.submit(
         CreateTopics((NewTopic("a b", ID, 1, 1), NewTopic("c", uuid.UUID(int=7), 1, 1)))
@@ -170,14 +170,14 @@ def test_one_refused_topic_does_not_hold_back_the_others() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, NewTopic) else None,
 )
-def test_a_topic_is_refused_in_kafkas_words(topic: NewTopic, code: str, message: str) -> None:
+def test_a_rejected_topic_gets_kafkas_message(topic: NewTopic, code: str, message: str) -> None:
     cluster = Cluster()
     cluster.create("taken")
     cluster.create("x_y")
-    assert refusal(cluster, topic) == ApiError(ErrorCode[code], message)
+    assert rejection(cluster, topic) == ApiError(ErrorCode[code], message)
 
 
-def test_a_name_twice_in_one_request_is_created_not_even_once() -> None:
+def test_a_topic_that_a_request_contains_twice_is_not_created() -> None:
     cluster = Cluster()
     results = cluster.submit(CreateTopics((NewTopic("a", ID, 1, 1), NewTopic("a", uuid.UUID(int=7), 1, 1))))
     assert [result.error.message for result in results] == ["Duplicate topic name."]
@@ -192,16 +192,16 @@ def test_names_of_one_request_must_not_collide_either() -> None:
     assert second.error.message == "Topic 'a_b' collides with existing topic: a.b"
 
 
-def test_more_than_ten_thousand_partitions_in_a_request_are_refused() -> None:
+def test_more_than_ten_thousand_partitions_in_a_request_are_rejected() -> None:
     cluster = Cluster()
-    assert refusal(cluster, NewTopic("a", ID, 10_001, 1)).code is ErrorCode.policy_violation
+    assert rejection(cluster, NewTopic("a", ID, 10_001, 1)).code is ErrorCode.policy_violation
     both = (NewTopic("a", ID, 6000, 1), NewTopic("b", uuid.UUID(int=7), 6000, 1))
     results = cluster.submit(CreateTopics(both))
     assert {result.error.code for result in results} == {ErrorCode.policy_violation}
     assert not cluster.image.topics
 
 
-def test_a_manual_assignment_is_taken_as_it_is() -> None:
+def test_a_manual_assignment_is_used_unchanged() -> None:
     cluster = Cluster(brokers=3)
     cluster.create("a", -1, -1, assignments=((1, (3, 1)), (0, (2, 3))))
     partitions = cluster.image.topics["a"].partitions
@@ -229,7 +229,7 @@ def test_a_deleted_name_can_be_created_again_without_the_old_configs() -> None:
     assert cluster.image.config(ResourceType.TOPIC, "a") == {}
 
 
-def test_deletions_that_name_nothing_or_the_same_twice_are_refused() -> None:
+def test_deletions_without_a_topic_or_with_a_duplicate_are_rejected() -> None:
     cluster = Cluster()
     cluster.create("a")
     id_a = cluster.image.topics["a"].topic_id
@@ -259,7 +259,7 @@ def test_deletions_that_name_nothing_or_the_same_twice_are_refused() -> None:
     assert not cluster.image.topics
 
 
-def test_more_partitions_come_after_those_that_are_there() -> None:
+def test_new_partitions_follow_the_existing_ones() -> None:
     cluster = Cluster(brokers=3)
     cluster.create("a", 2, 2)
     assert cluster.submit(CreatePartitions((NewPartitions("a", 4),))) == (("a", NO_ERROR),)
@@ -268,7 +268,7 @@ def test_more_partitions_come_after_those_that_are_there() -> None:
     assert len(partitions[3].replicas) == 2
 
 
-def test_more_partitions_may_be_assigned_by_hand() -> None:
+def test_new_partitions_may_have_a_manual_assignment() -> None:
     cluster = Cluster(brokers=3)
     cluster.create("a", 1, 2)
     cluster.submit(CreatePartitions((NewPartitions("a", 2, ((3, 2),)),)))
@@ -302,7 +302,7 @@ def test_more_partitions_may_be_assigned_by_hand() -> None:
         ),
     ],
 )
-def test_more_partitions_are_refused_in_kafkas_words(
+def test_rejected_new_partitions_get_kafkas_message(
     topic: NewPartitions, code: str, message: str | None
 ) -> None:
     cluster = Cluster()

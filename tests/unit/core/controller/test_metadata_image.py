@@ -1,4 +1,4 @@
-"""Images are immutable, share what did not change, and say what is different between two of them."""
+"""Images are immutable and share unchanged parts, and two of them can be compared."""
 
 import uuid
 
@@ -43,7 +43,7 @@ from ottla.protocol.metadata_records.records import (
 ID = uuid.UUID(int=5)
 
 
-def test_an_image_is_not_changed_by_what_follows() -> None:
+def test_later_records_do_not_change_an_image() -> None:
     cluster = Cluster()
     cluster.create("a")
     before = cluster.image
@@ -55,7 +55,7 @@ def test_an_image_is_not_changed_by_what_follows() -> None:
     assert before.configs == {}
 
 
-def test_what_did_not_change_is_the_same_object_in_the_next_image() -> None:
+def test_unchanged_parts_are_the_same_objects_in_the_next_image() -> None:
     cluster = Cluster()
     cluster.create("a", 2)
     cluster.create("b")
@@ -69,7 +69,7 @@ def test_what_did_not_change_is_the_same_object_in_the_next_image() -> None:
     assert after.brokers is before.brokers
 
 
-def test_changes_name_topics_created_deleted_and_grown() -> None:
+def test_changes_contain_created_deleted_and_changed_topics() -> None:
     cluster = Cluster()
     for name in ("kept", "grown", "deleted", "again"):
         cluster.create(name)
@@ -85,7 +85,7 @@ def test_changes_name_topics_created_deleted_and_grown() -> None:
     assert partitions == ((1, None, topic.partitions[1]),)
 
 
-def test_changes_name_configs_and_brokers() -> None:
+def test_changes_contain_configs_and_brokers() -> None:
     cluster = Cluster()
     cluster.create("a", configs=(("retention.ms", "1"),))
     before = cluster.image
@@ -100,7 +100,7 @@ def test_changes_name_configs_and_brokers() -> None:
     assert not changes.features
 
 
-def test_nothing_is_different_between_an_image_and_itself() -> None:
+def test_an_image_does_not_differ_from_itself() -> None:
     image = Cluster().image
     assert changes_since(image, image) == ((), (), (), (), (), False)
 
@@ -114,7 +114,7 @@ def test_a_restart_changes_every_partition_that_the_broker_leads() -> None:
     assert [change.partition for change in partitions] == [0, 1]
 
 
-def test_the_records_of_an_image_make_the_same_image() -> None:
+def test_the_records_of_an_image_produce_the_same_image() -> None:
     cluster = Cluster(brokers=2)
     cluster.create("a", 3, 2, configs=(("retention.ms", "1"),))
     cluster.submit(RegisterController(1, ID, (), ()))
@@ -142,7 +142,7 @@ def test_a_snapshot_begins_with_the_metadata_version() -> None:
     assert first == FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
-def test_an_aborted_metadata_transaction_leaves_nothing() -> None:
+def test_an_aborted_metadata_transaction_has_no_effect() -> None:
     cluster = Cluster()
     before = cluster.image
     cluster.write(BeginTransactionRecord(), TopicRecord(name="a", topic_id=ID))
@@ -153,7 +153,7 @@ def test_an_aborted_metadata_transaction_leaves_nothing() -> None:
     assert changes_since(before, cluster.image) == changes_since(before, before)
 
 
-def test_an_ended_metadata_transaction_stays() -> None:
+def test_an_ended_metadata_transaction_takes_effect() -> None:
     cluster = Cluster()
     cluster.write(
         BeginTransactionRecord(name="x"),
@@ -203,14 +203,14 @@ def test_eligible_leader_replicas_are_cleared_for_one_topic_or_all() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_record_that_cannot_follow_is_an_error(record: MetadataRecord) -> None:
+def test_a_record_that_contradicts_the_log_is_an_error(record: MetadataRecord) -> None:
     cluster = Cluster()
     cluster.create("a")
     with pytest.raises(ReplayError):
         cluster.write(record)
 
 
-def test_a_config_without_a_value_that_was_never_set_is_no_error() -> None:
+def test_deleting_a_config_that_is_not_set_is_no_error() -> None:
     cluster = Cluster()
     cluster.write(ConfigRecord(resource_type=4, resource_name="1", name="x", value=None))
     assert not cluster.image.configs

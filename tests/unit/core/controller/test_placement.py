@@ -1,4 +1,4 @@
-"""Replicas of new partitions are spread as the seed's 6.1 says: evenly, on different brokers, on different racks."""
+"""Replicas of new partitions are spread evenly, over different brokers and different racks."""
 
 import uuid
 from collections import Counter
@@ -16,7 +16,7 @@ def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> Bro
     return BrokerImage(broker_id, 0, uuid.UUID(int=1), (), (), rack, fenced, False, (), None)
 
 
-def test_leaders_go_round_and_followers_are_at_increasing_distances() -> None:
+def test_leaders_are_placed_round_robin_and_followers_at_increasing_distances() -> None:
     placed = place_replicas([broker(each) for each in range(6)], 10, 3, start=4)
     assert placed[:3] == [(4, 5, 0), (5, 0, 1), (0, 1, 2)]
 
@@ -31,7 +31,7 @@ def test_the_followers_of_a_leader_differ_from_round_to_round() -> None:
     assert [replicas for replicas in placed if replicas[0] == 0] == [(0, 1), (0, 2), (0, 3)]
 
 
-def test_brokers_of_alternating_racks_are_taken_so_that_a_rack_may_fail() -> None:
+def test_replicas_alternate_between_racks_so_that_a_rack_may_fail() -> None:
     brokers = [broker(0, "A"), broker(1, "A"), broker(2, "B"), broker(3, "B")]
     placed = place_replicas(brokers, 4, 2, start=0)
     assert placed == [(0, 2), (2, 0), (1, 3), (3, 1)]
@@ -42,20 +42,20 @@ def test_more_replicas_than_racks_use_a_rack_twice() -> None:
     assert [sorted(replicas) for replicas in place_replicas(brokers, 3, 3, start=7)] == [[0, 1, 2]] * 3
 
 
-def test_a_fenced_broker_is_taken_last_and_never_to_lead() -> None:
+def test_a_fenced_broker_is_placed_last_and_never_as_leader() -> None:
     brokers = [broker(1), broker(2, fenced=True), broker(3)]
     assert all(2 not in replicas for replicas in place_replicas(brokers, 5, 2, start=0))
     placed = place_replicas(brokers, 5, 3, start=0)
     assert all(replicas[-1] == 2 for replicas in placed)
 
 
-def test_too_few_brokers_are_refused_by_their_number() -> None:
-    with pytest.raises(KafkaError, match="of 3 cannot be reached because only 2 broker") as refused:
+def test_too_few_brokers_are_rejected_with_their_number() -> None:
+    with pytest.raises(KafkaError, match="of 3 cannot be reached because only 2 broker") as rejected:
         place_replicas([broker(1), broker(2)], 1, 3, start=0)
-    assert refused.value.code is ErrorCode.invalid_replication_factor
+    assert rejected.value.code is ErrorCode.invalid_replication_factor
 
 
-def test_a_cluster_of_fenced_brokers_has_nowhere_to_put_a_leader() -> None:
+def test_placement_fails_if_all_brokers_are_fenced() -> None:
     with pytest.raises(KafkaError, match="All brokers are currently fenced"):
         place_replicas([broker(1, fenced=True)], 1, 1, start=0)
 
@@ -67,7 +67,7 @@ def test_a_cluster_of_fenced_brokers_has_nowhere_to_put_a_leader() -> None:
     factor=st.integers(1, 5),
     start=st.integers(0, 2**31),
 )
-def test_every_placement_has_distinct_brokers_a_live_leader_and_as_many_racks_as_can_be(
+def test_every_placement_has_distinct_brokers_an_active_leader_and_as_many_racks_as_possible(
     racks: list[tuple[str, bool]], partitions: int, factor: int, start: int
 ) -> None:
     brokers = [broker(index, rack, fenced) for index, (rack, fenced) in enumerate(racks)]

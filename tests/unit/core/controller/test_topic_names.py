@@ -1,4 +1,4 @@
-"""Topic names follow Kafka's rules and are refused in its words."""
+"""Topic names follow Kafka's rules, and invalid names get its messages."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def test_a_name_of_legal_characters_is_accepted(name: str) -> None:
         ),
     ],
 )
-def test_an_illegal_name_is_refused_by_its_reason(name: str, problem: str) -> None:
+def test_an_illegal_name_is_rejected_with_the_reason(name: str, problem: str) -> None:
     assert topic_name_error(name) == problem
 
 

@@ -1,4 +1,4 @@
-"""A shell for tests: commits every record at once, keeps timers on a clock that stands still until it is advanced."""
+"""A shell for tests: commits every record at once, and runs timers on a clock that the test advances."""
 
 import itertools
 from collections.abc import Hashable
@@ -11,10 +11,12 @@ START_MS = 1_000_000
 
 
 class FakeShell:
-    """Runs one machine: either a whole shard (`decide`, `replay`, `loaded`) or one of its parts, with a table `DECIDE`.
+    """Runs one machine: either a whole shard (`decide`, `replay`, `on_loaded`) or one of its parts, with a table
+    `DECIDE`.
 
-    `records` is the log, `replies` holds what each waiter got (a KafkaError where it was refused), `timers` what is
-    due and when. `validate()` runs after every event.
+    `records` is the log, `replies` has the response of each waiter (maybe a KafkaError), `timers` the running
+    timers. `validate()` runs after every event.
+
     """
 
     def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
@@ -27,17 +29,17 @@ class FakeShell:
         self._started = itertools.count()
 
     def decide(self, command: Command[Any]) -> int:
-        """Returns the waiter, under which the answer is, or will be, in `replies`."""
+        """Returns the waiter, the key of the response in `replies`."""
         waiter = next(self._waiters)
         try:
             self._perform(self._decision(command, waiter))
-        except KafkaError as refusal:
-            self.replies[waiter] = refusal
+        except KafkaError as rejection:
+            self.replies[waiter] = rejection
         self.machine.validate()
         return waiter
 
     def ask(self, command: Command[Any]) -> Any:
-        """For commands that are answered at once: returns the response, raises the refusal."""
+        """For commands with an immediate response: returns it, or raises it if it is an error."""
         waiter = self.decide(command)
         assert waiter in self.replies, f"{command} still waits"
         response = self.replies[waiter]
@@ -46,7 +48,7 @@ class FakeShell:
         return response
 
     def advance(self, ms: int) -> None:
-        """Lets `ms` pass and fires what comes due, in its order."""
+        """Advances the clock by `ms` and fires the timers that are due, in order."""
         end_ms = self.now_ms + ms
         while self.timers:
             key, (due_ms, _, command) = min(self.timers.items(), key=lambda timer: timer[1][:2])
@@ -65,7 +67,7 @@ class FakeShell:
         return fresh
 
     def reload(self, fresh: Any) -> None:
-        """As after a restart: the waiting are forgotten, `fresh` replays the log and takes over."""
+        """As after a restart: waiters are dropped, and `fresh` replays the log and replaces the machine."""
         self.machine = self.rebuilt(fresh)
         self.timers.clear()
         if hasattr(fresh, "DECIDE"):
@@ -87,7 +89,7 @@ class FakeShell:
     def _perform(self, decision: Decision[Any, Any]) -> None:
         self.records += decision.records
         for reply in decision.replies:
-            assert reply.waiter not in self.replies, f"waiter {reply.waiter} is answered twice"
+            assert reply.waiter not in self.replies, f"waiter {reply.waiter} got two responses"
             self.replies[reply.waiter] = reply.response
         for change in decision.timer_changes:
             if isinstance(change, StartTimer):

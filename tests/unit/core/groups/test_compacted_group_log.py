@@ -1,4 +1,4 @@
-"""The cleaner leaves the last record of each key: offsets may come first, tombstones may be gone. Groups come back."""
+"""Groups are rebuilt from a compacted log, in which offsets may come first and tombstones may be missing."""
 
 import pytest
 from tests.unit.core.groups.consumer.consumer_groups import Topics
@@ -44,7 +44,7 @@ def clean_and_restart(shell: ShardShell) -> None:
     assert shell.machine.durable_state() == before
 
 
-def test_a_consumer_group_that_comes_after_its_offsets(shell: ShardShell) -> None:
+def test_a_consumer_group_whose_records_follow_its_offsets(shell: ShardShell) -> None:
     commit_from_outside(shell)
     consumer = ModernConsumer(GroupOfShard(shell, "g"), "m", "t")
     let_act(shell, consumer)
@@ -56,7 +56,7 @@ def test_a_consumer_group_that_comes_after_its_offsets(shell: ShardShell) -> Non
     assert consumer.epoch == epoch
 
 
-def test_a_classic_group_that_comes_after_its_offsets(shell: ShardShell) -> None:
+def test_a_classic_group_whose_record_follows_its_offsets(shell: ShardShell) -> None:
     commit_from_outside(shell)
     consumer = ClassicConsumer(GroupOfShard(shell, "g"), "m", "t")  # type: ignore[arg-type]
     let_act(shell, consumer)
@@ -67,7 +67,7 @@ def test_a_classic_group_that_comes_after_its_offsets(shell: ShardShell) -> None
     assert consumer.generation_id == generation_id
 
 
-def test_a_group_that_has_changed_over_to_the_consumer_protocol(shell: ShardShell) -> None:
+def test_a_group_that_was_upgraded_to_the_consumer_protocol(shell: ShardShell) -> None:
     groups = GroupOfShard(shell, "g")
     old = ClassicConsumer(groups, "old", "t")  # type: ignore[arg-type]
     let_act(shell, old)
@@ -78,7 +78,7 @@ def test_a_group_that_has_changed_over_to_the_consumer_protocol(shell: ShardShel
     assert set(groups.members) == {old.member_id, new.member_id}
 
 
-def test_a_group_that_has_gone_back_to_the_classic_protocol(shell: ShardShell) -> None:
+def test_a_group_that_was_downgraded_to_the_classic_protocol(shell: ShardShell) -> None:
     groups = GroupOfShard(shell, "g")
     old = ClassicConsumer(groups, "old", "t")  # type: ignore[arg-type]
     new = ModernConsumer(groups, "new", "t")
@@ -91,7 +91,7 @@ def test_a_group_that_has_gone_back_to_the_classic_protocol(shell: ShardShell) -
     assert set(groups.members) == {old.member_id}
 
 
-def test_of_a_deleted_group_nothing_is_left(shell: ShardShell) -> None:
+def test_a_deleted_group_leaves_no_state(shell: ShardShell) -> None:
     consumer = ModernConsumer(GroupOfShard(shell, "g"), "m", "t")
     let_act(shell, consumer)
     consumer.leave()

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments inside the classic protocol, read against what kio writes."""
+"""Subscriptions and assignments of the embedded protocol, compared with kio."""
 
 import io
 
@@ -82,7 +82,7 @@ def test_an_assignment_is_written_as_kio_writes_it_and_read_back(
     assert (assignment.version, dict(assignment.partitions)) == (version, partitions)
 
 
-def test_a_version_of_the_future_is_read_as_the_highest_known() -> None:
+def test_a_newer_version_is_read_as_the_highest_known_one() -> None:
     raw = b"\x00\x09" + b"\x00" * 3 + b"\x01\x00\x01t" + b"\xff" * 4 + b"\x00" * 4 + b"\xff" * 4 + b"\xff" * 2
     subscription = read_subscription(raw + b"what comes after")
     assert subscription is not None
@@ -91,13 +91,13 @@ def test_a_version_of_the_future_is_read_as_the_highest_known() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=40))
-def test_whatever_a_client_sends_is_read_or_called_broken(raw: bytes) -> None:
+def test_any_bytes_of_a_client_are_read_or_malformed(raw: bytes) -> None:
     read_subscription(raw)
     read_subscribed_topics(raw)
     read_assignment(raw)
 
 
-def test_what_is_cut_off_is_broken() -> None:
+def test_truncated_bytes_are_malformed() -> None:
     whole = write_assignment(1, {"orders": (0, 1, 2)})
     assert all(read_assignment(whole[:length]) is None for length in range(len(whole)))
     assert read_subscribed_topics(b"\x00\x00\x7f\xff\xff\xff") is None

@@ -1,7 +1,7 @@
-"""A whole shard under everything at once: groups of both protocols that change over, offsets committed by members, from
-outside and in transactions, deletions, expiry, topics that come and go, restarts, and a log cleaner.
+"""Random events in a whole shard: groups that change between protocols, commits by members, by other clients and in
+transactions, deletions, expiry, changes of topics, restarts, and a log cleaner.
 
-After every step the shard equals the one that its log gives, read as bytes.
+After every step the shard equals the one rebuilt from the bytes of its log.
 """
 
 from typing import Any
@@ -34,10 +34,10 @@ SETTINGS = {
     "offsets_retention_ms": RETENTION_MS,
     "offsets_retention_check_interval_ms": 10_000,
 }
-# In seconds: members that are gone are removed by then; expiry has been checked once more.
+# Seconds after which stopped members are removed and expiry has been checked.
 SETTLED_AFTER = 70
 CHECKED_AFTER = 11
-REFUSALS_OF_COMMITS = {
+COMMIT_REJECTIONS = {
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,
     ErrorCode.illegal_generation,
@@ -82,7 +82,7 @@ class ShardModel(RuleBasedStateMachine):
         instance_id=st.sampled_from((None, None, "one")),
     )
     def start(self, group_id: str, classic: bool, topics: tuple[str, ...], instance_id: str | None) -> None:
-        """A process with the same instance id is gone by then: it is the one that restarts."""
+        """The previous process with the same instance id has stopped: this is its restart."""
         self.made += 1
         groups: Any = self.groups[group_id]
         kind = ClassicConsumer if classic else ModernConsumer
@@ -115,8 +115,8 @@ class ShardModel(RuleBasedStateMachine):
         if properly and consumer.member_id:
             try:
                 consumer.leave()
-            except KafkaError as refusal:
-                if refusal.code not in FENCING:
+            except KafkaError as rejection:
+                if rejection.code not in FENCING:
                     raise
         self.listen()
 
@@ -170,7 +170,7 @@ class ShardModel(RuleBasedStateMachine):
         assert error is (ErrorCode.none if is_free else ErrorCode.unknown_member_id)
 
     def commit(self, may_commit: bool, command: OffsetCommit) -> ErrorCode:
-        """What is refused changes nothing, what is not can be fetched."""
+        """A rejected commit changes nothing; an accepted one can be fetched."""
         (committed,) = command.offsets
         partition = TopicPartition(committed.topic, committed.partition)
         before = self.offset_of(command.group_id, partition)
@@ -179,7 +179,7 @@ class ShardModel(RuleBasedStateMachine):
             assert may_commit
             assert self.offset_of(command.group_id, partition) == committed.offset
         else:
-            assert error in REFUSALS_OF_COMMITS
+            assert error in COMMIT_REJECTIONS
             assert self.offset_of(command.group_id, partition) == before
         return error
 
@@ -213,7 +213,7 @@ class ShardModel(RuleBasedStateMachine):
         offsets = self.shell.offsets_of(group_id)
         return next((each.offset for each in offsets if (each.topic, each.partition) == partition), None)
 
-    # -- what is deleted, and what time does
+    # -- deletion and time
 
     @rule(group_id=group_ids, partition=partitions)
     def delete_offset(self, group_id: str, partition: TopicPartition) -> None:
@@ -236,8 +236,8 @@ class ShardModel(RuleBasedStateMachine):
             assert self.shell.find(group_id) is None
             assert self.shell.offsets_of(group_id) == ()
 
-    @rule(name=st.sampled_from(TOPICS), told=st.booleans())
-    def change_topic(self, name: str, told: bool) -> None:
+    @rule(name=st.sampled_from(TOPICS), is_notified=st.booleans())
+    def change_topic(self, name: str, is_notified: bool) -> None:
         topic = self.topics.find(name)
         if topic is None:
             self.topics.create(name, 2)
@@ -247,7 +247,7 @@ class ShardModel(RuleBasedStateMachine):
             self.topics.delete(name)
             self.shell.ask(DeletePartitionOffsets(topics=frozenset({name})))
             assert all(each.topic != name for group_id in GROUPS for each in self.shell.offsets_of(group_id))
-        if told:
+        if is_notified:
             self.shell.changed_topics()
 
     @rule(ms=st.sampled_from((1, 1000, 12_000, RETENTION_MS + 10_000)))
@@ -269,7 +269,7 @@ class ShardModel(RuleBasedStateMachine):
         self.rebuilt = self.shell.fresh()
         self.num_replayed = 0
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def what_is_rebuilt_from_the_log_is_what_is_there(self) -> None:
@@ -286,7 +286,7 @@ class ShardModel(RuleBasedStateMachine):
         assert listed == {group_id for group_id in GROUPS if self.shell.find(group_id) is not None}
 
     def teardown(self) -> None:
-        """Who stays there is left alone in the end. Where everybody falls silent, no group and no offset is left."""
+        """When all members have stopped, in the end no group and no offset is left."""
         self.let_all_act(SETTLED_AFTER)
         before = [self.membership(consumer) for consumer in self.consumers]
         self.let_all_act(CHECKED_AFTER)
@@ -304,7 +304,7 @@ class ShardModel(RuleBasedStateMachine):
 
 
 def durable(shard: Any) -> dict[str, Any]:
-    """Without classic groups that have written nothing themselves: the cleaner may have taken what they came from."""
+    """Without classic groups that have no record of their own: the cleaner may have removed their offsets."""
     state: dict[str, Any] = shard.durable_state()
     return state | {"classic": {group_id: value for group_id, value in state["classic"].items() if value}}
 

@@ -1,4 +1,4 @@
-"""A shell whose log has transactions: under whose id each record is written, and the markers that end them."""
+"""A shell whose log has transactions: the producer id of each record, and markers."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Marker(NamedTuple):
 
 
 class TransactionalShell(FakeShell):
-    """`log` has the markers too, and under whose id each record is written."""
+    """`log` also has the markers, and the producer id of each record."""
 
     def __init__(self, machine: Any, now_ms: int = START_MS) -> None:
         super().__init__(machine, now_ms)
@@ -45,7 +45,7 @@ class TransactionalShell(FakeShell):
 
 
 def unpacked(number: int, payload: bytes) -> list[Any]:
-    """The records that a batch of `payload` holds."""
+    """The records of a batch with `payload`."""
     _, batch = build_packed_batch(payload, number, START_MS)
     return [decode_record(record.key or b"", record.value) for record in iter_records(batch)]
 
@@ -57,7 +57,7 @@ def replayed(log: Sequence[Written | Marker], fresh: Any) -> Any:
 
 
 def replay_entry(entry: Written | Marker, machine: Any) -> None:
-    """As it is read from the log: a record becomes bytes on the way."""
+    """Replays an entry after a round trip through bytes."""
     if isinstance(entry, Marker):
         machine.replay_marker(*entry)
         return
@@ -68,7 +68,7 @@ def replay_entry(entry: Written | Marker, machine: Any) -> None:
 
 
 def compacted(log: Sequence[Written | Marker]) -> list[Written | Marker]:
-    """As the log cleaner leaves it: the last record of each key, nothing of aborted transactions, no tombstones.
+    """The log after cleaning: the last record of each key, no aborted transactions, no tombstones.
 
     It stops at the first record whose transaction is still open.
     """
@@ -88,7 +88,7 @@ def compacted(log: Sequence[Written | Marker]) -> list[Written | Marker]:
 
 
 def _outcomes(log: Sequence[Written | Marker]) -> list[bool | None]:
-    """Whether each entry counts; None where that is not known yet."""
+    """Whether each entry is committed; None if that is not known yet."""
     outcomes: list[bool | None] = []
     ends: dict[int, bool] = {}
     for entry in reversed(log):

@@ -40,7 +40,7 @@ class ShardShell(TransactionalShell):
         self.machine.validate()
 
     def clean_log(self, until: int) -> None:
-        """What the log cleaner does to all but the last segment."""
+        """Applies the log cleaner to all but the last segment."""
         self.log = [*compacted(self.log[:until]), *self.log[until:]]
 
     def find(self, group_id: str) -> Group | None:
@@ -48,7 +48,7 @@ class ShardShell(TransactionalShell):
         return group
 
     def error_of(self, command: Command[Any]) -> ErrorCode:
-        """Of a command that is answered at once."""
+        """The response to a command that has one at once."""
         response = self.replies[self.decide(command)]
         return response.code if isinstance(response, KafkaError) else ErrorCode.none
 
@@ -58,7 +58,7 @@ class ShardShell(TransactionalShell):
 
 
 class GroupOfShard(Groups):
-    """One group as its members see it: whatever they ask is asked of this group."""
+    """One group of the shard, with the interface of a shell: all commands go to this group."""
 
     def __init__(self, shell: ShardShell, group_id: str) -> None:
         self.shell = shell
@@ -85,8 +85,8 @@ class ModernConsumer(Member):
                 self.report()
             else:
                 self.join()
-        except KafkaError as refusal:
-            if refusal.code not in FENCING:
+        except KafkaError as rejection:
+            if rejection.code not in FENCING:
                 raise
             self.epoch = 0
             self.owned.clear()

@@ -1,4 +1,4 @@
-"""Batch headers as a test needs them: everything that it does not name has a harmless value."""
+"""Batch headers for tests, with harmless defaults."""
 
 from ottla.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 

@@ -25,22 +25,22 @@ def test_an_epoch_is_assigned_once_at_its_first_offset() -> None:
     assert epochs.latest == 2
 
 
-def test_a_new_entry_removes_those_that_it_contradicts() -> None:
+def test_a_new_entry_removes_entries_that_contradict_it() -> None:
     epochs = cache((1, 0), (2, 10), (4, 20))
-    assert epochs.assign(3, 15)  # an older epoch after a newer one: the newer was truncated away
+    assert epochs.assign(3, 15)  # an older epoch after a newer one: the newer was truncated
     assert epochs.entries() == [(1, 0), (2, 10), (3, 15)]
     assert epochs.assign(5, 10)  # nothing of epochs 2 and 3 is left from offset 10
     assert epochs.entries() == [(1, 0), (5, 10)]
 
 
-def test_an_epoch_without_records_gives_way_to_the_next_at_the_same_offset() -> None:
+def test_an_epoch_without_records_is_replaced_by_the_next_at_the_same_offset() -> None:
     epochs = cache((1, 0), (2, 10))
     assert epochs.assign(3, 10)
     assert epochs.entries() == [(1, 0), (3, 10)]
 
 
 @pytest.mark.parametrize(("epoch", "offset"), [(-1, 0), (0, -1)])
-def test_negative_epochs_and_offsets_are_refused(epoch: int, offset: int) -> None:
+def test_negative_epochs_and_offsets_are_rejected(epoch: int, offset: int) -> None:
     with pytest.raises(ValueError, match="neither may be negative"):
         cache().assign(epoch, offset)
 
@@ -53,11 +53,11 @@ def test_an_epoch_ends_where_the_next_one_starts() -> None:
     assert cache((1, 0), (3, 10), (4, 20)).end_offset_for(1, 42) == (1, 10)
 
 
-def test_for_an_epoch_without_records_the_largest_one_below_it_is_answered() -> None:
+def test_for_an_epoch_without_records_the_largest_one_below_it_is_returned() -> None:
     assert cache((1, 0), (3, 10), (5, 20)).end_offset_for(4, 42) == (3, 20)
 
 
-def test_an_epoch_older_than_the_log_ends_where_the_first_known_one_starts() -> None:
+def test_an_epoch_older_than_all_known_ones_ends_where_the_first_known_one_starts() -> None:
     assert cache((5, 20), (6, 30)).end_offset_for(2, 42) == (2, 20)
 
 
@@ -79,7 +79,7 @@ def test_truncating_the_end_removes_epochs_that_start_there_or_later() -> None:
     assert epochs.entries() == []
 
 
-def test_truncating_the_start_lets_the_epoch_there_begin_with_it() -> None:
+def test_truncating_the_start_moves_the_start_of_the_epoch_there() -> None:
     epochs = cache((1, 0), (2, 10), (3, 20))
     assert epochs.truncate_from_start(15)
     assert epochs.entries() == [(2, 15), (3, 20)]
@@ -106,10 +106,10 @@ def test_the_epoch_of_an_offset_is_the_last_that_started_up_to_it() -> None:
     writes=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 6)), max_size=12),
     asked=st.integers(-1, 30),
 )
-def test_epochs_end_where_a_log_written_record_by_record_says(
+def test_end_offsets_of_epochs_match_a_log_written_record_by_record(
     writes: list[tuple[int, int, int]], asked: int
 ) -> None:
-    """Leaders change, append, and at times truncate a tail that an older leader had not committed."""
+    """Leaders change, append, and sometimes truncate records that an older leader had not committed."""
     epochs = LeaderEpochCache()
     log: list[int] = []  # the epoch of each record
     epoch = 0

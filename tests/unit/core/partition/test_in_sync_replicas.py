@@ -1,4 +1,4 @@
-"""Seed 000: in-sync replicas, the high watermark, and who may join or must leave."""
+"""In-sync replicas, the high watermark, and when a replica joins or leaves the ISR."""
 
 import pytest
 from hypothesis import given, settings
@@ -93,7 +93,7 @@ def test_a_follower_behind_the_start_of_the_leaders_epoch_does_not_join() -> Non
     assert fetch(leader, 3, 20).proposed_isr == (1, 2, 3)
 
 
-def test_one_proposal_is_on_its_way_at_a_time() -> None:
+def test_only_one_isr_is_proposed_at_a_time() -> None:
     leader = leader_of(isr=(1,))
     assert fetch(leader, 2, 0).proposed_isr == (1, 2)
     assert fetch(leader, 3, 0).proposed_isr is None
@@ -131,7 +131,7 @@ def test_a_follower_with_the_whole_log_stays_in_sync_without_fetching() -> None:
 
 
 def test_a_follower_that_always_has_what_the_leader_had_at_its_last_fetch_stays_in_sync() -> None:
-    """Under a steady stream of appends a follower never fetches from the very end."""
+    """While the leader appends all the time, a follower never fetches from the log end."""
     leader = leader_of(isr=(1, 2))
     fetched = 0
     for now_ms in range(0, 5 * LAG_MAX_MS, 1000):
@@ -141,7 +141,7 @@ def test_a_follower_that_always_has_what_the_leader_had_at_its_last_fetch_stays_
         assert leader.tick(now_ms).proposed_isr is None
 
 
-def test_a_follower_that_fetches_but_falls_ever_further_behind_leaves_the_isr() -> None:
+def test_a_follower_that_fetches_but_falls_further_and_further_behind_leaves_the_isr() -> None:
     leader = leader_of(isr=(1, 2))
     proposals = []
     for step in range(40):
@@ -151,7 +151,7 @@ def test_a_follower_that_fetches_but_falls_ever_further_behind_leaves_the_isr() 
     assert (1,) in proposals
 
 
-def test_acks_all_is_refused_when_the_isr_is_smaller_than_min_insync_replicas() -> None:
+def test_acks_all_is_rejected_when_the_isr_is_smaller_than_min_insync_replicas() -> None:
     leader = leader_of(isr=(1,), min_isr=2)
     with pytest.raises(KafkaError) as caught:
         leader.plan_append([batch()], 0, required_acks=-1)
@@ -168,13 +168,13 @@ def test_min_insync_replicas_above_the_replication_factor_means_all_replicas() -
         leader.plan_append([batch()], 0, required_acks=-1)
 
 
-def test_the_high_watermark_stands_still_under_min_insync_replicas() -> None:
+def test_the_high_watermark_does_not_move_under_min_insync_replicas() -> None:
     leader = leader_of(isr=(1,), min_isr=2)
     append(leader, 5)
     assert leader.high_watermark == 0
 
 
-def test_a_produce_whose_isr_shrank_after_the_append_is_told_so() -> None:
+def test_a_produce_whose_isr_shrank_after_the_append_gets_not_enough_replicas_after_append() -> None:
     leader = leader_of(isr=(1, 2), min_isr=2, now_ms=100_000)
     append(leader, 5, 100_000)
     fetch(leader, 2, 5, 100_000)
@@ -185,7 +185,7 @@ def test_a_produce_whose_isr_shrank_after_the_append_is_told_so() -> None:
     assert caught.value.code is ErrorCode.not_enough_replicas_after_append
 
 
-def test_a_fetch_from_a_broker_that_is_no_replica_is_refused() -> None:
+def test_a_fetch_of_a_broker_that_is_not_a_replica_is_rejected() -> None:
     leader = leader_of()
     with pytest.raises(KafkaError) as caught:
         leader.on_fetch(9, 0, 5, 0, log_start_offset=0)
@@ -195,7 +195,7 @@ def test_a_fetch_from_a_broker_that_is_no_replica_is_refused() -> None:
     assert caught.value.code is ErrorCode.not_leader_or_follower
 
 
-def test_a_follower_of_another_epoch_moves_nothing() -> None:
+def test_a_fetch_with_another_leader_epoch_moves_no_offset() -> None:
     leader = leader_of()
     append(leader, 10)
     with pytest.raises(KafkaError) as caught:
@@ -228,7 +228,7 @@ events = st.lists(
         st.tuples(st.just("append"), st.integers(1, 5), st.just(0)),
         st.tuples(st.just("fetch"), st.integers(2, 3), st.integers(0, 8)),
         st.tuples(st.just("wait"), st.integers(1, 20_000), st.just(0)),
-        st.tuples(st.just("answer"), st.integers(0, 1), st.just(0)),
+        st.tuples(st.just("response"), st.integers(0, 1), st.just(0)),
     ),
     max_size=50,
 )
@@ -236,7 +236,7 @@ events = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(script=events)
-def test_what_is_below_the_high_watermark_is_on_every_replica_of_the_committed_isr(
+def test_records_below_the_high_watermark_are_on_every_replica_of_the_committed_isr(
     script: list[tuple[str, int, int]],
 ) -> None:
     leader = leader_of()

@@ -1,4 +1,4 @@
-"""What a partition leader accepts, where it puts it, and what it lets be read."""
+"""Which batches a partition leader accepts, their offsets, and which offsets may be read."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker
@@ -19,7 +19,7 @@ NOW = 1_000_000
 
 
 class LeaderAndLog:
-    """A leader of one replica with the part of a log that it relies on."""
+    """A leader with one replica, and the parts of the log that it needs."""
 
     def __init__(self, *, settings: LeaderSettings | None = None, log_end_offset: int = 0) -> None:
         self.producers = ProducerStateTable()
@@ -64,7 +64,7 @@ class LeaderAndLog:
         return plan
 
 
-def refused(leader: PartitionLeader, *headers: BatchHeader) -> KafkaError:
+def rejected(leader: PartitionLeader, *headers: BatchHeader) -> KafkaError:
     before = leader.log_end_offset, leader.high_watermark
     with pytest.raises(KafkaError) as caught:
         leader.plan_append(headers, NOW, required_acks=1)
@@ -93,7 +93,7 @@ def test_with_one_replica_an_append_is_committed_at_once() -> None:
     assert not log.leader.is_acknowledged(3)
 
 
-def test_what_awaits_a_flush_is_not_committed_before_it() -> None:
+def test_records_that_await_a_flush_are_not_committed_before_it() -> None:
     leader = LeaderAndLog().leader
     for end_offset in (2, 4):
         plan = leader.plan_append([batch(count=2)], NOW, required_acks=-1)
@@ -106,14 +106,14 @@ def test_what_awaits_a_flush_is_not_committed_before_it() -> None:
     assert leader.high_watermark == 4
 
 
-def test_a_plan_that_was_not_written_leaves_no_trace() -> None:
+def test_a_plan_that_is_not_written_changes_nothing() -> None:
     log = LeaderAndLog()
     header = batch(producer_id=7, sequence=0)
     first = log.leader.plan_append([header], NOW, required_acks=1)
     assert log.leader.plan_append([header], NOW, required_acks=1) == first
 
 
-def test_with_log_append_time_the_batch_is_stamped_by_the_broker() -> None:
+def test_with_log_append_time_the_broker_sets_the_timestamp() -> None:
     log = LeaderAndLog(settings=LeaderSettings(log_append_time=True))
     plan = log.append(batch(timestamp=5))
     (planned,) = plan.batches
@@ -126,35 +126,35 @@ def test_with_log_append_time_the_batch_is_stamped_by_the_broker() -> None:
 
 def test_only_a_broker_may_mark_a_batch_log_append_time() -> None:
     log = LeaderAndLog(settings=LeaderSettings(log_append_time=True))
-    assert refused(log.leader, batch(attributes=TIMESTAMP_TYPE_MASK)).code is ErrorCode.invalid_timestamp
+    assert rejected(log.leader, batch(attributes=TIMESTAMP_TYPE_MASK)).code is ErrorCode.invalid_timestamp
 
 
-def test_on_a_create_time_topic_a_log_append_time_mark_is_taken_off() -> None:
+def test_on_a_create_time_topic_the_log_append_time_bit_is_cleared() -> None:
     (planned,) = LeaderAndLog().append(batch(attributes=TIMESTAMP_TYPE_MASK | 4)).batches
     assert planned.rewritten
     assert planned.header.attributes == 4
 
 
-def test_a_batch_larger_than_max_message_bytes_is_refused_with_both_sizes() -> None:
+def test_a_batch_larger_than_max_message_bytes_is_rejected_with_both_sizes() -> None:
     log = LeaderAndLog(settings=LeaderSettings(max_message_bytes=1000))
     log.append(batch(size=1000))
-    error = refused(log.leader, batch(size=1001))
+    error = rejected(log.leader, batch(size=1001))
     assert error.code is ErrorCode.message_too_large
     assert "1001" in error.message
     assert "max.message.bytes=1000" in error.message
 
 
-def test_an_append_larger_than_a_segment_is_refused() -> None:
+def test_an_append_larger_than_a_segment_is_rejected() -> None:
     log = LeaderAndLog(settings=LeaderSettings(segment_bytes=150))
     with pytest.raises(KafkaError) as caught:
         log.append(batch(), batch(), origin=AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.record_list_too_large
 
 
-def test_a_timestamp_too_far_in_the_future_is_refused() -> None:
+def test_a_timestamp_too_far_in_the_future_is_rejected() -> None:
     log = LeaderAndLog(settings=LeaderSettings(timestamp_after_max_ms=500))
     log.append(batch(timestamp=NOW + 500))
-    error = refused(log.leader, batch(timestamp=NOW + 501))
+    error = rejected(log.leader, batch(timestamp=NOW + 501))
     assert error.code is ErrorCode.invalid_timestamp
     assert "message.timestamp.after.max.ms=500" in error.message
 
@@ -167,7 +167,7 @@ def test_with_log_append_time_the_clients_timestamps_do_not_matter() -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_produce_request_has_exactly_one_batch_for_each_partition(count: int) -> None:
     log = LeaderAndLog()
-    error = refused(log.leader, *[batch() for _ in range(count)])
+    error = rejected(log.leader, *[batch() for _ in range(count)])
     assert error.code is ErrorCode.invalid_record
 
 
@@ -181,7 +181,7 @@ def test_a_coordinator_may_append_several_batches() -> None:
     assert (plan.first_offset, plan.last_offset) == (10, 14)
 
 
-def test_a_retried_batch_is_answered_with_its_original_offsets_and_not_written_again() -> None:
+def test_a_retried_batch_gets_its_original_offsets_and_is_not_appended_again() -> None:
     log = LeaderAndLog(log_end_offset=10)
     header = batch(count=2, producer_id=7, sequence=0, timestamp=55)
     log.append(header)
@@ -192,16 +192,16 @@ def test_a_retried_batch_is_answered_with_its_original_offsets_and_not_written_a
     assert log.leader.log_end_offset == 14
 
 
-def test_sequence_errors_refuse_the_append() -> None:
+def test_a_sequence_error_rejects_the_append() -> None:
     log = LeaderAndLog()
     log.append(batch(producer_id=7, epoch=1, sequence=0))
-    gap = refused(log.leader, batch(producer_id=7, epoch=1, sequence=5))
+    gap = rejected(log.leader, batch(producer_id=7, epoch=1, sequence=5))
     assert gap.code is ErrorCode.out_of_order_sequence_number
-    fenced = refused(log.leader, batch(producer_id=7, epoch=0, sequence=1))
+    fenced = rejected(log.leader, batch(producer_id=7, epoch=0, sequence=1))
     assert fenced.code is ErrorCode.invalid_producer_epoch
 
 
-def test_a_marker_from_a_zombie_coordinator_is_refused() -> None:
+def test_a_marker_from_a_zombie_coordinator_is_rejected() -> None:
     log = LeaderAndLog()
     log.producers.complete(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
     with pytest.raises(KafkaError) as caught:
@@ -288,7 +288,7 @@ def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted() -> None:
     assert caught.value.code is ErrorCode.policy_violation
 
 
-def test_a_fetcher_whose_log_has_parted_is_told_where_to_truncate() -> None:
+def test_a_fetcher_whose_log_has_diverged_gets_the_offset_to_truncate_to() -> None:
     log = LeaderAndLog(log_end_offset=20)
     log.epochs.load([(1, 0), (3, 20)])
     log.append(batch(count=10))

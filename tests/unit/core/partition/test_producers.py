@@ -1,4 +1,4 @@
-"""KIP-98, KIP-360: idempotent and transactional producers as one partition sees them."""
+"""KIP-98, KIP-360: the state of idempotent and transactional producers in a partition."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker
@@ -21,7 +21,7 @@ def append(table: ProducerStateTable, header: BatchHeader) -> None:
     table.update(header)
 
 
-def refusal(table: ProducerStateTable, header: BatchHeader) -> KafkaError:
+def rejection(table: ProducerStateTable, header: BatchHeader) -> KafkaError:
     before = table.entries()
     with pytest.raises(KafkaError) as caught:
         table.check(header)
@@ -53,7 +53,7 @@ def test_a_batch_that_follows_the_last_sequence_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_the_original_offsets(number: int) -> None:
+def test_a_retry_of_any_of_the_last_five_batches_gets_the_original_offsets(number: int) -> None:
     table = filled(batches=8)
     retried = 3 + number
     duplicate = table.check(batch(producer_id=7, count=2, sequence=2 * retried))
@@ -61,7 +61,7 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_the_original_o
 
 
 def test_a_retry_of_the_sixth_last_batch_is_out_of_order() -> None:
-    error = refusal(filled(batches=8), batch(producer_id=7, count=2, sequence=4))
+    error = rejection(filled(batches=8), batch(producer_id=7, count=2, sequence=4))
     assert error.code is ErrorCode.out_of_order_sequence_number
 
 
@@ -72,11 +72,11 @@ def test_a_batch_that_overlaps_a_known_one_without_being_it_is_out_of_order() ->
         batch(producer_id=7, count=1, sequence=3),
         batch(producer_id=7, count=4, sequence=0),
     ):
-        assert refusal(table, header).code is ErrorCode.out_of_order_sequence_number
+        assert rejection(table, header).code is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_gap_in_the_sequence_is_refused_and_names_what_was_expected() -> None:
-    error = refusal(filled(batches=2), batch(producer_id=7, sequence=9))
+def test_a_gap_in_the_sequence_is_rejected_with_the_expected_sequence() -> None:
+    error = rejection(filled(batches=2), batch(producer_id=7, sequence=9))
     assert error.code is ErrorCode.out_of_order_sequence_number
     assert "producer 7" in error.message
     assert "sequence 9" in error.message
@@ -84,7 +84,7 @@ def test_a_gap_in_the_sequence_is_refused_and_names_what_was_expected() -> None:
 
 
 def test_an_old_epoch_is_fenced() -> None:
-    error = refusal(filled(epoch=3), batch(producer_id=7, epoch=2, sequence=2))
+    error = rejection(filled(epoch=3), batch(producer_id=7, epoch=2, sequence=2))
     assert error.code is ErrorCode.invalid_producer_epoch
     assert "epoch 2 of producer 7" in error.message
 
@@ -93,20 +93,20 @@ def test_an_old_epoch_is_fenced_even_when_it_repeats_a_known_sequence() -> None:
     table = filled(epoch=0)
     table.update(batch(offset=102, producer_id=7, epoch=1, sequence=0))
     assert (
-        refusal(table, batch(producer_id=7, count=2, epoch=0, sequence=0)).code
+        rejection(table, batch(producer_id=7, count=2, epoch=0, sequence=0)).code
         is ErrorCode.invalid_producer_epoch
     )
 
 
 def test_a_new_epoch_begins_with_sequence_zero() -> None:
     table = filled(batches=2)
-    error = refusal(table, batch(producer_id=7, epoch=1, sequence=4))
+    error = rejection(table, batch(producer_id=7, epoch=1, sequence=4))
     assert error.code is ErrorCode.out_of_order_sequence_number
     append(table, batch(offset=104, producer_id=7, epoch=1, sequence=0))
-    assert refusal(table, batch(producer_id=7, epoch=1, sequence=4)).code is error.code
+    assert rejection(table, batch(producer_id=7, epoch=1, sequence=4)).code is error.code
 
 
-def test_a_producer_of_which_nothing_is_known_may_begin_anywhere() -> None:
+def test_an_unknown_producer_may_start_with_any_sequence() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=5, producer_id=7, sequence=1234))
     assert table.check(batch(producer_id=7, sequence=1235)) is None
@@ -116,17 +116,17 @@ def test_sequences_wrap_from_2_to_the_31_minus_1_to_zero() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, count=3, producer_id=7, sequence=SEQUENCE_MAX - 1))  # ends with 0
     assert table.check(batch(count=3, producer_id=7, sequence=SEQUENCE_MAX - 1)) == Duplicate(0, 2, 0)
-    assert refusal(table, batch(producer_id=7, sequence=0)).code is ErrorCode.out_of_order_sequence_number
+    assert rejection(table, batch(producer_id=7, sequence=0)).code is ErrorCode.out_of_order_sequence_number
     append(table, batch(offset=3, producer_id=7, sequence=1))
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=SEQUENCE_MAX))
     append(table, batch(offset=1, producer_id=7, sequence=0))
 
 
-def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused() -> None:
+def test_a_batch_outside_the_open_transaction_of_its_producer_is_rejected() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
-    assert refusal(table, batch(producer_id=7, sequence=1)).code is ErrorCode.invalid_txn_state
+    assert rejection(table, batch(producer_id=7, sequence=1)).code is ErrorCode.invalid_txn_state
 
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
@@ -141,7 +141,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert table.entries()[0].coordinator_epoch == 4
 
 
-def test_a_decided_transaction_is_unstable_until_its_marker_is_below_the_high_watermark() -> None:
+def test_an_ended_transaction_is_unstable_until_its_marker_is_below_the_high_watermark() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=10, producer_id=7, sequence=0, transactional=True))
     table.complete_transaction(marker(offset=11, producer_id=7), commit=False, coordinator_epoch=0)
@@ -177,11 +177,11 @@ def test_a_marker_without_data_completes_nothing_but_moves_the_epoch() -> None:
         is None
     )
     assert table.first_unstable_offset() is None
-    assert refusal(table, batch(producer_id=7, sequence=2)).code is ErrorCode.invalid_producer_epoch
+    assert rejection(table, batch(producer_id=7, sequence=2)).code is ErrorCode.invalid_producer_epoch
     assert table.check(batch(producer_id=7, epoch=1, sequence=0)) is None
 
 
-def test_sequences_go_on_after_a_marker_of_the_same_epoch() -> None:
+def test_sequences_continue_after_a_marker_of_the_same_epoch() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
     table.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
@@ -200,14 +200,14 @@ def test_a_zombie_coordinator_is_fenced() -> None:
     assert caught.value.code is ErrorCode.transaction_coordinator_fenced
 
 
-def test_a_marker_of_an_old_producer_epoch_is_refused() -> None:
+def test_a_marker_of_an_old_producer_epoch_is_rejected() -> None:
     table = filled(epoch=2)
     with pytest.raises(KafkaError) as caught:
         table.check_marker(marker(offset=102, producer_id=7, epoch=1), 0)
     assert caught.value.code is ErrorCode.invalid_producer_epoch
 
 
-def test_a_coordinator_needs_no_sequence_but_the_right_epoch() -> None:
+def test_a_coordinators_batch_has_no_sequence_but_its_epoch_is_checked() -> None:
     table = ProducerStateTable()
     for offset in (0, 1):
         header = batch(offset=offset, producer_id=7, epoch=1, transactional=True)
@@ -219,7 +219,7 @@ def test_a_coordinator_needs_no_sequence_but_the_right_epoch() -> None:
     assert caught.value.code is ErrorCode.invalid_producer_epoch
 
 
-def test_update_never_refuses_what_a_leader_has_accepted() -> None:
+def test_update_never_fails_for_an_accepted_batch() -> None:
     table = filled(batches=2, epoch=5)
     table.update(batch(offset=104, producer_id=7, epoch=4, sequence=77))
     assert table.check(batch(producer_id=7, epoch=4, sequence=78)) is None
@@ -242,7 +242,7 @@ def test_producers_stay_known_when_the_log_start_moves_past_their_records() -> N
     assert table.check(batch(producer_id=7, count=2, sequence=2)) == Duplicate(102, 103, 1001)
 
 
-def test_decided_transactions_below_the_log_start_are_no_longer_unstable() -> None:
+def test_ended_transactions_below_the_log_start_are_stable() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
     table.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
@@ -273,7 +273,7 @@ def test_a_snapshot_restores_the_last_batch_of_each_producer_and_its_transaction
         restored.check(batch(producer_id=7, count=2, sequence=2))
 
 
-def test_clear_forgets_everything() -> None:
+def test_clear_removes_everything() -> None:
     table = ProducerStateTable()
     append(table, batch(offset=0, producer_id=7, sequence=0, transactional=True))
     table.clear()

@@ -1,4 +1,4 @@
-"""The producer table against a naive oracle that keeps the whole log and reads it again for every question."""
+"""The producer table agrees with a simple oracle that keeps the whole log and reads it for every check."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -125,13 +125,13 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
             transactional=transactional,
         )
         expected = self.oracle.expected(header)
-        answer: Duplicate | ErrorCode | None
+        response: Duplicate | ErrorCode | None
         try:
-            answer = self.table.check(header, NO_VERIFICATION)
+            response = self.table.check(header, NO_VERIFICATION)
         except KafkaError as error:
-            answer = error.code
-        assert answer == expected
-        if answer is None:
+            response = error.code
+        assert response == expected
+        if response is None:
             self.table.update(header)
             self.oracle.log.append(header)
             self.log_end_offset += count

@@ -1,4 +1,4 @@
-"""Records of a transaction only where its coordinator knows of it (KIP-890), no marker for another one (KIP-1228)."""
+"""Batches need an open transaction (KIP-890), and a late marker does not end another transaction (KIP-1228)."""
 
 import pytest
 from tests.unit.core.partition.batches import batch, marker
@@ -22,7 +22,7 @@ def first_batch(offset: int = 0, *, epoch: int = 0, sequence: int = 0) -> BatchH
     return batch(offset=offset, producer_id=7, epoch=epoch, sequence=sequence, transactional=True)
 
 
-def refused(table: ProducerStateTable, header: BatchHeader, verification: Verification | None) -> ErrorCode:
+def rejected(table: ProducerStateTable, header: BatchHeader, verification: Verification | None) -> ErrorCode:
     before = table.entries()
     with pytest.raises(KafkaError) as caught:
         table.check(header, verification)
@@ -46,7 +46,7 @@ def end(table: ProducerStateTable, *, epoch: int, offset: int = 10) -> None:
 
 def test_the_first_batch_of_a_transaction_needs_a_verification_and_the_others_do_not() -> None:
     table = ProducerStateTable()
-    assert refused(table, first_batch(), None) is ErrorCode.invalid_txn_state
+    assert rejected(table, first_batch(), None) is ErrorCode.invalid_txn_state
     verification = start(table)
     assert table.check(first_batch(), verification) is None
     table.update(first_batch())
@@ -58,28 +58,28 @@ def test_the_first_batch_of_a_transaction_needs_a_verification_and_the_others_do
 def test_a_known_producer_begins_a_transaction_only_with_a_verification() -> None:
     table = ProducerStateTable()
     table.update(batch(offset=0, producer_id=7, sequence=0))
-    assert refused(table, first_batch(1, sequence=1), None) is ErrorCode.invalid_txn_state
+    assert rejected(table, first_batch(1, sequence=1), None) is ErrorCode.invalid_txn_state
     assert table.check(first_batch(1, sequence=1), start(table, sequence=1)) is None
 
 
-def test_a_verification_of_a_transaction_that_has_ended_since_is_worth_nothing() -> None:
-    """The answer of the coordinator may come after the abort marker, and after the next verification has begun."""
+def test_the_verification_of_a_transaction_that_has_ended_is_not_valid() -> None:
+    """The coordinator's response may come after the abort marker, and after the next verification has started."""
     table = ProducerStateTable()
     stale = start(table, version_2=False)
     end(table, epoch=0)
-    assert refused(table, first_batch(11), stale) is ErrorCode.invalid_txn_state
+    assert rejected(table, first_batch(11), stale) is ErrorCode.invalid_txn_state
     fresh = start(table, version_2=False)
-    assert refused(table, first_batch(11), stale) is ErrorCode.invalid_txn_state
+    assert rejected(table, first_batch(11), stale) is ErrorCode.invalid_txn_state
     assert table.check(first_batch(11), fresh) is None
 
 
-def test_requests_that_wait_for_the_same_answer_share_the_verification() -> None:
+def test_batches_of_the_same_transaction_share_the_verification() -> None:
     table = ProducerStateTable()
     assert start(table, sequence=0) is start(table, sequence=1)
 
 
 def test_with_an_epoch_per_transaction_a_marker_does_not_end_the_verification_of_the_next() -> None:
-    """The marker has the epoch of the next transaction, which may have begun before its last replica wrote it."""
+    """The marker has the epoch of the next transaction, whose verification may have started before it arrives."""
     table = in_transaction(epoch=3)
     following = start(table, epoch=4)
     end(table, epoch=4)
@@ -87,10 +87,10 @@ def test_with_an_epoch_per_transaction_a_marker_does_not_end_the_verification_of
     another = ProducerStateTable()
     stale = start(another, epoch=3)
     end(another, epoch=4)
-    assert refused(another, first_batch(11, epoch=4), stale) is ErrorCode.invalid_txn_state
+    assert rejected(another, first_batch(11, epoch=4), stale) is ErrorCode.invalid_txn_state
 
 
-def test_an_old_epoch_is_refused_before_anybody_is_asked() -> None:
+def test_an_old_epoch_is_rejected_without_a_verification() -> None:
     table = in_transaction(epoch=3)
     end(table, epoch=4)
     with pytest.raises(KafkaError) as caught:
@@ -98,9 +98,9 @@ def test_an_old_epoch_is_refused_before_anybody_is_asked() -> None:
     assert caught.value.code is ErrorCode.invalid_producer_epoch
 
 
-def test_a_transaction_that_is_open_under_another_epoch_is_not_the_one_of_this_batch() -> None:
+def test_a_batch_does_not_belong_to_an_open_transaction_with_another_epoch() -> None:
     table = in_transaction(epoch=3)
-    assert refused(table, first_batch(1, epoch=4), None) is ErrorCode.invalid_txn_state
+    assert rejected(table, first_batch(1, epoch=4), None) is ErrorCode.invalid_txn_state
 
 
 def test_no_batch_overtakes_the_one_with_the_lowest_sequence_that_waited() -> None:
@@ -108,11 +108,11 @@ def test_no_batch_overtakes_the_one_with_the_lowest_sequence_that_waited() -> No
     table.update(batch(offset=0, count=5, producer_id=7, sequence=0))
     verification = start(table, sequence=7)
     assert start(table, sequence=5) is verification
-    assert refused(table, first_batch(5, sequence=7), verification) is ErrorCode.out_of_order_sequence_number
+    assert rejected(table, first_batch(5, sequence=7), verification) is ErrorCode.out_of_order_sequence_number
     assert table.check(first_batch(5, sequence=5), verification) is None
 
 
-def test_a_higher_epoch_starts_the_lowest_sequence_over() -> None:
+def test_a_higher_epoch_resets_the_lowest_sequence() -> None:
     table = ProducerStateTable()
     verification = start(table, epoch=3, sequence=2, version_2=False)
     assert start(table, epoch=4, sequence=6, version_2=False) is verification
@@ -121,24 +121,25 @@ def test_a_higher_epoch_starts_the_lowest_sequence_over() -> None:
     assert (verification.epoch, verification.lowest_sequence) == (4, 6)
 
 
-def test_with_an_epoch_per_transaction_an_unknown_producer_begins_with_sequence_0() -> None:
+def test_with_an_epoch_per_transaction_an_unknown_producer_starts_with_sequence_0() -> None:
     table = ProducerStateTable()
-    code = refused(table, first_batch(sequence=3), start(table, sequence=3))
+    code = rejected(table, first_batch(sequence=3), start(table, sequence=3))
     assert code is ErrorCode.out_of_order_sequence_number
     older = ProducerStateTable()
     assert older.check(first_batch(sequence=3), start(older, sequence=3, version_2=False)) is None
 
 
-def test_where_verification_is_off_nobody_is_asked_but_epochs_and_sequences_count() -> None:
+def test_without_verification_epochs_and_sequences_are_still_checked() -> None:
     table = ProducerStateTable()
     assert table.check(first_batch(sequence=9), NO_VERIFICATION) is None
     table.update(first_batch(sequence=9))
     assert (
-        refused(table, first_batch(1, sequence=12), NO_VERIFICATION) is ErrorCode.out_of_order_sequence_number
+        rejected(table, first_batch(1, sequence=12), NO_VERIFICATION)
+        is ErrorCode.out_of_order_sequence_number
     )
 
 
-def test_a_verification_that_led_to_nothing_goes_with_idle_producers() -> None:
+def test_an_unused_verification_expires_with_idle_producers() -> None:
     table = ProducerStateTable()
     verification = start(table)
     table.expire(HOUR_MS - 1, HOUR_MS)
@@ -147,14 +148,14 @@ def test_a_verification_that_led_to_nothing_goes_with_idle_producers() -> None:
     assert not table.is_verified(7, verification)
 
 
-def test_the_epoch_of_the_marker_is_that_of_the_next_transaction_whose_first_sequence_is_0() -> None:
+def test_the_marker_has_the_epoch_of_the_next_transaction_whose_first_sequence_is_0() -> None:
     table = in_transaction(epoch=3)
     end(table, epoch=4)
     late = first_batch(11, epoch=3, sequence=1)
-    assert refused(table, late, NO_VERIFICATION) is ErrorCode.invalid_producer_epoch
+    assert rejected(table, late, NO_VERIFICATION) is ErrorCode.invalid_producer_epoch
     verification = start(table, epoch=4, sequence=1)
     gap = first_batch(11, epoch=4, sequence=1)
-    assert refused(table, gap, verification) is ErrorCode.out_of_order_sequence_number
+    assert rejected(table, gap, verification) is ErrorCode.out_of_order_sequence_number
     assert table.check(first_batch(11, epoch=4), start(table, epoch=4)) is None
 
 
@@ -165,5 +166,5 @@ def test_a_late_marker_does_not_end_the_next_transaction_of_version_2() -> None:
     with pytest.raises(KafkaError) as caught:
         table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 2)
     assert caught.value.code is ErrorCode.invalid_producer_epoch
-    # Under the older protocol all transactions have one epoch: such a marker cannot be told from a good one.
+    # In the older protocol all transactions share an epoch, so a late marker cannot be recognized.
     table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 0)

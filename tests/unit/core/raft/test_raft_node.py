@@ -1,4 +1,4 @@
-"""Raft with one voter keeps the order that safety rests on (KIP-595)."""
+"""Raft with one voter keeps the order on which safety depends (KIP-595)."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def elected(raft: RaftNode) -> Ready:
     return ready
 
 
-def test_a_node_that_has_not_ticked_leads_nothing() -> None:
+def test_a_node_does_not_lead_before_its_first_tick() -> None:
     raft = node()
     assert isinstance(raft.role, Unattached)
     assert (raft.leader_id, raft.ready(0)) == (-1, None)
@@ -45,12 +45,12 @@ def test_the_only_voter_elects_itself_in_a_new_epoch_with_a_leader_change_first(
     assert (raft.leader_id, raft.epoch, raft.epoch_start_offset) == (1, 5, 10)
 
 
-def test_an_epoch_of_the_log_is_never_used_again_even_where_the_state_was_lost() -> None:
+def test_an_epoch_of_the_log_is_never_used_again_even_if_the_state_was_lost() -> None:
     raft = node(HardState(), log_end_offset=10, log_epoch=7)
     assert elected(raft).entries[0].epoch == 8
 
 
-def test_a_second_tick_elects_nobody() -> None:
+def test_a_second_tick_starts_no_election() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.tick(1)
@@ -79,7 +79,7 @@ def test_the_entries_of_earlier_epochs_are_committed_with_the_leader_change() ->
     assert raft.high_watermark == 11
 
 
-def test_what_is_proposed_during_a_flush_is_in_the_next_ready() -> None:
+def test_a_proposal_during_a_flush_is_in_the_next_ready() -> None:
     raft = node()
     raft.advance(elected(raft))
     raft.propose([b"a"])
@@ -100,7 +100,7 @@ def test_offsets_follow_each_other() -> None:
     assert [(entry.base_offset, entry.next_offset) for entry in entries] == [(1, 2), (2, 5), (5, 7)]
 
 
-def test_an_empty_proposal_is_refused() -> None:
+def test_an_empty_proposal_is_rejected() -> None:
     raft = node()
     elected(raft)
     with pytest.raises(ValueError, match="at least one record"):

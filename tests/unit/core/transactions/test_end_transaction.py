@@ -1,4 +1,4 @@
-"""EndTxn: the older protocol and KIP-890's epoch per transaction, retries and delays of both."""
+"""EndTxn: retries and delays in the older protocol and with KIP-890's epoch per transaction."""
 
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
@@ -20,7 +20,7 @@ OUTCOMES = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abor
 
 
 def ended(shell: TransactionShell, commit: bool, version: int = 2) -> ProducerIdAndEpoch:
-    """A transaction that is complete; returns who ended it."""
+    """Completes a transaction; returns its producer."""
     producer = shell.init()
     shell.add(producer, version=version)
     shell.end(producer, commit, version=version)
@@ -30,7 +30,7 @@ def ended(shell: TransactionShell, commit: bool, version: int = 2) -> ProducerId
 
 @VERSIONS
 @OUTCOMES
-def test_the_outcome_is_written_down_before_it_goes_to_the_partitions(commit: bool, version: int) -> None:
+def test_the_outcome_is_written_to_the_log_before_the_markers(commit: bool, version: int) -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, ORDERS, CLICKS, version=version)
@@ -55,7 +55,7 @@ def test_with_version_0_the_producer_keeps_its_epoch(commit: bool) -> None:
 
 
 @OUTCOMES
-def test_with_version_2_each_transaction_has_an_epoch_of_its_own(commit: bool) -> None:
+def test_with_version_2_each_transaction_has_its_own_epoch(commit: bool) -> None:
     shell = TransactionShell()
     producer = shell.init()
     for epoch in range(3):
@@ -66,17 +66,17 @@ def test_with_version_2_each_transaction_has_an_epoch_of_its_own(commit: bool) -
         shell.acknowledge_all()
 
 
-# -- refusals
+# -- rejections
 
 
 @VERSIONS
 @OUTCOMES
-def test_the_wrong_producer_is_refused(commit: bool, version: int) -> None:
+def test_the_wrong_producer_is_rejected(commit: bool, version: int) -> None:
     shell = TransactionShell()
     producer_id, epoch = shell.init()
-    shell.refused(shell.end_command((producer_id, epoch), commit, "", version), ErrorCode.invalid_request)
+    shell.rejected(shell.end_command((producer_id, epoch), commit, "", version), ErrorCode.invalid_request)
     unknown = shell.end_command((producer_id, epoch), commit, "unknown", version)
-    shell.refused(unknown, ErrorCode.invalid_producer_id_mapping)
+    shell.rejected(unknown, ErrorCode.invalid_producer_id_mapping)
     shell.init()
     shell.init()
     shell.add((producer_id, 2))
@@ -87,35 +87,33 @@ def test_the_wrong_producer_is_refused(commit: bool, version: int) -> None:
         ((producer_id, 3), ErrorCode.producer_fenced),
         ((producer_id, -1), ErrorCode.producer_fenced),
     ):
-        shell.refused(shell.end_command(wrong, commit, version=version), code)
+        shell.rejected(shell.end_command(wrong, commit, version=version), code)
 
 
 @VERSIONS
 @OUTCOMES
-def test_while_the_transaction_is_being_ended_the_producer_is_to_try_again(
-    commit: bool, version: int
-) -> None:
+def test_while_the_transaction_completes_end_txn_must_be_retried(commit: bool, version: int) -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=version)
     after = shell.end(producer, commit, version=version)
     for again in (True, False):
-        shell.refused(shell.end_command(producer, again, version=version), ErrorCode.concurrent_transactions)
-        shell.refused(shell.end_command(after, again, version=version), ErrorCode.concurrent_transactions)
+        shell.rejected(shell.end_command(producer, again, version=version), ErrorCode.concurrent_transactions)
+        shell.rejected(shell.end_command(after, again, version=version), ErrorCode.concurrent_transactions)
 
 
 @OUTCOMES
-def test_with_version_0_nothing_can_be_ended_before_it_began(commit: bool) -> None:
+def test_with_version_0_end_txn_needs_a_transaction(commit: bool) -> None:
     shell = TransactionShell()
     producer = shell.init()
-    shell.refused(shell.end_command(producer, commit, version=0), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(producer, commit, version=0), ErrorCode.invalid_txn_state)
 
 
 @OUTCOMES
-def test_with_version_0_the_outcome_cannot_be_changed_and_can_be_asked_for_again(commit: bool) -> None:
+def test_with_version_0_the_same_outcome_can_be_retried_and_another_is_rejected(commit: bool) -> None:
     shell = TransactionShell()
     producer = ended(shell, commit, version=0)
-    shell.refused(shell.end_command(producer, not commit, version=0), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(producer, not commit, version=0), ErrorCode.invalid_txn_state)
     written = len(shell.records)
     assert shell.end(producer, commit, version=0) == producer
     assert len(shell.records) == written
@@ -124,22 +122,22 @@ def test_with_version_0_the_outcome_cannot_be_changed_and_can_be_asked_for_again
 # -- the table of KIP-890
 
 
-def test_empty_and_commit_is_refused_with_version_2() -> None:
+def test_version_2_in_state_empty_rejects_a_commit() -> None:
     shell = TransactionShell()
     producer = shell.init()
-    shell.refused(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
 
 
 @OUTCOMES
-def test_empty_and_an_epoch_before_is_fenced_with_version_2(commit: bool) -> None:
+def test_version_2_in_state_empty_fences_the_previous_epoch(commit: bool) -> None:
     shell = TransactionShell()
     before = shell.init()
     shell.init()
-    shell.refused(shell.end_command(before, commit), ErrorCode.producer_fenced)
+    shell.rejected(shell.end_command(before, commit), ErrorCode.producer_fenced)
 
 
 @OUTCOMES
-def test_once_more_the_same_end_is_answered_the_same_with_version_2(commit: bool) -> None:
+def test_a_retry_of_the_same_end_gets_the_same_response_with_version_2(commit: bool) -> None:
     shell = TransactionShell()
     producer = ended(shell, commit)
     written = len(shell.records)
@@ -150,22 +148,22 @@ def test_once_more_the_same_end_is_answered_the_same_with_version_2(commit: bool
 
 
 @OUTCOMES
-def test_once_more_with_another_outcome_is_refused_with_version_2(commit: bool) -> None:
+def test_a_retry_with_another_outcome_is_rejected_with_version_2(commit: bool) -> None:
     shell = TransactionShell()
     producer = ended(shell, commit)
-    shell.refused(shell.end_command(producer, not commit), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(producer, not commit), ErrorCode.invalid_txn_state)
 
 
 @OUTCOMES
-def test_the_commit_of_a_next_transaction_that_has_not_begun_is_refused(commit: bool) -> None:
+def test_a_commit_without_a_transaction_is_rejected(commit: bool) -> None:
     shell = TransactionShell()
     producer_id, epoch = ended(shell, commit)
-    shell.refused(shell.end_command((producer_id, epoch + 1), True), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command((producer_id, epoch + 1), True), ErrorCode.invalid_txn_state)
 
 
 @pytest.mark.parametrize("before", ["Empty", "CompleteCommit", "CompleteAbort"])
-def test_an_abort_where_nothing_began_takes_an_epoch_and_is_complete_at_once(before: str) -> None:
-    """The producer does not know whether its first batch arrived, and with it the partition was added."""
+def test_an_abort_without_a_transaction_uses_an_epoch_and_is_complete_at_once(before: str) -> None:
+    """The producer does not know whether its first batch, which adds the partition, has arrived."""
     shell = TransactionShell()
     if before == "Empty":
         producer = shell.init()
@@ -198,7 +196,7 @@ def given_last_epoch(shell: TransactionShell, state: TransactionState) -> Produc
 
 
 @OUTCOMES
-def test_where_epochs_are_exhausted_the_producer_goes_on_under_another_id(commit: bool) -> None:
+def test_if_epochs_are_exhausted_the_producer_continues_with_a_new_id(commit: bool) -> None:
     shell = TransactionShell()
     old = given_last_epoch(shell, TransactionState.ONGOING)
     shell.add(old)
@@ -207,21 +205,21 @@ def test_where_epochs_are_exhausted_the_producer_goes_on_under_another_id(commit
     assert new.producer_epoch == 0
     (markers,) = shell.effects
     assert (markers.producer_id, markers.producer_epoch) == (old.producer_id, LAST_USABLE_EPOCH + 1)
-    # Its markers are not written yet: the new id is not known, but is no wrong one either.
-    shell.refused(add_command(new, ORDERS), ErrorCode.concurrent_transactions)
-    shell.refused(shell.end_command(new, commit), ErrorCode.concurrent_transactions)
+    # Its markers are not written yet, so the new id is not known, but is not wrong either.
+    shell.rejected(add_command(new, ORDERS), ErrorCode.concurrent_transactions)
+    shell.rejected(shell.end_command(new, commit), ErrorCode.concurrent_transactions)
     shell.restart()
     shell.acknowledge_all()
     assert shell.end(old, commit) == new
-    shell.refused(shell.end_command(old, not commit), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(old, not commit), ErrorCode.invalid_txn_state)
     shell.restart()
     assert shell.end(old, commit) == new
     shell.add(new)
     assert shell.machine.durable_state()["id"].previous_producer_id == new.producer_id  # as Kafka writes it
-    shell.refused(shell.end_command(old, commit), ErrorCode.invalid_producer_id_mapping)
+    shell.rejected(shell.end_command(old, commit), ErrorCode.invalid_producer_id_mapping)
 
 
-def test_an_abort_where_nothing_began_takes_another_id_where_epochs_are_exhausted() -> None:
+def test_an_abort_without_a_transaction_gets_a_new_id_if_the_epochs_are_exhausted() -> None:
     shell = TransactionShell()
     old = given_last_epoch(shell, TransactionState.COMPLETE_COMMIT)
     new = shell.end(old, commit=False)
@@ -230,15 +228,15 @@ def test_an_abort_where_nothing_began_takes_another_id_where_epochs_are_exhauste
     assert shell.end(old, commit=False) == new
 
 
-def test_a_producer_that_timed_out_with_the_last_usable_epoch_is_not_given_the_epoch_that_fenced_it() -> None:
+def test_a_producer_that_timed_out_with_the_last_usable_epoch_does_not_get_the_epoch_that_fenced_it() -> None:
     shell = TransactionShell()
     old = given_last_epoch(shell, TransactionState.ONGOING)
     shell.advance(60_000)
     assert shell.described().producer_epoch == LAST_USABLE_EPOCH + 1
     fencing = (old.producer_id, LAST_USABLE_EPOCH + 1)
     for version in (0, 2):
-        shell.refused(add_command(fencing, ORDERS, version=version), ErrorCode.producer_fenced)
-        shell.refused(shell.end_command(fencing, False, version=version), ErrorCode.producer_fenced)
+        shell.rejected(add_command(fencing, ORDERS, version=version), ErrorCode.producer_fenced)
+        shell.rejected(shell.end_command(fencing, False, version=version), ErrorCode.producer_fenced)
     new = shell.end(old, commit=False)
     assert new.producer_id != old.producer_id
     assert new.producer_epoch == 0
@@ -247,16 +245,16 @@ def test_a_producer_that_timed_out_with_the_last_usable_epoch_is_not_given_the_e
     assert shell.end(old, commit=False) == new
 
 
-def test_without_a_producer_id_to_give_the_end_is_to_be_tried_again() -> None:
+def test_without_a_new_producer_id_end_txn_must_be_retried() -> None:
     shell = TransactionShell()
     old = given_last_epoch(shell, TransactionState.ONGOING)
     shell.next_producer_id = NO_PRODUCER_ID
     command = shell.end_command(old, True)
     assert shell.machine.needs_producer_id(command)
-    shell.refused(command, ErrorCode.coordinator_load_in_progress)
+    shell.rejected(command, ErrorCode.coordinator_load_in_progress)
 
 
-def test_with_version_0_no_epoch_is_taken_and_none_runs_out() -> None:
+def test_with_version_0_epochs_are_not_used_up() -> None:
     shell = TransactionShell()
     old = given_last_epoch(shell, TransactionState.ONGOING)
     assert shell.end(old, commit=True, version=0) == old
@@ -266,7 +264,7 @@ def test_with_version_0_no_epoch_is_taken_and_none_runs_out() -> None:
 
 
 def test_with_version_0_a_delayed_commit_ends_a_later_transaction() -> None:
-    """What Jepsen found in every Kafka of that protocol, and what KIP-890 is about: nothing tells the two apart."""
+    """Found by Jepsen in every Kafka with that protocol, and fixed by KIP-890: the two cannot be distinguished."""
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=0)
@@ -288,11 +286,11 @@ def test_with_version_2_a_delayed_end_does_not_end_a_later_transaction(commit: b
     after = shell.end(producer, commit)
     shell.acknowledge_all()
     shell.add(after, CLICKS)
-    shell.refused(delayed, ErrorCode.producer_fenced)
+    shell.rejected(delayed, ErrorCode.producer_fenced)
     shell.end(after, commit)
-    shell.refused(delayed, ErrorCode.concurrent_transactions)
+    shell.rejected(delayed, ErrorCode.concurrent_transactions)
     shell.acknowledge_all()
-    shell.refused(delayed, ErrorCode.producer_fenced)
+    shell.rejected(delayed, ErrorCode.producer_fenced)
 
 
 def test_with_version_2_delayed_partitions_do_not_begin_a_transaction() -> None:
@@ -302,12 +300,16 @@ def test_with_version_2_delayed_partitions_do_not_begin_a_transaction() -> None:
     delayed = add_command(producer, CLICKS)
     shell.end(producer, commit=True)
     shell.acknowledge_all()
-    shell.refused(delayed, ErrorCode.producer_fenced)
+    shell.rejected(delayed, ErrorCode.producer_fenced)
 
 
 @OUTCOMES
-def test_a_fenced_producer_of_version_2_is_not_given_the_epoch_of_one_of_version_0(commit: bool) -> None:
-    """One epoch later, complete, and the same outcome: it looks like its own transaction, and is another's."""
+def test_a_fenced_producer_of_version_2_does_not_get_the_epoch_of_a_producer_of_version_0(
+    commit: bool,
+) -> None:
+    """One epoch later, complete, with the same outcome: it looks like a retry, but is another producer's
+    transaction.
+    """
     shell = TransactionShell()
     old = shell.init()
     new = shell.init()
@@ -315,11 +317,11 @@ def test_a_fenced_producer_of_version_2_is_not_given_the_epoch_of_one_of_version
     shell.add(new, version=0)
     shell.end(new, commit, version=0)
     shell.acknowledge_all()
-    shell.refused(shell.end_command(old, commit), ErrorCode.producer_fenced)
+    shell.rejected(shell.end_command(old, commit), ErrorCode.producer_fenced)
 
 
 @OUTCOMES
-def test_the_end_of_a_transaction_of_version_0_is_not_taken_for_that_of_one_of_version_2(
+def test_a_transaction_that_ended_with_version_0_is_no_retry_for_version_2(
     commit: bool,
 ) -> None:
     shell = TransactionShell()
@@ -328,14 +330,14 @@ def test_the_end_of_a_transaction_of_version_0_is_not_taken_for_that_of_one_of_v
     shell.add(producer, version=0)
     shell.end(producer, commit, version=0)
     shell.acknowledge_all()
-    shell.refused(shell.end_command(before, commit), ErrorCode.producer_fenced)
+    shell.rejected(shell.end_command(before, commit), ErrorCode.producer_fenced)
 
 
-def test_a_producer_that_timed_out_is_told_that_its_transaction_is_aborted() -> None:
+def test_a_producer_that_timed_out_learns_that_its_transaction_is_aborted() -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer)
     shell.advance(60_000)
     shell.acknowledge_all()
-    shell.refused(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
+    shell.rejected(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
     assert shell.end(producer, commit=False) == (producer.producer_id, producer.producer_epoch + 1)

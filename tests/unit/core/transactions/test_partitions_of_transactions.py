@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, and a leader that asks whether a batch is in a transaction (KIP-890)."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, and verification by partition leaders (KIP-890)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_first_partition_begins_the_transaction() -> None:
     assert described.partitions == (ORDERS,)
 
 
-def test_more_partitions_join_and_the_start_stays() -> None:
+def test_more_partitions_are_added_and_the_start_time_stays() -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, ORDERS)
@@ -67,33 +67,33 @@ def test_a_transaction_follows_a_complete_one(commit: bool, version: int) -> Non
 
 
 @QUESTIONS
-def test_the_wrong_producer_is_refused_its_partitions(command: MakeCommand) -> None:
+def test_partitions_of_the_wrong_producer_are_rejected(command: MakeCommand) -> None:
     shell = TransactionShell()
     producer_id, epoch = shell.init()
-    shell.refused(command((producer_id, epoch), ORDERS, transactional_id=""), ErrorCode.invalid_request)
-    shell.refused(
+    shell.rejected(command((producer_id, epoch), ORDERS, transactional_id=""), ErrorCode.invalid_request)
+    shell.rejected(
         command((producer_id, epoch), ORDERS, transactional_id="unknown"),
         ErrorCode.invalid_producer_id_mapping,
     )
     shell.init()
-    shell.refused(command((producer_id + 1, 1), ORDERS), ErrorCode.invalid_producer_id_mapping)
-    shell.refused(command((producer_id, 0), ORDERS), ErrorCode.producer_fenced)
-    shell.refused(command((producer_id, 2), ORDERS), ErrorCode.producer_fenced)
+    shell.rejected(command((producer_id + 1, 1), ORDERS), ErrorCode.invalid_producer_id_mapping)
+    shell.rejected(command((producer_id, 0), ORDERS), ErrorCode.producer_fenced)
+    shell.rejected(command((producer_id, 2), ORDERS), ErrorCode.producer_fenced)
 
 
 @QUESTIONS
 @pytest.mark.parametrize("commit", [True, False])
-def test_while_the_last_transaction_is_being_ended_partitions_are_to_wait(
+def test_while_the_last_transaction_completes_add_partitions_must_be_retried(
     command: MakeCommand, commit: bool
 ) -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer)
     producer = shell.end(producer, commit)
-    shell.refused(command(producer, ORDERS), ErrorCode.concurrent_transactions)
+    shell.rejected(command(producer, ORDERS), ErrorCode.concurrent_transactions)
 
 
-def test_a_leader_is_told_which_partitions_are_in_the_transaction() -> None:
+def test_verification_returns_which_partitions_are_in_the_transaction() -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, ORDERS, CLICKS)
@@ -105,14 +105,14 @@ def test_a_leader_is_told_which_partitions_are_in_the_transaction() -> None:
     assert len(shell.records) == written
 
 
-def test_nothing_is_in_a_transaction_that_has_not_begun() -> None:
+def test_verification_fails_before_the_transaction_has_begun() -> None:
     shell = TransactionShell()
     producer = shell.init()
     assert shell.ask(verify_command(producer, ORDERS)) == ((ORDERS, ErrorCode.transaction_abortable),)
     assert shell.state() == "Empty"
 
 
-def test_a_batch_that_is_late_is_not_in_the_transaction_that_ended() -> None:
+def test_a_late_batch_does_not_belong_to_the_transaction_that_ended() -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=0)
@@ -121,7 +121,7 @@ def test_a_batch_that_is_late_is_not_in_the_transaction_that_ended() -> None:
     assert shell.ask(verify_command(producer, ORDERS)) == ((ORDERS, ErrorCode.transaction_abortable),)
 
 
-def test_offsets_join_by_the_partition_of_their_group() -> None:
+def test_offsets_are_added_by_the_partition_of_their_group() -> None:
     shell = TransactionShell()
     producer = shell.init()
     offsets = TopicPartition("__consumer_offsets", 17)

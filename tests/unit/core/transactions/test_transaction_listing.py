@@ -32,7 +32,7 @@ def listed(**filters: Any) -> list[str]:
     return [each.transactional_id for each in shell_with_transactions().ask(ListTransactions(**filters))]
 
 
-def test_all_are_listed_with_their_producer_and_state() -> None:
+def test_all_transactions_are_listed_with_their_producer_and_state() -> None:
     assert shell_with_transactions().ask(ListTransactions()) == (
         ("etl-empty", FIRST_PRODUCER_ID, "Empty"),
         ("etl-open", FIRST_PRODUCER_ID + 1, "Ongoing"),
@@ -53,8 +53,8 @@ def test_transactions_are_listed_by_state() -> None:
     ("duration_ms", "names"),
     [(0, ["etl-open", "web-ending"]), (999, ["etl-open", "web-ending"]), (1000, ["etl-open"]), (5000, [])],
 )
-def test_transactions_are_listed_that_are_open_for_longer(duration_ms: int, names: list[str]) -> None:
-    """As in Kafka, what never began is open since the beginning of time."""
+def test_transactions_are_listed_by_their_duration(duration_ms: int, names: list[str]) -> None:
+    """As in Kafka, an id without a transaction counts as open since the epoch."""
     assert listed(duration_ms=duration_ms) == ["etl-empty", *names]
 
 
@@ -64,18 +64,18 @@ def test_transactions_are_listed_by_a_pattern_of_the_whole_id() -> None:
     assert len(listed(transactional_id_pattern="")) == 3
 
 
-def test_filters_are_all_to_be_met() -> None:
+def test_listed_transactions_match_all_filters() -> None:
     assert listed(transactional_id_pattern="etl-.*", duration_ms=4000, states=frozenset({"Ongoing"})) == [
         "etl-open"
     ]
 
 
-def test_a_pattern_that_is_none_is_refused() -> None:
+def test_an_invalid_pattern_is_rejected() -> None:
     shell = shell_with_transactions()
-    refusal = shell.refused(
+    rejection = shell.rejected(
         ListTransactions(transactional_id_pattern="(etl"), ErrorCode.invalid_regular_expression
     )
-    assert "`(etl`" in refusal.message
+    assert "`(etl`" in rejection.message
 
 
 def test_a_transaction_is_described() -> None:
@@ -92,7 +92,7 @@ def test_a_transaction_is_described() -> None:
     assert shell.described("etl-empty")[1:] == ("Empty", 60_000, -1, FIRST_PRODUCER_ID, 0, ())
 
 
-def test_what_has_no_transaction_cannot_be_described() -> None:
+def test_an_unknown_transactional_id_cannot_be_described() -> None:
     shell = TransactionShell()
-    shell.refused(DescribeTransaction(transactional_id=""), ErrorCode.invalid_request)
-    shell.refused(DescribeTransaction(transactional_id="unknown"), ErrorCode.transactional_id_not_found)
+    shell.rejected(DescribeTransaction(transactional_id=""), ErrorCode.invalid_request)
+    shell.rejected(DescribeTransaction(transactional_id="unknown"), ErrorCode.transactional_id_not_found)

@@ -1,4 +1,4 @@
-"""What follows the outcome: markers, in any order and through restarts; timeouts; ids that expire."""
+"""After the outcome: markers in any order and after restarts; timeouts; expiry of ids."""
 
 import pytest
 from tests.unit.core.transactions.transaction_shell import (
@@ -44,8 +44,8 @@ def test_the_transaction_is_complete_when_the_last_partition_has_its_marker() ->
     assert len(shell.records) == written + 1
 
 
-def test_markers_that_are_late_do_not_complete_the_next_transaction() -> None:
-    """Of the same producer id, epoch and partitions: version 0 has nothing else."""
+def test_late_markers_do_not_complete_the_next_transaction() -> None:
+    """With the same producer id, epoch and partitions: version 0 has nothing else to distinguish them."""
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer, version=0)
@@ -61,7 +61,7 @@ def test_markers_that_are_late_do_not_complete_the_next_transaction() -> None:
     assert shell.state() == "CompleteCommit"
 
 
-def test_markers_of_an_id_that_is_gone_are_nothing() -> None:
+def test_markers_of_a_removed_id_are_ignored() -> None:
     shell = TransactionShell()
     producer = shell.init()
     shell.add(producer)
@@ -82,14 +82,14 @@ def test_a_coordinator_killed_between_prepare_and_complete_finishes_on_restart(c
     shell.acknowledge(before, ORDERS)
     shell.restart()
     (markers,) = shell.effects
-    assert markers == before  # which ones were written is not known any more: all again
+    assert markers == before  # it does not know which ones were written, so it writes all again
     shell.acknowledge(before)
-    assert shell.state().startswith("Prepare")  # what the coordinator before it had under way does not count
+    assert shell.state().startswith("Prepare")  # reports for the previous coordinator do not count
     shell.acknowledge_all()
     assert shell.state() == ("CompleteCommit" if commit else "CompleteAbort")
 
 
-def test_a_transaction_prepared_without_partitions_is_complete_on_restart() -> None:
+def test_a_prepared_transaction_without_partitions_is_completed_after_a_restart() -> None:
     shell = TransactionShell()
     shell.given(
         producer_epoch=4, transaction_status=TransactionState.PREPARE_ABORT, client_transaction_version=2
@@ -99,11 +99,11 @@ def test_a_transaction_prepared_without_partitions_is_complete_on_restart() -> N
 
 
 @pytest.mark.parametrize("status", [6, 7, 8, -1])
-def test_a_state_that_is_never_written_is_corrupt(status: int) -> None:
+def test_a_record_with_a_state_that_is_never_written_is_corrupt(status: int) -> None:
     shell = TransactionShell()
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as rejection:
         shell.given(transaction_status=status)
-    assert refusal.value.code is ErrorCode.corrupt_message
+    assert rejection.value.code is ErrorCode.corrupt_message
 
 
 # -- timeouts
@@ -125,7 +125,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     assert markers.producer_epoch == producer.producer_epoch + 1
     shell.acknowledge_all()
     assert shell.state() == "CompleteAbort"
-    shell.refused(add_command(producer, ORDERS, version=version), ErrorCode.producer_fenced)
+    shell.rejected(add_command(producer, ORDERS, version=version), ErrorCode.producer_fenced)
 
 
 def test_the_timeout_counts_from_the_start_also_after_a_restart() -> None:
@@ -140,7 +140,7 @@ def test_the_timeout_counts_from_the_start_also_after_a_restart() -> None:
     assert shell.state() == "PrepareAbort"
 
 
-def test_a_transaction_whose_time_passed_while_nobody_coordinated_it_is_aborted_at_once() -> None:
+def test_a_transaction_that_timed_out_without_a_coordinator_is_aborted_at_once() -> None:
     shell = TransactionShell()
     producer = shell.init(timeout_ms=1000)
     shell.add(producer)
@@ -166,7 +166,7 @@ def test_a_transaction_that_ended_does_not_time_out(version: int) -> None:
     assert shell.state() == "PrepareAbort"
 
 
-def test_a_timer_that_is_stale_is_harmless() -> None:
+def test_a_stale_timer_is_harmless() -> None:
     shell = TransactionShell()
     timer = TransactionTimedOut(transactional_id="id")
     shell.decide(timer)
@@ -185,7 +185,7 @@ def test_a_timer_that_is_stale_is_harmless() -> None:
 # -- expiry
 
 
-def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
+def test_unused_transactional_ids_expire() -> None:
     shell = TransactionShell(transactional_id_expiration_ms=DAY_MS)
     shell.init("old")
     shell.advance(DAY_MS - HOUR_MS)
@@ -229,11 +229,11 @@ def test_expiry_follows_the_settings_as_they_change() -> None:
 # -- states
 
 
-def test_every_state_has_a_name_and_states_before_it() -> None:
+def test_every_state_has_a_name_and_valid_previous_states() -> None:
     assert set(STATE_NAMES) == set(VALID_PREVIOUS_STATES) == set(TransactionState)
 
 
-def test_an_outcome_is_followed_by_its_completion_alone() -> None:
+def test_a_prepared_transaction_can_only_complete() -> None:
     followers = {
         state: {after for after, before in VALID_PREVIOUS_STATES.items() if state in before}
         for state in TransactionState
@@ -243,7 +243,7 @@ def test_an_outcome_is_followed_by_its_completion_alone() -> None:
     assert followers[TransactionState.DEAD] == set()
 
 
-def test_a_marker_in_the_log_of_the_coordinator_changes_nothing() -> None:
+def test_a_marker_in_the_transaction_log_changes_nothing() -> None:
     shell = TransactionShell()
     producer = shell.init()
     before = shell.machine.durable_state()

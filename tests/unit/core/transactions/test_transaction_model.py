@@ -1,7 +1,7 @@
-"""One shard under everything at once: producers of both protocols with the same ids and others, requests that are lost,
-repeated and late, fencing, timeouts, expiry, exhausted epochs, markers acknowledged in any order, and restarts.
+"""Random events in one shard: producers of both protocols with the same and different ids, lost, repeated and late
+requests, fencing, timeouts, expiry, exhausted epochs, markers acknowledged in any order, and restarts.
 
-After every step the shard equals the one that its log gives, read as bytes.
+After every step the shard equals the one rebuilt from the bytes of its log.
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ from ottla.protocol.transaction_records.records import TransactionLogValue
 IDS = ("a", "b")
 TIMEOUT_MS = 10_000
 EXPIRATION_MS = 120_000
-REFUSALS = {
+REJECTIONS = {
     ErrorCode.concurrent_transactions,
     ErrorCode.invalid_producer_id_mapping,
     ErrorCode.producer_fenced,
@@ -56,7 +56,7 @@ some_partitions = st.sets(st.sampled_from([ORDERS, ORDERS_1, CLICKS]), min_size=
 
 @dataclass
 class ProducerClient:
-    """What one producer believes of itself."""
+    """The state of a producer, from its own point of view."""
 
     transactional_id: str
     version: int
@@ -64,24 +64,24 @@ class ProducerClient:
 
 
 class Ledger:
-    """What was promised to producers of one transactional id, to be held against what follows."""
+    """What producers of one transactional id were promised, to check later responses."""
 
     def __init__(self) -> None:
         self.given: set[ProducerIdAndEpoch] = set()  # to the producer that has the id now
         self.fenced: set[ProducerIdAndEpoch] = set()  # to those before it
-        self.told: dict[ProducerIdAndEpoch, bool] = {}  # outcomes of transactions of version 2
+        self.outcomes: dict[ProducerIdAndEpoch, bool] = {}  # outcomes of transactions of version 2
         self.outcome: bool | None = None  # of the transaction that is being ended
 
     def give(self, producer: ProducerIdAndEpoch, starts: bool) -> None:
         if starts:
             self.fenced |= self.given
             self.given = set()
-        assert producer not in self.fenced, "a fenced producer is back"
+        assert producer not in self.fenced, "a fenced producer was accepted"
         assert producer.producer_epoch <= LAST_USABLE_EPOCH
         self.given.add(producer)
 
     def tell(self, producer: ProducerIdAndEpoch, committed: bool) -> None:
-        assert self.told.setdefault(producer, committed) is committed, "two outcomes for one transaction"
+        assert self.outcomes.setdefault(producer, committed) is committed, "two outcomes for one transaction"
 
 
 class TransactionModel(RuleBasedStateMachine):
@@ -140,11 +140,11 @@ class TransactionModel(RuleBasedStateMachine):
     def start_over(self, pick: int, lost: bool) -> None:
         client = self.client(pick)
         known = client.me in self.ledgers[client.transactional_id].given  # and has not expired
-        answer = self.send(self.init_command(client, client.me))
-        if answer is not None and known:
+        response = self.send(self.init_command(client, client.me))
+        if response is not None and known:
             again = self.send(self.init_command(client, client.me))
-            assert again == answer, "a producer that asks again is told something else"
-        self.learn(client, answer, lost)
+            assert again == response, "a retry got another response"
+        self.learn(client, response, lost)
 
     @rule(pick=picks, partitions=some_partitions)
     def add(self, pick: int, partitions: list[TopicPartition]) -> None:
@@ -174,19 +174,19 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(pick=picks, commit=st.booleans(), restarts=st.booleans())
     def end_and_ask_again(self, pick: int, commit: bool, restarts: bool) -> None:
-        """With version 2 the answer is the same, also of a coordinator that knows only the log."""
+        """With version 2 the response is the same, even after a restart of the coordinator."""
         client = self.client(pick)
         if client.me is None:
             return
         command = self.shell.end_command(client.me, commit, client.transactional_id)
-        answer = self.send(command)
-        if answer is not None:
+        response = self.send(command)
+        if response is not None:
             if restarts:
                 self.restart()
             self.acknowledge_outstanding()
             again = self.send(replace(command, new_producer_id=self.shell.new_producer_id()))
-            assert again == answer, "a producer that asks again is told something else"
-        self.learn(client, answer, lost=False)
+            assert again == response, "a retry got another response"
+        self.learn(client, response, lost=False)
 
     @rule(pick=picks, partitions=some_partitions, commit=st.booleans(), acknowledges=st.booleans())
     def whole_transaction(
@@ -199,7 +199,7 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(transactional_id=ids, version=versions, commit=st.booleans(), ends=st.booleans())
     def stranger(self, transactional_id: str, version: int, commit: bool, ends: bool) -> None:
-        """Somebody guesses the id and epoch that the coordinator has, whether it gave them to anyone or not."""
+        """A client guesses the present id and epoch, whether a producer has them or not."""
         record = self.shell.machine.durable_state().get(transactional_id)
         if record is not None:
             guess = (record.producer_id, record.producer_epoch)
@@ -212,14 +212,14 @@ class TransactionModel(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(pick=picks)
     def late_duplicate(self, pick: int) -> None:
-        """Any request of the past arrives once more; nobody hears the answer."""
+        """Any earlier request arrives again; its response is lost."""
         command = self.sent[-1 - pick % len(self.sent)]
         if isinstance(command, InitProducerId | EndTransaction):
             command = replace(command, new_producer_id=self.shell.new_producer_id())
         self.send(command)
 
     def client(self, pick: int) -> ProducerClient:
-        """More often than not one that is not fenced."""
+        """Mostly a producer that is not fenced."""
         clients = self.clients
         if pick % 3:
             clients = [
@@ -236,12 +236,12 @@ class TransactionModel(RuleBasedStateMachine):
         if response is not None and not lost:
             client.me = response
 
-    # -- the coordinator's own
+    # -- events of the coordinator
 
     @precondition(lambda self: self.asked)
     @rule(pick=picks, some=some_partitions)
     def acknowledge(self, pick: int, some: list[TopicPartition]) -> None:
-        """Some of what was asked for, perhaps long ago, perhaps not of this transaction at all."""
+        """Reports some markers, maybe late, maybe of an earlier transaction."""
         self.acknowledge_one(self.asked[-1 - pick % len(self.asked)], some)
 
     @rule()
@@ -264,10 +264,10 @@ class TransactionModel(RuleBasedStateMachine):
         self.shell.restart()
         self.after_event()
 
-    # -- what must hold
+    # -- invariants
 
     def send(self, command: Request) -> ProducerIdAndEpoch | None:
-        """Returns as whom the producer may go on, where the answer says that."""
+        """Returns the producer's next id and epoch, if the response contains them."""
         self.sent.append(command)
         ledger = self.ledgers[command.transactional_id]
         fenced = claimed(command) in ledger.fenced
@@ -276,7 +276,7 @@ class TransactionModel(RuleBasedStateMachine):
             self.check_verification(command)
         response = self.shell.replies[self.shell.decide(command)]
         if isinstance(response, KafkaError):
-            assert response.code in REFUSALS
+            assert response.code in REJECTIONS
             fences = isinstance(command, InitProducerId) and len(self.shell.records) > written
             assert fences or self.shell.machine.durable_state() == before
         assert not fenced or (isinstance(response, KafkaError) and len(self.shell.records) == written)
@@ -293,11 +293,11 @@ class TransactionModel(RuleBasedStateMachine):
         return response
 
     def check_verification(self, command: VerifyPartitions) -> None:
-        """A leader on the coordinator's own broker looks, and asks only where it does not find its partitions."""
+        """`has_partitions`, for leaders on the coordinator's broker, agrees with the command."""
         producer = (command.transactional_id, command.producer_id, command.producer_epoch)
-        told = self.shell.replies[self.shell.decide(command)]
-        refuses = isinstance(told, KafkaError) or any(code is not ErrorCode.none for _, code in told)
-        assert self.shell.machine.has_partitions(*producer, command.partitions) is not refuses
+        response = self.shell.replies[self.shell.decide(command)]
+        rejects = isinstance(response, KafkaError) or any(code is not ErrorCode.none for _, code in response)
+        assert self.shell.machine.has_partitions(*producer, command.partitions) is not rejects
 
     def after_event(self) -> None:
         for key, value in self.shell.records[self.num_checked :]:
@@ -314,7 +314,7 @@ class TransactionModel(RuleBasedStateMachine):
     def check_record(self, transactional_id: str, value: TransactionLogValue | None) -> None:
         ledger = self.ledgers[transactional_id]
         if value is None:
-            # Who it belonged to is forgotten, and any producer may say that it was that one.
+            # Its owner is no longer known, so any producer may claim to have been it.
             assert ledger.outcome is None
             self.ledgers[transactional_id] = Ledger()
             return
@@ -331,7 +331,7 @@ class TransactionModel(RuleBasedStateMachine):
                 if ended in ledger.given:
                     ledger.tell(ended, committed)
         elif ledger.outcome is not None:
-            assert value.transaction_status in ENDED, "an outcome was given up"
+            assert value.transaction_status in ENDED, "an outcome was changed"
             assert ledger.outcome is committed, "complete with the other outcome"
             ledger.outcome = None
             markers = self.last_asked.pop(transactional_id, None)
@@ -344,7 +344,7 @@ class TransactionModel(RuleBasedStateMachine):
         assert self.rebuilt.durable_state() == self.shell.machine.durable_state()
 
     def teardown(self) -> None:
-        """Whatever happened, everything ends, and every id can be used again."""
+        """In the end every transaction completes, and every id can be used again."""
         if not hasattr(self, "shell"):
             return
         self.shell.advance(TIMEOUT_MS)
@@ -358,7 +358,7 @@ class TransactionModel(RuleBasedStateMachine):
 
 
 def claimed(command: Request) -> ProducerIdAndEpoch | None:
-    """As whom the request is sent."""
+    """The producer id and epoch of the request."""
     if isinstance(command, InitProducerId):
         return command.expected
     return ProducerIdAndEpoch(command.producer_id, command.producer_epoch)

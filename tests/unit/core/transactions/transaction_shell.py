@@ -32,7 +32,7 @@ LAST_USABLE_EPOCH = 32766
 
 
 class TransactionShell(FakeShell):
-    """`effects` are the markers asked for since the last (re)load; ids are handed out as the controller does."""
+    """`effects` are the markers asked for since the last (re)load; producer ids are allocated as by the controller."""
 
     machine: TransactionShard
 
@@ -104,7 +104,7 @@ class TransactionShell(FakeShell):
         )
 
     def acknowledge(self, markers: WriteMarkers, *partitions: TopicPartition) -> None:
-        """All of them, unless some are named."""
+        """All partitions, unless some are given."""
         self.ask(MarkersWritten(markers=markers, partitions=partitions or markers.partitions))
 
     def acknowledge_all(self) -> None:
@@ -118,15 +118,15 @@ class TransactionShell(FakeShell):
     def state(self, transactional_id: str = "id") -> str:
         return self.described(transactional_id).state
 
-    def refused(self, command: Command[Any], code: ErrorCode) -> KafkaError:
-        """Asserts that the refusal changes nothing: neither the state, nor the log, nor what is timed."""
+    def rejected(self, command: Command[Any], code: ErrorCode) -> KafkaError:
+        """Asserts that a rejected command changes nothing: neither the state, nor the log, nor timers."""
         before = (self.machine.durable_state(), list(self.records), dict(self.timers), list(self.effects))
         waiter = self.decide(command)
-        refusal = self.replies[waiter]
-        assert isinstance(refusal, KafkaError), f"{command} was answered: {refusal}"
-        assert refusal.code is code, f"{refusal}"
+        rejection = self.replies[waiter]
+        assert isinstance(rejection, KafkaError), f"{command} was accepted: {rejection}"
+        assert rejection.code is code, f"{rejection}"
         assert (self.machine.durable_state(), self.records, self.timers, self.effects) == before
-        return refusal
+        return rejection
 
     # -- the log
 

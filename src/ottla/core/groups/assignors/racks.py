@@ -54,7 +54,9 @@ class RackExchange:
                     has_gained = True
 
     def _best_exchange(self, far: Place) -> Place | None:
-        """The place to exchange with: in a rack of our replicas, and with a partition that loses less than we gain."""
+        """The place to exchange with: in a rack of the partition's replicas, and with the largest gain for both
+        together.
+        """
         rack, racks = far
         best, best_gain = None, 0
         for place, partitions in self._places.items():

@@ -1,4 +1,4 @@
-"""Groups for the tests of assignors: made by hand, drawn by Hypothesis, and what can be said of an assignment."""
+"""Groups for the tests of assignors: made by hand or drawn by Hypothesis, and properties of assignments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
@@ -60,7 +60,7 @@ def readable(assignment: GroupAssignment) -> dict[str, dict[int, list[int]]]:
 
 
 def after(group: GroupSpec, assignment: GroupAssignment) -> GroupSpec:
-    """The group, with the assignment as what its members have."""
+    """The group with this assignment as its members' present one."""
     members = [has._replace(assigned=assignment[has.member_id]) for has in group.members.values()]
     return GroupSpec({member.member_id: member for member in members}, group.is_homogeneous)
 
@@ -70,11 +70,11 @@ def loads(assignment: GroupAssignment) -> list[int]:
 
 
 def owners(assignment: GroupAssignment) -> dict[tuple[UUID, int], str]:
-    """The owner of each partition; fails where there are two."""
+    """The owner of each partition; fails if there are two."""
     found: dict[tuple[UUID, int], str] = {}
     for member_id, has in assignment.items():
         for topic, partitions in has.items():
-            assert partitions, "a topic of which a member has nothing is left out"
+            assert partitions, "a topic without partitions of the member is left out"
             for partition in partitions:
                 assert (topic, partition) not in found
                 found[topic, partition] = member_id
@@ -82,7 +82,7 @@ def owners(assignment: GroupAssignment) -> dict[tuple[UUID, int], str]:
 
 
 def keepable(group: GroupSpec, topics: Topics) -> dict[tuple[UUID, int], str]:
-    """Who has what now, of what is there and subscribed to."""
+    """The present owners of partitions of existing, subscribed topics."""
     return {
         (topic, partition): member.member_id
         for member in group.members.values()
@@ -93,7 +93,7 @@ def keepable(group: GroupSpec, topics: Topics) -> dict[tuple[UUID, int], str]:
 
 
 def moves(group: GroupSpec, topics: Topics, assignment: GroupAssignment) -> int:
-    """How many partitions somebody loses who stays and may keep them."""
+    """How many partitions are taken from members that stay and could keep them."""
     now = owners(assignment)
     return sum(now[partition] != owner for partition, owner in keepable(group, topics).items())
 
@@ -106,7 +106,7 @@ def in_rack_count(group: GroupSpec, topics: Topics, assignment: GroupAssignment)
 
 
 def check_complete(group: GroupSpec, topics: Topics, assignment: GroupAssignment) -> None:
-    """Every partition of a subscribed topic that is there has one owner, which is subscribed to it."""
+    """Every partition of an existing, subscribed topic has one owner, which subscribes to it."""
     assert set(assignment) == set(group.members)
     subscribed = {topic for member in group.members.values() for topic in member.topic_ids}
     owned = owners(assignment)
@@ -124,8 +124,8 @@ def clusters(draw: st.DrawFn, *, racks: bool) -> dict[UUID, TopicInfo]:
     for number in range(1, draw(st.integers(1, 5)) + 1):
         count = draw(st.integers(1, 9))
         of_partition = st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2)
-        told = tuple(draw(of_partition) for _ in range(count)) if racks else ()
-        found[topic_id(number)] = TopicInfo(topic_id(number), f"topic-{number:03}", count, told)
+        partition_racks = tuple(draw(of_partition) for _ in range(count)) if racks else ()
+        found[topic_id(number)] = TopicInfo(topic_id(number), f"topic-{number:03}", count, partition_racks)
     return found
 
 
@@ -133,15 +133,15 @@ def clusters(draw: st.DrawFn, *, racks: bool) -> dict[UUID, TopicInfo]:
 def groups(
     draw: st.DrawFn, topics: Topics, *, is_homogeneous: bool | None = None, racks: bool = False
 ) -> GroupSpec:
-    """Members with any subscriptions, that have now any partitions at all: balanced or not, subscribed or not."""
-    subscriptions = st.frozensets(st.sampled_from([*topics, topic_id(99)]))  # 99 is not there
+    """Members with any subscriptions and any present partitions, balanced or not, subscribed or not."""
+    subscriptions = st.frozensets(st.sampled_from([*topics, topic_id(99)]))  # 99 does not exist
     if is_homogeneous is None:
         is_homogeneous = draw(st.booleans())
     common = draw(subscriptions)
     count = draw(st.integers(1, 7))
     has: list[dict[UUID, set[int]]] = [{} for _ in range(count)]
     for topic in topics.values():
-        # Up to two partitions more than there are: a topic can be made anew with fewer.
+        # Up to two partitions more than exist: a topic can be created again with fewer.
         for partition in range(topic.num_partitions + 2):
             owner = draw(st.integers(-2, count - 1))
             if owner >= 0:

@@ -1,4 +1,4 @@
-"""`range`: co-partitioned, by the order of members."""
+"""`range`: co-partitioned, in the order of members."""
 
 from uuid import UUID
 
@@ -29,7 +29,7 @@ def test_members_have_the_same_partitions_of_each_topic() -> None:
     }
 
 
-def test_static_members_come_first_and_keep_their_place_under_another_member_id() -> None:
+def test_static_members_come_first_and_keep_their_place_with_a_new_member_id() -> None:
     for first, second in (("m1", "m2"), ("m9", "m0")):
         group = group_of(
             member("m3", [1]), member(second, [1], instance_id="i2"), member(first, [1], instance_id="i1")
@@ -41,7 +41,7 @@ def test_static_members_come_first_and_keep_their_place_under_another_member_id(
         }
 
 
-def test_each_topic_is_cut_among_its_own_subscribers() -> None:
+def test_each_topic_is_split_among_its_own_subscribers() -> None:
     group = group_of(member("m1", [1, 2]), member("m2", [2]), member("m3", [2, 3]))
     assert readable(RANGE.assign(group, topics_of(2, 3, 2))) == {
         "m1": {1: [0, 1], 2: [0]},
@@ -50,22 +50,22 @@ def test_each_topic_is_cut_among_its_own_subscribers() -> None:
     }
 
 
-def test_more_members_than_partitions_leaves_the_last_ones_without() -> None:
+def test_with_more_members_than_partitions_the_last_ones_get_none() -> None:
     group = group_of(member("m1", [1]), member("m2", [1]), member("m3", [1]))
     assert readable(RANGE.assign(group, topics_of(2))) == {"m1": {1: [0]}, "m2": {1: [1]}, "m3": {}}
 
 
-def test_what_members_have_now_does_not_matter() -> None:
+def test_current_assignments_do_not_matter() -> None:
     group = group_of(member("m1", [1], {1: [2, 3]}), member("m2", [1], {1: [0, 1]}))
     assert readable(RANGE.assign(group, topics_of(4))) == {"m1": {1: [0, 1]}, "m2": {1: [2, 3]}}
 
 
-def test_a_topic_that_is_not_there_is_left_out_of_the_ranges() -> None:
+def test_a_missing_topic_is_ignored_by_the_range_assignor() -> None:
     assert readable(RANGE.assign(group_of(member("m1", [1, 2])), topics_of(1))) == {"m1": {1: [0]}}
     assert RANGE.assign(group_of(), topics_of(1)) == {}
 
 
-def test_members_get_what_has_replicas_in_their_rack_alike_in_co_partitioned_topics() -> None:
+def test_members_get_partitions_in_their_rack_and_the_same_ones_of_co_partitioned_topics() -> None:
     group = group_of(member("m1", [1, 2], rack_id="a"), member("m2", [1, 2], rack_id="b"))
     topics = topics_of(4, 4, racks=["ab", "b", "a", "a"])
     assert readable(RANGE.assign(group, topics)) == {
@@ -82,7 +82,7 @@ def test_every_partition_is_in_one_range_of_a_subscriber(case: Case) -> None:
 
 @given(cases(racks=True))
 @settings(max_examples=60, deadline=None)
-def test_racks_leave_the_size_of_each_members_share_and_co_partitioning_alone(case: Case) -> None:
+def test_racks_do_not_change_the_number_of_partitions_or_co_partitioning(case: Case) -> None:
     group, topics = case
     without = {topic_id: topic._replace(racks=()) for topic_id, topic in topics.items()}
     plain, aware = RANGE.assign(group, without), RANGE.assign(group, topics)
@@ -100,7 +100,7 @@ def test_racks_leave_the_size_of_each_members_share_and_co_partitioning_alone(ca
 
 @given(cases(racks=True, is_homogeneous=True))
 @settings(max_examples=50, deadline=None)
-def test_racks_bring_the_ranges_of_a_single_topic_nearer(case: Case) -> None:
+def test_racks_improve_the_locality_of_a_single_topic(case: Case) -> None:
     group, topics = case
     only = dict(list(topics.items())[:1])
     without = {topic_id: topic._replace(racks=()) for topic_id, topic in only.items()}
@@ -110,7 +110,7 @@ def test_racks_bring_the_ranges_of_a_single_topic_nearer(case: Case) -> None:
 
 @given(cases(racks=True))
 @settings(max_examples=30, deadline=None)
-def test_where_every_rack_has_every_partition_ranges_are_plain(case: Case) -> None:
+def test_if_every_rack_has_every_partition_racks_do_not_change_the_ranges(case: Case) -> None:
     group, topics = case
     everywhere = {
         topic_id: topic._replace(racks=(frozenset("abc"),) * topic.num_partitions)

@@ -28,7 +28,7 @@ UNIFORM = ASSIGNORS["uniform"]
 Case = tuple[GroupSpec, dict[UUID, TopicInfo]]
 
 
-def test_a_new_group_deals_the_partitions_of_each_topic_round() -> None:
+def test_a_new_group_spreads_the_partitions_of_each_topic_over_its_members() -> None:
     group = group_of(member("m1", [1, 2]), member("m2", [1, 2]), member("m3", [1, 2]))
     assert readable(UNIFORM.assign(group, topics_of(3, 3))) == {
         "m1": {1: [0], 2: [0]},
@@ -37,7 +37,7 @@ def test_a_new_group_deals_the_partitions_of_each_topic_round() -> None:
     }
 
 
-def test_a_member_that_joins_takes_only_what_balance_demands() -> None:
+def test_a_joining_member_gets_only_the_partitions_that_balance_requires() -> None:
     before = {"m1": {1: [0, 1, 2]}, "m2": {1: [3, 4, 5]}}
     group = group_of(*(member(name, [1], has) for name, has in before.items()), member("m3", [1]))
     assert readable(UNIFORM.assign(group, topics_of(6))) == {
@@ -47,17 +47,17 @@ def test_a_member_that_joins_takes_only_what_balance_demands() -> None:
     }
 
 
-def test_what_a_member_leaves_goes_to_the_others_who_keep_theirs() -> None:
+def test_partitions_of_a_leaving_member_go_to_the_others_which_keep_theirs() -> None:
     group = group_of(member("m1", [1], {1: [0, 1]}), member("m3", [1], {1: [4, 5]}))
     assert readable(UNIFORM.assign(group, topics_of(6))) == {"m1": {1: [0, 1, 2]}, "m3": {1: [3, 4, 5]}}
 
 
-def test_new_partitions_go_to_those_who_have_least() -> None:
+def test_new_partitions_go_to_the_members_with_the_fewest() -> None:
     group = group_of(member("m1", [1], {1: [0, 1]}), member("m2", [1], {1: [2]}))
     assert readable(UNIFORM.assign(group, topics_of(4))) == {"m1": {1: [0, 1]}, "m2": {1: [2, 3]}}
 
 
-def test_a_member_gives_from_the_topics_that_it_has_most_of() -> None:
+def test_a_member_gives_up_partitions_of_the_topics_that_it_has_most_of() -> None:
     group = group_of(member("m1", [1, 2, 3], {1: [0, 1, 2], 2: [0], 3: [0, 1]}), member("m2", [1, 2, 3]))
     assert readable(UNIFORM.assign(group, topics_of(3, 1, 2))) == {
         "m1": {1: [0], 2: [0], 3: [0]},
@@ -65,22 +65,22 @@ def test_a_member_gives_from_the_topics_that_it_has_most_of() -> None:
     }
 
 
-def test_more_members_than_partitions_leaves_some_without() -> None:
+def test_with_more_members_than_partitions_some_get_none() -> None:
     group = group_of(*(member(f"m{number}", [1]) for number in range(5)))
     assert sorted(loads(UNIFORM.assign(group, topics_of(3)))) == [0, 0, 1, 1, 1]
 
 
-def test_a_topic_that_is_not_there_is_left_out() -> None:
+def test_a_missing_topic_is_ignored() -> None:
     group = group_of(member("m1", [1, 2], {2: [0, 1]}), member("m2", [1, 2]))
     assert readable(UNIFORM.assign(group, topics_of(2))) == {"m1": {1: [0]}, "m2": {1: [1]}}
 
 
-def test_nobody_subscribed_to_anything_has_nothing() -> None:
+def test_without_subscriptions_no_member_gets_partitions() -> None:
     assert UNIFORM.assign(group_of(member("m1", [], {1: [0]})), topics_of(1)) == {"m1": {}}
     assert UNIFORM.assign(group_of(), topics_of(1)) == {}
 
 
-def test_partitions_are_handed_on_over_several_members_where_subscriptions_differ() -> None:
+def test_partitions_move_over_several_members_if_subscriptions_differ() -> None:
     """m1 and m3 share no topic: balance needs one of topic 2 from m3 to m2 and one of topic 1 from m2 to m1."""
     group = group_of(
         member("m1", [1], {1: range(9)}),
@@ -92,7 +92,7 @@ def test_partitions_are_handed_on_over_several_members_where_subscriptions_diffe
     assert moves(group, topics_of(19, 11), assignment) == 2
 
 
-def test_a_member_alone_with_its_topic_carries_it_and_the_others_share_the_rest() -> None:
+def test_the_only_subscriber_of_a_topic_gets_all_its_partitions_and_the_others_share_the_rest() -> None:
     group = group_of(member("m1", [1, 2]), member("m2", [2]), member("m3", [2]))
     assert readable(UNIFORM.assign(group, topics_of(5, 4))) == {
         "m1": {1: [0, 1, 2, 3, 4]},
@@ -101,7 +101,7 @@ def test_a_member_alone_with_its_topic_carries_it_and_the_others_share_the_rest(
     }
 
 
-def test_a_topic_no_longer_subscribed_to_is_taken_away() -> None:
+def test_partitions_of_an_unsubscribed_topic_are_removed() -> None:
     group = group_of(member("m1", [2], {1: [0, 1]}), member("m2", [1, 2], {2: [0, 1]}))
     assert readable(UNIFORM.assign(group, topics_of(2, 2))) == {"m1": {2: [0, 1]}, "m2": {1: [0, 1]}}
 
@@ -116,13 +116,13 @@ def test_partitions_that_move_go_to_a_rack_of_their_replicas() -> None:
     }
 
 
-def test_a_partition_that_stays_is_not_moved_for_a_rack() -> None:
+def test_a_partition_does_not_move_only_because_of_a_rack() -> None:
     group = group_of(member("m-a", [1], {1: [0]}, rack_id="a"), member("m-b", [1], {1: [1]}, rack_id="b"))
     topics = topics_of(2, racks=["b", "a"])
     assert readable(UNIFORM.assign(group, topics)) == {"m-a": {1: [0]}, "m-b": {1: [1]}}
 
 
-def test_a_member_gives_what_has_no_replica_in_its_rack_first() -> None:
+def test_a_member_first_gives_up_partitions_without_a_replica_in_its_rack() -> None:
     group = group_of(member("m-a", [1], {1: [0, 1, 2, 3]}, rack_id="a"), member("m-b", [1], rack_id="b"))
     topics = topics_of(4, racks=["b", "a", "b", "a"])
     assert readable(UNIFORM.assign(group, topics)) == {"m-a": {1: [1, 3]}, "m-b": {1: [0, 2]}}
@@ -136,15 +136,15 @@ def test_every_partition_has_one_owner_that_is_subscribed(case: Case) -> None:
 
 @given(cases(is_homogeneous=True))
 @settings(max_examples=60, deadline=None)
-def test_loads_differ_by_one_at_most_where_all_subscribe_to_the_same(case: Case) -> None:
+def test_loads_differ_by_at_most_one_with_identical_subscriptions(case: Case) -> None:
     assignment = UNIFORM.assign(*case)
     assert max(loads(assignment)) - min(loads(assignment)) <= 1
 
 
 @given(cases(is_homogeneous=True))
 @settings(max_examples=60, deadline=None)
-def test_nothing_moves_that_balance_does_not_force_to_move(case: Case) -> None:
-    """With P partitions and n members everybody can keep P // n, and P % n of them one more: no less must move."""
+def test_only_moves_that_balance_requires_are_made(case: Case) -> None:
+    """With P partitions and n members each member can keep P // n, and P % n of them one more."""
     group, topics = case
     assignment = UNIFORM.assign(group, topics)
     quota, extras = divmod(sum(loads(assignment)), len(group.members))
@@ -158,7 +158,7 @@ def test_nothing_moves_that_balance_does_not_force_to_move(case: Case) -> None:
 
 @given(cases(is_homogeneous=False))
 @settings(max_examples=60, deadline=None)
-def test_no_handing_on_of_partitions_would_balance_better(case: Case) -> None:
+def test_no_path_of_moves_would_improve_the_balance(case: Case) -> None:
     """The certificate of the best balance that the subscriptions allow."""
     group, topics = case
     assignment = UNIFORM.assign(group, topics)
@@ -183,7 +183,7 @@ def test_assigning_again_changes_nothing(case: Case) -> None:
 
 @given(cases())
 @settings(max_examples=30, deadline=None)
-def test_the_order_in_which_members_are_told_does_not_matter(case: Case) -> None:
+def test_the_order_of_members_does_not_matter(case: Case) -> None:
     group, topics = case
     backwards = GroupSpec(dict(reversed(group.members.items())), group.is_homogeneous)
     assert UNIFORM.assign(backwards, dict(reversed(topics.items()))) == UNIFORM.assign(group, topics)
@@ -191,7 +191,7 @@ def test_the_order_in_which_members_are_told_does_not_matter(case: Case) -> None
 
 @given(cases(racks=True))
 @settings(max_examples=60, deadline=None)
-def test_racks_cost_neither_balance_nor_moves_and_bring_partitions_nearer(case: Case) -> None:
+def test_racks_improve_locality_without_more_moves_or_less_balance(case: Case) -> None:
     group, topics = case
     without = {topic_id: topic._replace(racks=()) for topic_id, topic in topics.items()}
     plain, aware = UNIFORM.assign(group, without), UNIFORM.assign(group, topics)
@@ -205,7 +205,7 @@ def test_racks_cost_neither_balance_nor_moves_and_bring_partitions_nearer(case: 
 
 @given(cases(racks=True))
 @settings(max_examples=30, deadline=None)
-def test_where_every_rack_has_every_partition_the_result_is_the_plain_one(case: Case) -> None:
+def test_if_every_rack_has_every_partition_racks_do_not_change_the_assignment(case: Case) -> None:
     group, topics = case
     everywhere = {
         topic_id: topic._replace(racks=(frozenset("abc"),) * topic.num_partitions)
@@ -241,8 +241,8 @@ def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None
     assert len(said) == 1
 
 
-def test_a_thousand_members_share_ten_thousand_partitions_in_no_time() -> None:
-    """Tenths of a second: the bound is wide for slow machines, and far below what anything quadratic would take."""
+def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_partitions() -> None:
+    """It takes tenths of a second. The limit is wide for slow machines, and far below quadratic time."""
     topics = topics_of(*[100] * 100)
     for subscriptions in ([range(1, 101)], [range(1, 71), range(31, 101), range(1, 101, 2)]):
         members = [member(f"m{n:04}", subscriptions[n % len(subscriptions)]) for n in range(1500)]

@@ -1,4 +1,4 @@
-"""Helpers for tests of classic groups: a shard with nothing but the classic machine, and its members' requests."""
+"""Helpers for tests of classic groups: a shard with only the classic machine, and its members' requests."""
 
 import itertools
 import uuid
@@ -49,7 +49,7 @@ def machine(settings: GroupSettings = SETTINGS) -> ClassicMachine:
 
 
 class Shell(FakeShell):
-    """Speaks for the members. A waiter is returned where the answer may come later, else the answer."""
+    """Sends requests of members. Returns a waiter if the response may come later, else the response."""
 
     def __init__(self, settings: GroupSettings = SETTINGS) -> None:
         super().__init__(machine(settings))

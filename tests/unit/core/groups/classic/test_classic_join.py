@@ -1,4 +1,4 @@
-"""How a group comes to be, and how members come and go: the life of a classic group (seed 000, rebalance)."""
+"""The life of a classic group: how it is created, and how members join, rejoin and leave."""
 
 import pytest
 from tests.unit.core.groups.classic.classic_groups import (
@@ -21,7 +21,7 @@ def shell() -> Shell:
     return Shell()
 
 
-def test_the_first_member_of_a_group_is_its_leader_and_is_told_all_members(shell: Shell) -> None:
+def test_the_first_member_of_a_group_is_its_leader_and_gets_all_members(shell: Shell) -> None:
     first, second = shell.join(new_id="a"), shell.join(new_id="b")
     assert first not in shell.replies
     shell.advance(2 * DELAY_MS)
@@ -38,7 +38,7 @@ def test_the_first_member_of_a_group_is_its_leader_and_is_told_all_members(shell
     assert shell.state == "CompletingRebalance"
 
 
-def test_the_assignment_of_the_leader_reaches_those_who_waited_for_it_and_those_who_come_later(
+def test_the_leaders_assignment_reaches_waiting_and_later_members(
     shell: Shell,
 ) -> None:
     shell.join(new_id="a"), shell.join(new_id="b"), shell.join(new_id="c")
@@ -53,7 +53,7 @@ def test_the_assignment_of_the_leader_reaches_those_who_waited_for_it_and_those_
     assert shell.state == "Stable"
 
 
-def test_a_new_group_waits_for_more_members_as_long_as_they_keep_coming(shell: Shell) -> None:
+def test_a_new_group_waits_while_new_members_join(shell: Shell) -> None:
     waiters = [shell.join(new_id="a")]
     for member_id in "bcde":
         shell.advance(DELAY_MS - 1)
@@ -101,7 +101,7 @@ def test_a_member_that_leaves_makes_the_others_rejoin(shell: Shell) -> None:
     assert (rejoined.generation_id, rejoined.leader) == (2, "b")
 
 
-def test_a_member_that_is_silent_for_its_session_is_removed(shell: Shell) -> None:
+def test_a_member_without_heartbeats_is_removed_after_the_session_timeout(shell: Shell) -> None:
     shell.stable_group("a", "b")
     for _ in range(4):
         shell.advance(SESSION_MS // 3)
@@ -134,7 +134,7 @@ def test_members_that_do_not_sync_within_the_rebalance_timeout_are_removed(shell
     assert shell.state == "PreparingRebalance"
 
 
-def test_a_member_that_waits_for_an_answer_need_not_send_heartbeats(shell: Shell) -> None:
+def test_a_member_that_waits_for_a_response_need_not_send_heartbeats(shell: Shell) -> None:
     shell.stable_group("a", "b")
     waiting = shell.join("b", protocols=(("range", b"changed"),))
     for _ in range(4):
@@ -144,7 +144,7 @@ def test_a_member_that_waits_for_an_answer_need_not_send_heartbeats(shell: Shell
     assert list(shell.group().members) == ["a", "b"]
 
 
-def test_a_new_member_that_is_never_answered_is_removed_after_five_minutes(shell: Shell) -> None:
+def test_a_new_member_without_a_response_is_removed_after_five_minutes(shell: Shell) -> None:
     shell.stable_group("a", rebalance_timeout_ms=2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
     waiting = shell.join(new_id="b")
     for _ in range(NEW_MEMBER_JOIN_TIMEOUT_MS // 5000):
@@ -175,13 +175,13 @@ def test_a_member_with_another_subscription_makes_the_group_rebalance(shell: She
     assert shell.state == "PreparingRebalance"
 
 
-def test_a_join_that_is_sent_again_before_the_sync_is_answered_again(shell: Shell) -> None:
+def test_a_join_that_is_sent_again_before_the_sync_gets_the_same_response(shell: Shell) -> None:
     first = shell.join(new_id="a")
     shell.advance(2 * DELAY_MS)
     assert shell.joined(shell.join("a")) == shell.joined(first)
 
 
-def test_a_join_that_is_sent_again_while_it_waits_takes_the_place_of_the_first(shell: Shell) -> None:
+def test_a_join_that_is_sent_again_replaces_the_waiting_one(shell: Shell) -> None:
     shell.stable_group("a", "b")
     first = shell.join("a")
     again = shell.join("a")
@@ -190,7 +190,7 @@ def test_a_join_that_is_sent_again_while_it_waits_takes_the_place_of_the_first(s
     assert shell.joined(again).generation_id == 2
 
 
-def test_those_who_wait_for_the_assignment_are_sent_back_when_a_rebalance_begins(shell: Shell) -> None:
+def test_members_that_wait_for_the_assignment_must_rejoin_when_a_rebalance_begins(shell: Shell) -> None:
     shell.join(new_id="a"), shell.join(new_id="b")
     shell.advance(2 * DELAY_MS)
     waiting = shell.sync("b")
@@ -198,7 +198,7 @@ def test_those_who_wait_for_the_assignment_are_sent_back_when_a_rebalance_begins
     assert shell.error(waiting) is ErrorCode.rebalance_in_progress
 
 
-def test_a_leader_that_does_not_rejoin_is_followed_by_one_that_has(shell: Shell) -> None:
+def test_a_leader_that_does_not_rejoin_is_replaced_by_a_member_that_has(shell: Shell) -> None:
     shell.stable_group("a", "b", "c")
     new = shell.join(new_id="d")
     follower = shell.join("c")
@@ -217,7 +217,7 @@ def test_a_group_whose_last_member_leaves_is_empty_and_can_be_joined_again(shell
     shell.advance(DELAY_MS)
     response = shell.joined(waiter)
     assert (response.protocol_type, response.protocol_name) == ("connect", "sticky")
-    assert response.generation_id == 3, "generations go on, where the group became empty they count as well"
+    assert response.generation_id == 3, "an empty group also starts a generation"
 
 
 # -- protocols
@@ -244,9 +244,7 @@ def test_the_protocol_is_chosen_by_the_votes_of_the_members_among_those_that_all
         {"protocol_type": ""},
     ],
 )
-def test_who_has_no_protocol_in_common_with_the_members_is_refused(
-    shell: Shell, fields: dict[str, object]
-) -> None:
+def test_a_member_without_a_common_protocol_is_rejected(shell: Shell, fields: dict[str, object]) -> None:
     shell.stable_group("a")
     before = shell.machine.durable_state()
     assert shell.error(shell.join(**fields)) is ErrorCode.inconsistent_group_protocol
@@ -262,16 +260,14 @@ def test_a_member_without_protocol_does_not_create_a_group(shell: Shell, fields:
     assert shell.records == []
 
 
-def test_of_a_protocol_that_is_named_twice_the_first_counts(shell: Shell) -> None:
+def test_of_a_duplicate_protocol_the_first_counts(shell: Shell) -> None:
     waiter = shell.join(protocols=(("range", b"first"), ("range", b"second")))
     shell.advance(DELAY_MS)
     assert shell.joined(waiter).members[0].metadata == b"first"
 
 
 @pytest.mark.parametrize("wrong", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
-def test_a_member_that_syncs_with_another_protocol_than_was_chosen_is_refused(
-    shell: Shell, wrong: dict[str, str]
-) -> None:
+def test_a_member_that_syncs_with_another_protocol_is_rejected(shell: Shell, wrong: dict[str, str]) -> None:
     shell.join(new_id="a")
     shell.advance(DELAY_MS)
     assert shell.error(shell.sync("a", **wrong)) is ErrorCode.inconsistent_group_protocol
@@ -283,15 +279,15 @@ def test_a_member_that_syncs_with_another_protocol_than_was_chosen_is_refused(
 
 
 @pytest.mark.parametrize("timeout_ms", [SETTINGS.min_session_timeout_ms - 1, -1, 1_800_001])
-def test_a_session_timeout_out_of_bounds_is_refused(shell: Shell, timeout_ms: int) -> None:
+def test_a_session_timeout_out_of_bounds_is_rejected(shell: Shell, timeout_ms: int) -> None:
     assert shell.error(shell.join(session_timeout_ms=timeout_ms)) is ErrorCode.invalid_session_timeout
 
 
-def test_an_empty_group_id_is_refused(shell: Shell) -> None:
+def test_an_empty_group_id_is_rejected(shell: Shell) -> None:
     assert shell.error(shell.join(group_id="")) is ErrorCode.invalid_group_id
 
 
-def test_a_member_id_that_the_coordinator_did_not_give_is_unknown(shell: Shell) -> None:
+def test_a_member_id_that_the_coordinator_did_not_generate_is_unknown(shell: Shell) -> None:
     assert shell.error(shell.join("mine")) is ErrorCode.unknown_member_id
     shell.stable_group("a")
     assert shell.error(shell.join("mine")) is ErrorCode.unknown_member_id
@@ -300,24 +296,24 @@ def test_a_member_id_that_the_coordinator_did_not_give_is_unknown(shell: Shell) 
     assert shell.leave("mine")[0].error_code is ErrorCode.unknown_member_id
 
 
-def test_a_member_of_another_generation_is_told_so(shell: Shell) -> None:
+def test_a_member_with_another_generation_gets_illegal_generation(shell: Shell) -> None:
     shell.stable_group("a")
     assert shell.heartbeat("a", 0) is ErrorCode.illegal_generation
     assert shell.heartbeat("a", 2) is ErrorCode.illegal_generation
     assert shell.error(shell.sync("a", 0)) is ErrorCode.illegal_generation
 
 
-def test_a_sync_while_the_group_waits_for_members_is_told_to_rejoin(shell: Shell) -> None:
+def test_a_sync_while_the_group_waits_for_members_gets_rebalance_in_progress(shell: Shell) -> None:
     shell.stable_group("a", "b")
     shell.join(new_id="c")
     assert shell.error(shell.sync("a", 1)) is ErrorCode.rebalance_in_progress
 
 
-def test_leaving_a_group_that_is_not_there_is_told_for_each_member(shell: Shell) -> None:
+def test_leaving_an_unknown_group_returns_an_error_for_each_member(shell: Shell) -> None:
     assert [left.error_code for left in shell.leave("a", "b")] == [ErrorCode.unknown_member_id] * 2
 
 
-def test_those_who_leave_together_cause_one_rebalance_and_each_gets_its_own_answer(shell: Shell) -> None:
+def test_members_that_leave_together_cause_one_rebalance_and_each_gets_a_result(shell: Shell) -> None:
     shell.stable_group("a", "b", "c")
     left = shell.leave("a", "nobody", "b")
     assert [member.error_code for member in left] == [
@@ -331,7 +327,7 @@ def test_those_who_leave_together_cause_one_rebalance_and_each_gets_its_own_answ
 # -- KIP-394
 
 
-def test_a_dynamic_member_must_join_again_with_the_id_that_it_is_given(shell: Shell) -> None:
+def test_a_dynamic_member_must_join_again_with_its_new_id(shell: Shell) -> None:
     required = shell.joined(shell.join(new_id="a", require_known_member_id=True))
     assert (required.error_code, required.member_id) == (ErrorCode.member_id_required, "a")
     assert shell.group().members == {}
@@ -341,10 +337,10 @@ def test_a_dynamic_member_must_join_again_with_the_id_that_it_is_given(shell: Sh
     assert shell.joined(waiter).leader == "a"
 
 
-def test_a_member_that_never_comes_with_its_id_leaves_nothing_behind(shell: Shell) -> None:
+def test_a_member_that_never_joins_with_its_new_id_leaves_no_state(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b", require_known_member_id=True)
-    assert shell.state == "Stable", "to be given an id is not to join"
+    assert shell.state == "Stable", "a pending member has not joined"
     shell.advance(SESSION_MS - 1)
     shell.heartbeat("a")
     shell.advance(1)
@@ -352,7 +348,7 @@ def test_a_member_that_never_comes_with_its_id_leaves_nothing_behind(shell: Shel
     assert shell.error(shell.join("b")) is ErrorCode.unknown_member_id
 
 
-def test_a_rebalance_waits_for_those_who_have_been_given_an_id(shell: Shell) -> None:
+def test_a_rebalance_waits_for_pending_members(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b", require_known_member_id=True)
     waiter = shell.join("a")
@@ -361,7 +357,7 @@ def test_a_rebalance_waits_for_those_who_have_been_given_an_id(shell: Shell) -> 
     assert shell.joined(waiter).generation_id == shell.joined(joined).generation_id == 2
 
 
-def test_a_pending_member_that_leaves_lets_the_rebalance_go_on(shell: Shell) -> None:
+def test_a_pending_member_that_leaves_does_not_block_the_rebalance(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b", require_known_member_id=True)
     waiter = shell.join("a")
@@ -369,7 +365,7 @@ def test_a_pending_member_that_leaves_lets_the_rebalance_go_on(shell: Shell) -> 
     assert shell.joined(waiter).generation_id == 2
 
 
-def test_a_pending_member_whose_session_ends_lets_the_rebalance_go_on(shell: Shell) -> None:
+def test_a_pending_member_whose_session_expires_does_not_block_the_rebalance(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b", require_known_member_id=True)
     waiter = shell.join("a")
@@ -380,11 +376,11 @@ def test_a_pending_member_whose_session_ends_lets_the_rebalance_go_on(shell: She
 # -- group.max.size
 
 
-def test_a_full_group_turns_new_members_away_and_keeps_those_it_has() -> None:
+def test_a_full_classic_group_rejects_new_members_and_keeps_its_own() -> None:
     shell = Shell(type(SETTINGS)(initial_rebalance_delay_ms=DELAY_MS, max_size=2))
     shell.stable_group("a", "b")
-    refused = shell.joined(shell.join(new_id="c"))
-    assert (refused.error_code, refused.member_id) == (ErrorCode.group_max_size_reached, "")
+    rejected = shell.joined(shell.join(new_id="c"))
+    assert (rejected.error_code, rejected.member_id) == (ErrorCode.group_max_size_reached, "")
     assert shell.state == "Stable"
     rejoined = shell.join("a")
     assert shell.joined(shell.join(new_id="c", require_known_member_id=True)).error_code is (
@@ -395,7 +391,7 @@ def test_a_full_group_turns_new_members_away_and_keeps_those_it_has() -> None:
     assert shell.joined(rejoined).generation_id == 2
 
 
-def test_where_the_limit_was_lowered_the_last_to_rejoin_is_turned_away() -> None:
+def test_if_the_limit_was_lowered_the_last_member_to_rejoin_is_rejected() -> None:
     shell = Shell()
     shell.stable_group("a", "b", "c")
     shell.restart(type(SETTINGS)(initial_rebalance_delay_ms=DELAY_MS, max_size=2))
@@ -405,7 +401,7 @@ def test_where_the_limit_was_lowered_the_last_to_rejoin_is_turned_away() -> None
     assert [shell.joined(w).generation_id for w in (first, second)] == [2, 2]
 
 
-def test_groups_do_not_disturb_each_other(shell: Shell) -> None:
+def test_groups_do_not_affect_each_other(shell: Shell) -> None:
     shell.stable_group("a")
     other = shell.join(new_id="x", group_id="payments", protocols=RANGE)
     assert other not in shell.replies

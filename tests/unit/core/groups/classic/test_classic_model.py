@@ -1,8 +1,8 @@
-"""A classic group under members that join, sync, fall silent, restart and leave in any order, with reloads in between.
+"""A classic group whose members join, sync, stop, restart and leave in any order, with reloads in between.
 
-Clients behave as real ones do: they act on the answers that they get, the leader assigns all partitions to the members
-that it was told. Whatever happens, no partition has two owners in a generation, a stable group has none without an
-owner, the group's invariants hold, and what a restart would read from the log is what the machine has.
+Clients behave like real ones: they act on responses, and the leader assigns all partitions to the members. At all times
+no partition has two owners in a generation, all partitions of a stable group have an owner, the group's invariants
+hold, and a restart would read the machine's state from the log.
 """
 
 from typing import Any
@@ -78,7 +78,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
             self.start(instance_id, (("range", b"a"),))
         self.all_act(rounds)
 
-    # -- what clients do
+    # -- actions of clients
 
     @precondition(lambda self: len(self.consumers) < 7)
     @rule(instance_id=st.sampled_from([None, None, "one", "two"]), protocols=protocol_choices)
@@ -86,7 +86,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         self.start(instance_id, protocols)
 
     def start(self, instance_id: str | None, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """A process with the same instance id is gone by then: it is the one that restarts."""
+        """The previous process with the same instance id has stopped: this is its restart."""
         if instance_id is not None:
             self.consumers = [c for c in self.consumers if c.instance_id != instance_id]
         consumer = Consumer(instance_id, protocols)
@@ -104,7 +104,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         self.all_act(rounds)
 
     def all_act(self, rounds: int) -> None:
-        """For some seconds everybody does what real clients do."""
+        """For some seconds all clients behave like real ones."""
         for _ in range(rounds):
             for consumer in list(self.consumers):
                 if consumer.waits_for is None:
@@ -166,7 +166,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
                 consumer.waits_for = None
                 consumer.must_rejoin()
 
-    # -- what they send, and what they make of the answers
+    # -- requests and responses
 
     def send_join(self, consumer: Consumer) -> None:
         consumer.waits_for = self.shell.join(
@@ -241,7 +241,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         else:
             assert error is ErrorCode.none, error
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def no_partition_has_two_owners_in_a_generation(self) -> None:
@@ -265,7 +265,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         assert rebuilt.durable_state() == self.shell.machine.durable_state()
 
     def teardown(self) -> None:
-        """Where everybody falls silent, everyone who waits is answered and the group becomes empty."""
+        """If all clients stop, every waiting request gets a response and the group becomes empty."""
         waiting = [c.waits_for for c in self.consumers if c.waits_for is not None]
         self.shell.advance(1_000_000)
         assert all(waiter in self.shell.replies for waiter in waiting)

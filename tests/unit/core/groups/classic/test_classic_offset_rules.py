@@ -1,4 +1,4 @@
-"""What a classic group says to commits, deletions and expiry of offsets (seed 000; KIP-211, KIP-496)."""
+"""The rules of classic groups for commits, deletion and expiry of offsets (KIP-211, KIP-496)."""
 
 from typing import Any
 
@@ -32,8 +32,8 @@ def commit(
     )
     try:
         shell.group().check_offset_commit(command, decision, shell.now_ms)
-    except KafkaError as refusal:
-        return refusal.code
+    except KafkaError as rejection:
+        return rejection.code
     shell._perform(decision)
     return ErrorCode.none
 
@@ -51,8 +51,8 @@ def commit_in_transaction(shell: Shell, member_id: str = "", generation: int = -
     )
     try:
         shell.group().check_offset_commit(command, decision, shell.now_ms)
-    except KafkaError as refusal:
-        return refusal.code
+    except KafkaError as rejection:
+        return rejection.code
     return ErrorCode.none
 
 
@@ -61,7 +61,7 @@ def test_a_member_commits_in_its_generation(shell: Shell) -> None:
     assert commit(shell, "a", 1) is ErrorCode.none
 
 
-def test_a_commit_of_an_old_generation_is_illegal(shell: Shell) -> None:
+def test_a_commit_with_an_old_generation_gets_illegal_generation(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join("a")
     shell.sync_all("a")
@@ -69,13 +69,13 @@ def test_a_commit_of_an_old_generation_is_illegal(shell: Shell) -> None:
     assert commit(shell, "a", 2) is ErrorCode.none
 
 
-def test_a_commit_of_a_member_that_was_removed_is_unknown(shell: Shell) -> None:
+def test_a_commit_of_a_removed_member_gets_unknown_member_id(shell: Shell) -> None:
     shell.stable_group("a", "b")
     shell.leave("b")
     assert commit(shell, "b", 1) is ErrorCode.unknown_member_id
 
 
-def test_a_commit_of_a_restarted_instance_under_its_old_id_is_fenced(shell: Shell) -> None:
+def test_a_commit_of_a_restarted_instance_with_its_old_member_id_is_fenced(shell: Shell) -> None:
     shell.join(new_id="a-1", group_instance_id="one")
     shell.advance(2 * DELAY_MS)
     shell.sync_all("a-1")
@@ -84,28 +84,28 @@ def test_a_commit_of_a_restarted_instance_under_its_old_id_is_fenced(shell: Shel
     assert commit(shell, "a-2", 1, "one") is ErrorCode.none
 
 
-def test_while_members_rejoin_those_of_the_last_generation_may_still_commit(shell: Shell) -> None:
+def test_members_of_the_last_generation_may_commit_while_others_rejoin(shell: Shell) -> None:
     shell.stable_group("a", "b")
     shell.join(new_id="c")
     assert shell.group().is_rebalancing
     assert commit(shell, "a", 1) is ErrorCode.none
 
 
-def test_between_join_and_assignment_a_commit_is_told_to_rejoin(shell: Shell) -> None:
+def test_a_commit_between_join_and_assignment_gets_rebalance_in_progress(shell: Shell) -> None:
     shell.join(new_id="a")
     shell.advance(DELAY_MS)
     assert commit(shell, "a", 1) is ErrorCode.rebalance_in_progress
     assert commit_in_transaction(shell, "a", 1) is ErrorCode.none
 
 
-def test_a_commit_is_a_sign_of_life(shell: Shell) -> None:
+def test_a_commit_restarts_the_session(shell: Shell) -> None:
     shell.stable_group("a")
     for _ in range(5):
         shell.advance(SESSION_MS - 1)
         assert commit(shell, "a", 1) is ErrorCode.none
 
 
-def test_who_is_no_member_may_commit_while_the_group_is_empty(shell: Shell) -> None:
+def test_clients_that_are_not_members_may_commit_while_the_group_is_empty(shell: Shell) -> None:
     shell.stable_group("a")
     assert commit(shell) is ErrorCode.unknown_member_id
     assert commit_in_transaction(shell) is ErrorCode.none, "a producer from before KIP-447"
@@ -114,7 +114,7 @@ def test_who_is_no_member_may_commit_while_the_group_is_empty(shell: Shell) -> N
     assert commit(shell, "a", 1) is ErrorCode.unknown_member_id
 
 
-def test_a_transactional_commit_is_checked_where_it_says_who_commits(shell: Shell) -> None:
+def test_a_transactional_commit_with_a_member_is_checked(shell: Shell) -> None:
     shell.stable_group("a")
     assert commit_in_transaction(shell, "a", 1) is ErrorCode.none
     assert commit_in_transaction(shell, "a", 0) is ErrorCode.illegal_generation
@@ -130,7 +130,7 @@ def test_a_group_is_subscribed_to_the_topics_of_its_members(shell: Shell) -> Non
     group.check_offset_delete()
 
 
-def test_where_a_subscription_cannot_be_read_every_topic_counts_as_subscribed(shell: Shell) -> None:
+def test_if_a_subscription_is_malformed_every_topic_counts_as_subscribed(shell: Shell) -> None:
     shell.stable_group("a", protocols=(("range", b"\x00"),))
     assert shell.group().is_subscribed_to("anything")
     assert shell.group().offset_expiry() is None, "and nothing expires"
@@ -141,9 +141,9 @@ def test_a_group_of_another_type_keeps_all_its_offsets_while_it_has_members(shel
     group = shell.group()
     assert group.offset_expiry() is None
     assert not group.is_subscribed_to("orders")
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as rejection:
         group.check_offset_delete()
-    assert refusal.value.code is ErrorCode.non_empty_group
+    assert rejection.value.code is ErrorCode.non_empty_group
 
 
 def test_offsets_do_not_expire_during_a_rebalance(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""What a classic group writes, what it is after a reload, and how it is described."""
+"""The records of a classic group, its state after a reload, and its description."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def shell() -> Shell:
     return Shell()
 
 
-def test_a_new_group_is_written_before_its_first_member_is_answered(shell: Shell) -> None:
+def test_a_new_group_is_written_before_its_first_member_gets_a_response(shell: Shell) -> None:
     shell.join(new_id="a", require_known_member_id=True)
     assert shell.records == [
         (
@@ -87,7 +87,7 @@ def test_a_group_that_becomes_empty_is_written(shell: Shell) -> None:
     ]
 
 
-def test_heartbeats_and_refusals_write_nothing(shell: Shell) -> None:
+def test_heartbeats_and_rejected_requests_write_nothing(shell: Shell) -> None:
     shell.stable_group("a", "b")
     written = len(shell.records)
     shell.heartbeat("a")
@@ -97,7 +97,7 @@ def test_heartbeats_and_refusals_write_nothing(shell: Shell) -> None:
     assert len(shell.records) == written
 
 
-def test_a_reloaded_group_goes_on_in_its_generation(shell: Shell) -> None:
+def test_a_reloaded_group_continues_in_its_generation(shell: Shell) -> None:
     shell.stable_group("a", "b")
     shell.restart()
     assert shell.state == "Stable"
@@ -105,7 +105,7 @@ def test_a_reloaded_group_goes_on_in_its_generation(shell: Shell) -> None:
     assert shell.replies[shell.sync("b", 1)].assignment == b"b"
 
 
-def test_the_sessions_of_all_members_begin_with_the_reload(shell: Shell) -> None:
+def test_the_sessions_of_all_members_restart_with_the_reload(shell: Shell) -> None:
     shell.stable_group("a", "b")
     shell.restart()
     for _ in range(4):
@@ -114,7 +114,7 @@ def test_the_sessions_of_all_members_begin_with_the_reload(shell: Shell) -> None
     assert list(shell.group().members) == ["b"]
 
 
-def test_a_rebalance_that_a_reload_interrupts_is_forgotten(shell: Shell) -> None:
+def test_a_rebalance_is_forgotten_after_a_reload(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b")
     shell.restart()
@@ -132,7 +132,7 @@ def test_a_tombstone_removes_the_group(shell: Shell) -> None:
     shell.machine.replay(KEY, None)
 
 
-def test_a_timer_of_a_group_that_is_gone_is_harmless(shell: Shell) -> None:
+def test_a_timer_of_a_deleted_group_is_harmless(shell: Shell) -> None:
     shell.join(new_id="a", require_known_member_id=True)
     waiting = shell.join(new_id="b")
     shell.machine.replay(KEY, None)
@@ -141,7 +141,7 @@ def test_a_timer_of_a_group_that_is_gone_is_harmless(shell: Shell) -> None:
     assert shell.timers == {}
 
 
-def test_a_value_without_timestamp_is_read_as_of_an_unknown_time() -> None:
+def test_a_value_without_timestamp_is_read_with_an_unknown_time() -> None:
     fresh = machine()
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None, members=())
     fresh.replay(KEY, value)
@@ -162,7 +162,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignment(shell: Shell) 
     )
 
 
-def test_a_group_that_rebalances_is_described_without_metadata(shell: Shell) -> None:
+def test_a_rebalancing_group_is_described_without_metadata(shell: Shell) -> None:
     shell.stable_group("a")
     shell.join(new_id="b")
     described = shell.ask(DescribeGroup(group_id=GROUP))
@@ -173,6 +173,6 @@ def test_a_group_that_rebalances_is_described_without_metadata(shell: Shell) -> 
     ]
 
 
-def test_a_group_that_is_not_there_cannot_be_described(shell: Shell) -> None:
+def test_an_unknown_group_cannot_be_described(shell: Shell) -> None:
     with pytest.raises(KafkaError, match=r"GROUP_ID_NOT_FOUND.*no classic group nobody"):
         shell.ask(DescribeGroup(group_id="nobody"))

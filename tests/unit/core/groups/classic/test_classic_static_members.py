@@ -18,7 +18,7 @@ def shell() -> Shell:
     return shell
 
 
-def test_a_static_member_needs_no_second_join_to_be_given_its_id() -> None:
+def test_a_static_member_gets_its_id_with_the_first_join() -> None:
     shell = Shell()
     waiter = shell.join(new_id="a-1", group_instance_id="one", require_known_member_id=True)
     shell.advance(DELAY_MS)
@@ -52,14 +52,14 @@ def test_the_member_id_before_the_restart_is_fenced(shell: Shell) -> None:
     assert shell.error(shell.join("b-1", group_instance_id="two")) is ErrorCode.fenced_instance_id
     left = shell.leave(LeavingMember("b-1", "two"))
     assert left[0].error_code is ErrorCode.fenced_instance_id
-    assert shell.heartbeat("b-1") is ErrorCode.unknown_member_id, "it did not even name its instance"
+    assert shell.heartbeat("b-1") is ErrorCode.unknown_member_id, "it did not send its instance id"
 
 
-def test_an_instance_that_nobody_has_is_unknown(shell: Shell) -> None:
+def test_an_unknown_instance_gets_unknown_member_id(shell: Shell) -> None:
     assert shell.heartbeat("a-1", group_instance_id="three") is ErrorCode.unknown_member_id
 
 
-def test_a_join_that_waits_under_the_old_member_id_is_fenced_at_once(shell: Shell) -> None:
+def test_a_waiting_join_with_the_old_member_id_is_fenced_at_once(shell: Shell) -> None:
     shell.join(new_id="c-1", group_instance_id="three")
     waiting = shell.join("b-1", group_instance_id="two")
     restarted = shell.join(new_id="b-2", group_instance_id="two")
@@ -69,7 +69,7 @@ def test_a_join_that_waits_under_the_old_member_id_is_fenced_at_once(shell: Shel
     assert shell.joined(restarted).generation_id == 2
 
 
-def test_a_sync_that_waits_under_the_old_member_id_is_fenced_at_once() -> None:
+def test_a_waiting_sync_with_the_old_member_id_is_fenced_at_once() -> None:
     shell = Shell()
     shell.join(new_id="a-1", group_instance_id="one")
     shell.join(new_id="b-1", group_instance_id="two")
@@ -82,7 +82,7 @@ def test_a_sync_that_waits_under_the_old_member_id_is_fenced_at_once() -> None:
     assert shell.joined(restarted).generation_id == 2
 
 
-def test_a_leader_that_restarts_is_told_to_skip_the_assignment(shell: Shell) -> None:
+def test_a_leader_that_restarts_must_skip_the_assignment(shell: Shell) -> None:
     response = shell.joined(shell.join(new_id="a-2", group_instance_id="one", can_skip_assignment=True))
     assert (response.generation_id, response.leader, response.skip_assignment) == (1, "a-2", True)
     assert [member.member_id for member in response.members] == ["b-1", "a-2"]
@@ -94,13 +94,13 @@ def test_a_follower_that_restarts_has_no_assignment_to_skip(shell: Shell) -> Non
     assert (response.leader, response.skip_assignment, response.members) == ("a-1", False, ())
 
 
-def test_a_leader_that_cannot_skip_the_assignment_is_not_told_that_it_leads(shell: Shell) -> None:
+def test_a_leader_that_cannot_skip_the_assignment_does_not_learn_that_it_leads(shell: Shell) -> None:
     response = shell.joined(shell.join(new_id="a-2", group_instance_id="one"))
     assert (response.leader, response.skip_assignment, response.members) == ("a-1", False, ())
     assert shell.group().leader_id == "a-2"
 
 
-def test_a_static_member_that_restarts_with_a_protocol_that_changes_the_choice_makes_the_group_rebalance(
+def test_a_static_member_whose_restart_changes_the_chosen_protocol_causes_a_rebalance(
     shell: Shell,
 ) -> None:
     both = (("range", b"metadata"), ("sticky", b"metadata"))
@@ -113,7 +113,7 @@ def test_a_static_member_that_restarts_with_a_protocol_that_changes_the_choice_m
     assert shell.state == "PreparingRebalance"
 
 
-def test_a_static_member_with_known_id_is_handled_as_any_other(shell: Shell) -> None:
+def test_a_static_member_with_its_member_id_is_treated_like_a_dynamic_one(shell: Shell) -> None:
     assert shell.joined(shell.join("b-1", group_instance_id="two")).generation_id == 1
     assert shell.join("b-1", group_instance_id="two", protocols=(("range", b"new"),)) not in shell.replies
 
@@ -147,7 +147,7 @@ def test_a_static_member_is_removed_when_its_session_ends(shell: Shell) -> None:
     assert shell.group().static_members == {"one": "a-1"}
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_id_alone(shell: Shell) -> None:
+def test_an_administrator_can_remove_a_static_member_by_its_instance_id(shell: Shell) -> None:
     left = shell.leave(LeavingMember("", "two"), LeavingMember("", "nobody"), LeavingMember("", None))
     assert [(member.group_instance_id, member.error_code) for member in left] == [
         ("two", ErrorCode.none),
@@ -157,7 +157,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id_alone(shell
     assert shell.group().static_members == {"one": "a-1"}
 
 
-def test_who_is_removed_while_it_waits_is_told(shell: Shell) -> None:
+def test_a_member_that_is_removed_while_it_waits_gets_an_error(shell: Shell) -> None:
     shell.join(new_id="c-1", group_instance_id="three")
     waiting = shell.join("b-1", group_instance_id="two")
     shell.leave(LeavingMember("", "two"))
@@ -172,7 +172,7 @@ def test_a_static_member_may_restart_in_a_full_group() -> None:
     assert shell.joined(shell.join(new_id="a-2", group_instance_id="one")).error_code is ErrorCode.none
 
 
-def test_a_restart_before_the_first_sync_of_a_stable_group_does_not_cost_a_rebalance() -> None:
+def test_a_restart_before_the_first_sync_of_a_stable_group_causes_no_rebalance() -> None:
     shell = Shell()
     shell.join(new_id="a-1", group_instance_id="one")
     shell.join(new_id="b-1", group_instance_id="two")
@@ -186,7 +186,7 @@ def test_a_restart_before_the_first_sync_of_a_stable_group_does_not_cost_a_rebal
         assert shell.heartbeat("a-1", 1) is shell.heartbeat("b-2", 1) is ErrorCode.none
 
 
-def test_waiting_for_static_members_that_have_no_rebalance_timeout_is_no_busy_loop(shell: Shell) -> None:
+def test_waiting_for_static_members_without_a_rebalance_timeout_is_no_busy_loop(shell: Shell) -> None:
     shell.join("a-1", group_instance_id="one", rebalance_timeout_ms=0)
     shell.join("b-1", group_instance_id="two", rebalance_timeout_ms=0)
     shell.sync_all("a-1", "b-1")

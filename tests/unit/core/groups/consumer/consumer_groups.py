@@ -1,4 +1,4 @@
-"""What the tests of consumer groups share: topics that can be changed, and members that behave as clients do."""
+"""Helpers for tests of consumer groups: topics that can be changed, and members that behave like clients."""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -96,7 +96,7 @@ class Groups(FakeShell):
         self.reload(self.fresh())
 
     def changed_topics(self) -> None:
-        """Tells the machine, as the shard does."""
+        """Notifies the machine, as the shard does."""
         decision: Any = Decision(self.machine.replay)
         self.machine.on_topics_changed(decision, self.now_ms)
         self._perform(decision)
@@ -115,8 +115,8 @@ class Groups(FakeShell):
 
 
 class Member:
-    """A client of the consumer protocol: it reports what it owns, and owns what it has been assigned and has not
-    revoked. `slow` ones keep what they should revoke until `revoke()`.
+    """A client of the consumer protocol: it reports its owned partitions: those that it was assigned and has not
+    revoked. A `slow` member revokes only when `revoke()` is called.
     """
 
     def __init__(
@@ -163,11 +163,11 @@ class Member:
         )
 
     def heartbeat(self) -> "Member":
-        """Keeps the session; tells no partitions."""
+        """Sends a heartbeat without owned partitions."""
         return self._send(instance_id=self.instance_id)
 
     def report(self) -> "Member":
-        """Tells what it owns, as clients do once they have revoked or taken partitions."""
+        """Reports its owned partitions, as clients do after a change."""
         return self._send(instance_id=self.instance_id, topic_partitions=self.told_owned())
 
     def subscribe(self, *names: str, regex: str = "") -> "Member":
@@ -213,7 +213,7 @@ class Member:
 
 
 def settle(groups: Groups, *members: Member, rounds: int = 20) -> None:
-    """Lets the members send heartbeats until nothing changes any more."""
+    """Lets the members send heartbeats until nothing changes."""
     for _ in range(rounds):
         before = [(member.epoch, set(member.owned)) for member in members]
         for member in members:
@@ -228,9 +228,9 @@ def settle(groups: Groups, *members: Member, rounds: int = 20) -> None:
 
 
 @contextmanager
-def refused(code: ErrorCode, message: str = "") -> Iterator[None]:
-    """Expects a refusal with this code, and with this text in its message."""
-    with pytest.raises(KafkaError) as refusal:
+def rejected(code: ErrorCode, message: str = "") -> Iterator[None]:
+    """Expects an error with this code, and with this text in its message."""
+    with pytest.raises(KafkaError) as rejection:
         yield
-    assert refusal.value.code is code
-    assert message in refusal.value.message
+    assert rejection.value.code is code
+    assert message in rejection.value.message

@@ -1,10 +1,10 @@
-"""What administrators ask of consumer groups, and who may commit offsets (KIP-848, KIP-1251)."""
+"""Administration of consumer groups, and who may commit offsets (KIP-848, KIP-1251)."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, refused, settle
+from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, rejected, settle
 
 from ottla.core.coordination import Decision
 from ottla.core.groups.commands import (
@@ -62,7 +62,7 @@ def fetch(groups: Groups, member_id: str | None, epoch: int) -> None:
     groups.group().check_offset_fetch(command)
 
 
-def test_a_described_group_tells_epochs_members_and_both_assignments(groups: Groups) -> None:
+def test_a_described_group_contains_epochs_members_and_both_assignments(groups: Groups) -> None:
     first = Member(groups, "a", "orders", rack_id="r1").join()
     Member(groups, "b", "orders", "payments").join()
     groups.advance(1000)
@@ -75,7 +75,7 @@ def test_a_described_group_tells_epochs_members_and_both_assignments(groups: Gro
     orders = groups.topics.id("orders")
     assert (a.member_id, a.rack_id, a.member_type) == ("a", "r1", 1)
     assert a.subscribed_topic_names == ("orders",)
-    # As Kafka shows it: what is still to be revoked is there.
+    # As Kafka: partitions pending revocation are shown.
     assert a.assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2, 3)),)
     assert a.target_assignment == (ConsumerAssignment(orders, "orders", (0, 1, 2)),)
     assert b.assignment == ()
@@ -88,8 +88,8 @@ def test_a_described_group_tells_epochs_members_and_both_assignments(groups: Gro
     assert ConsumerAssignment(groups.topics.id("payments"), "payments", (0,)) in b.target_assignment
 
 
-def test_a_group_that_is_not_there_is_not_described(groups: Groups) -> None:
-    with refused(ErrorCode.group_id_not_found, "nowhere"):
+def test_an_unknown_consumer_group_cannot_be_described(groups: Groups) -> None:
+    with rejected(ErrorCode.group_id_not_found, "nowhere"):
         groups.ask(DescribeConsumerGroup(group_id="nowhere"))
 
 
@@ -107,7 +107,7 @@ def test_a_group_is_listed_with_its_state_and_type(groups: Groups) -> None:
 
 def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
-    with refused(ErrorCode.non_empty_group):
+    with rejected(ErrorCode.non_empty_group):
         groups.group().check_delete()
     member.leave()
     groups.group().check_delete()
@@ -131,7 +131,7 @@ def test_tombstones_are_written_for_everything_and_the_groups_own_comes_last(gro
     assert {key for key, _ in decision.records} >= written
 
 
-def test_tombstones_of_groups_that_are_not_there_are_nothing(groups: Groups) -> None:
+def test_tombstones_of_unknown_groups_are_ignored(groups: Groups) -> None:
     Member(groups, "a", "orders").join()
     fresh = groups.fresh()
     for key, _ in groups.records:
@@ -139,7 +139,7 @@ def test_tombstones_of_groups_that_are_not_there_are_nothing(groups: Groups) -> 
     assert fresh.durable_state() == {}
 
 
-def test_offsets_of_subscribed_topics_are_in_use_and_others_expire(groups: Groups) -> None:
+def test_offsets_of_subscribed_topics_are_kept_and_others_expire(groups: Groups) -> None:
     Member(groups, "a", "orders").join()
     assert groups.group().is_subscribed_to("orders")
     assert not groups.group().is_subscribed_to("payments")
@@ -152,25 +152,25 @@ def test_offsets_of_subscribed_topics_are_in_use_and_others_expire(groups: Group
 def test_a_member_commits_with_its_epoch(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     commit(groups, "a", member.epoch, 0)
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         commit(groups, "stranger", member.epoch, 0)
-    with refused(ErrorCode.stale_member_epoch, "newer"):
+    with rejected(ErrorCode.stale_member_epoch, "newer"):
         commit(groups, "a", member.epoch + 1, 0)
-    with refused(ErrorCode.unsupported_version, "version 9"):
+    with rejected(ErrorCode.unsupported_version, "version 9"):
         commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
 
 
-def test_an_older_epoch_is_good_for_partitions_that_the_member_has_had_since(groups: Groups) -> None:
+def test_an_older_epoch_is_accepted_for_partitions_that_the_member_has_had_since(groups: Groups) -> None:
     first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
     before = first.epoch
     settle(groups, first, second)
     assert first.epoch > before
     commit(groups, "a", before, *first.partitions("orders"))
-    with refused(ErrorCode.stale_member_epoch, "is not assigned or pending revocation"):
+    with rejected(ErrorCode.stale_member_epoch, "is not assigned or pending revocation"):
         commit(groups, "a", before, *second.partitions("orders"))
-    with refused(ErrorCode.stale_member_epoch, "is older than assignment epoch"):
+    with rejected(ErrorCode.stale_member_epoch, "is older than assignment epoch"):
         commit(groups, "b", second.epoch - 1, *second.partitions("orders"))
-    with refused(ErrorCode.stale_member_epoch, "is not assigned"):
+    with rejected(ErrorCode.stale_member_epoch, "is not assigned"):
         commit_of_unknown_topic = OffsetToCommit("unknown", 0, 1)
         command = OffsetCommit(
             group_id=GROUP,
@@ -182,7 +182,7 @@ def test_an_older_epoch_is_good_for_partitions_that_the_member_has_had_since(gro
         groups.group().check_offset_commit(command, Decision(groups.machine.replay), groups.now_ms)
 
 
-def test_what_is_being_revoked_may_still_be_committed(groups: Groups) -> None:
+def test_offsets_of_partitions_pending_revocation_may_be_committed(groups: Groups) -> None:
     first = Member(groups, "a", "orders", slow=True).join()
     Member(groups, "b", "orders").join()
     groups.advance(1000)
@@ -191,26 +191,26 @@ def test_what_is_being_revoked_may_still_be_committed(groups: Groups) -> None:
     commit(groups, "a", first.epoch, 0, 1, 2, 3)
 
 
-def test_offsets_of_an_empty_group_are_committed_by_whoever_wants(groups: Groups) -> None:
+def test_any_client_may_commit_offsets_of_an_empty_group(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         commit(groups, "", -1, 0)
     member.leave()
     commit(groups, "", -1, 0)
 
 
-def test_a_producer_need_not_say_for_whom_it_commits_and_knows_of_generations_only(groups: Groups) -> None:
+def test_a_producer_may_commit_without_a_member_and_gets_illegal_generation(groups: Groups) -> None:
     first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
     before = first.epoch
     settle(groups, first, second)
     commit_in_transaction(groups, "", -1, 0)
     commit_in_transaction(groups, "a", first.epoch, 0)
     commit_in_transaction(groups, "a", before, *first.partitions("orders"))
-    with refused(ErrorCode.illegal_generation):
+    with rejected(ErrorCode.illegal_generation):
         commit_in_transaction(groups, "a", first.epoch + 1, 0)
-    with refused(ErrorCode.illegal_generation):
+    with rejected(ErrorCode.illegal_generation):
         commit_in_transaction(groups, "a", before, *second.partitions("orders"))
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         commit_in_transaction(groups, "stranger", 1, 0)
 
 
@@ -218,13 +218,13 @@ def test_offsets_are_fetched_with_the_members_epoch_or_without_any(groups: Group
     member = Member(groups, "a", "orders").join()
     fetch(groups, None, -1)
     fetch(groups, "a", member.epoch)
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         fetch(groups, "stranger", member.epoch)
-    with refused(ErrorCode.stale_member_epoch):
+    with rejected(ErrorCode.stale_member_epoch):
         fetch(groups, "a", member.epoch - 1)
 
 
-def test_a_member_of_the_classic_protocol_is_told_of_generations(groups: Groups) -> None:
+def test_a_classic_member_gets_illegal_generation_instead_of_stale_member_epoch(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     key, value = next(
         (key, value) for key, value in groups.records if isinstance(key, ConsumerGroupMemberMetadataKey)
@@ -233,10 +233,10 @@ def test_a_member_of_the_classic_protocol_is_told_of_generations(groups: Groups)
     groups.machine.replay(key, replace(value, classic_member_metadata=classic))
     assert groups.group().num_classic_members == 1
     commit(groups, "a", member.epoch, 0, supports_stale_member_epoch=False)
-    with refused(ErrorCode.illegal_generation):
+    with rejected(ErrorCode.illegal_generation):
         commit(groups, "a", member.epoch + 1, 0)
-    with refused(ErrorCode.illegal_generation):
+    with rejected(ErrorCode.illegal_generation):
         fetch(groups, "a", member.epoch + 1)
     assert groups.described().members[0].member_type == 0
-    member.heartbeat()  # from now on it speaks the consumer protocol
+    member.heartbeat()  # from now on it uses the consumer protocol
     assert groups.group().num_classic_members == 0

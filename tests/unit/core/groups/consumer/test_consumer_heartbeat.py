@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat: who may speak, when, and what is answered (KIP-848)."""
+"""ConsumerGroupHeartbeat: its checks and its response (KIP-848)."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, refused, settle
+from tests.unit.core.groups.consumer.consumer_groups import GROUP, Groups, Member, Topics, rejected, settle
 
 from ottla.core.groups.commands import Client, ConsumerGroupHeartbeat, TopicIdPartitions
 from ottla.core.groups.consumer.timers import AssignmentDue, RevocationTimedOut, SessionExpired
@@ -34,7 +34,7 @@ def kinds(groups: Groups) -> list[type]:
     return [type(key) for key, _ in groups.records]
 
 
-def test_a_member_joins_with_epoch_zero_and_is_told_its_assignment_at_once(groups: Groups) -> None:
+def test_a_member_joins_with_epoch_zero_and_gets_its_assignment_at_once(groups: Groups) -> None:
     response = groups.heartbeat("a", 0, **JOIN)
     assert response.member_id == "a"
     assert response.member_epoch > 0
@@ -43,7 +43,7 @@ def test_a_member_joins_with_epoch_zero_and_is_told_its_assignment_at_once(group
     assert groups.group().state == "Stable"
 
 
-def test_joining_writes_the_member_the_group_the_target_and_what_the_member_has_in_this_order(
+def test_joining_writes_member_group_target_and_current_assignment_in_this_order(
     groups: Groups,
 ) -> None:
     groups.heartbeat("a", 0, **JOIN)
@@ -56,7 +56,7 @@ def test_joining_writes_the_member_the_group_the_target_and_what_the_member_has_
     ]
 
 
-def test_a_heartbeat_without_news_writes_nothing_and_tells_no_assignment(groups: Groups) -> None:
+def test_a_heartbeat_without_changes_writes_nothing_and_returns_no_assignment(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     written = len(groups.records)
     response = groups.heartbeat("a", member.epoch)
@@ -65,7 +65,7 @@ def test_a_heartbeat_without_news_writes_nothing_and_tells_no_assignment(groups:
     assert len(groups.records) == written
 
 
-def test_a_full_request_is_told_the_assignment_again(groups: Groups) -> None:
+def test_a_full_request_gets_the_assignment_again(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     response = groups.heartbeat(
         "a",
@@ -77,7 +77,7 @@ def test_a_full_request_is_told_the_assignment_again(groups: Groups) -> None:
     assert response.assignment == member.told_owned()
 
 
-def test_a_member_may_join_without_being_subscribed_to_anything(groups: Groups) -> None:
+def test_a_member_may_join_without_subscriptions(groups: Groups) -> None:
     response = groups.heartbeat("a", 0, **{**JOIN, "subscribed_topic_names": ()})
     assert response.member_epoch > 0
     assert response.assignment == ()
@@ -93,7 +93,7 @@ def test_two_members_share_the_partitions_once_the_first_has_revoked(groups: Gro
     assert first.epoch == second.epoch == groups.group().assignment_epoch
 
 
-def test_the_interval_of_heartbeats_is_that_of_the_group_where_it_has_its_own() -> None:
+def test_a_group_may_override_the_heartbeat_interval() -> None:
     overrides = GroupOverrides(consumer_heartbeat_interval_ms=7000, consumer_session_timeout_ms=50_000)
     groups = Groups(Topics(orders=1), overrides=lambda group_id: overrides)
     assert Member(groups, "a", "orders").join().interval_ms == 7000
@@ -103,19 +103,19 @@ def test_the_interval_of_heartbeats_is_that_of_the_group_where_it_has_its_own() 
     assert groups.group().is_empty
 
 
-def test_an_unknown_group_is_made_only_by_a_member_that_joins(groups: Groups) -> None:
-    with refused(ErrorCode.group_id_not_found, GROUP):
+def test_only_a_joining_member_creates_a_group(groups: Groups) -> None:
+    with rejected(ErrorCode.group_id_not_found, GROUP):
         groups.heartbeat("a", 5)
-    with refused(ErrorCode.group_id_not_found):
+    with rejected(ErrorCode.group_id_not_found):
         groups.heartbeat("a", -1)
     assert groups.records == []
 
 
-def test_only_members_are_heard(groups: Groups) -> None:
+def test_only_members_may_send_heartbeats(groups: Groups) -> None:
     Member(groups, "a", "orders").join()
-    with refused(ErrorCode.unknown_member_id, "stranger"):
+    with rejected(ErrorCode.unknown_member_id, "stranger"):
         groups.heartbeat("stranger", 1)
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         groups.heartbeat("stranger", -1)
 
 
@@ -136,7 +136,7 @@ def test_only_members_are_heard(groups: Groups) -> None:
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
     ],
 )
-def test_an_invalid_request_is_refused_and_changes_nothing(
+def test_an_invalid_request_is_rejected_and_changes_nothing(
     groups: Groups, fields: dict[str, Any], message: str
 ) -> None:
     valid: dict[str, Any] = {
@@ -146,34 +146,34 @@ def test_an_invalid_request_is_refused_and_changes_nothing(
         "client": Client("client", "/127.0.0.1"),
         **JOIN,
     }
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as rejection:
         groups.ask(ConsumerGroupHeartbeat(**{**valid, **fields}))
-    assert refusal.value.code is ErrorCode.invalid_request
-    assert refusal.value.message == message
+    assert rejection.value.code is ErrorCode.invalid_request
+    assert rejection.value.message == message
     assert groups.records == []
 
 
-def test_a_joining_member_must_own_nothing(groups: Groups) -> None:
+def test_a_joining_member_must_not_own_partitions(groups: Groups) -> None:
     owned = (TopicIdPartitions(groups.topics.id("orders"), (0,)),)
-    with refused(ErrorCode.invalid_request, "TopicPartitions must be empty"):
+    with rejected(ErrorCode.invalid_request, "TopicPartitions must be empty"):
         groups.heartbeat("a", 0, **{**JOIN, "topic_partitions": owned})
 
 
-def test_an_assignor_that_is_not_there_is_refused_with_the_list_of_those_that_are(groups: Groups) -> None:
-    with refused(ErrorCode.unsupported_assignor, "Supported assignors: uniform, range."):
+def test_an_unknown_assignor_is_rejected_with_the_list_of_supported_ones(groups: Groups) -> None:
+    with rejected(ErrorCode.unsupported_assignor, "Supported assignors: uniform, range."):
         groups.heartbeat("a", 0, server_assignor="sticky", **JOIN)
 
 
-def test_the_consumer_protocol_can_be_switched_off() -> None:
+def test_the_consumer_protocol_can_be_disabled() -> None:
     groups = Groups(Topics(orders=1), rebalance_protocols=("classic",))
-    with refused(ErrorCode.unsupported_version, "group.coordinator.rebalance.protocols"):
+    with rejected(ErrorCode.unsupported_version, "group.coordinator.rebalance.protocols"):
         groups.heartbeat("a", 0, **JOIN)
 
 
-def test_a_full_group_takes_no_more_members_but_keeps_those_it_has() -> None:
+def test_a_full_group_rejects_new_members_and_keeps_its_own() -> None:
     groups = Groups(Topics(orders=2), consumer_max_size=1)
     member = Member(groups, "a", "orders").join()
-    with refused(ErrorCode.group_max_size_reached, "1 members"):
+    with rejected(ErrorCode.group_max_size_reached, "1 members"):
         groups.heartbeat("b", 0, **JOIN)
     member.heartbeat()
     member.join()
@@ -181,11 +181,11 @@ def test_a_full_group_takes_no_more_members_but_keeps_those_it_has() -> None:
 
 def test_a_greater_epoch_than_the_members_is_fenced(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
-    with refused(ErrorCode.fenced_member_epoch, "greater"):
+    with rejected(ErrorCode.fenced_member_epoch, "greater"):
         groups.heartbeat("a", member.epoch + 1)
 
 
-def test_the_epoch_before_is_good_once_more_as_its_answer_may_have_been_lost(groups: Groups) -> None:
+def test_the_previous_epoch_is_accepted_because_the_response_may_have_been_lost(groups: Groups) -> None:
     first = Member(groups, "a", "orders").join()
     before = first.epoch
     Member(groups, "b", "orders").join()
@@ -197,13 +197,13 @@ def test_the_epoch_before_is_good_once_more_as_its_answer_may_have_been_lost(gro
     assert advanced.member_epoch > before
     again = groups.heartbeat("a", before, topic_partitions=owned)
     assert again.member_epoch == advanced.member_epoch
-    with refused(ErrorCode.fenced_member_epoch, "smaller"):
+    with rejected(ErrorCode.fenced_member_epoch, "smaller"):
         groups.heartbeat("a", before)
-    with refused(ErrorCode.fenced_member_epoch, "smaller"):
+    with rejected(ErrorCode.fenced_member_epoch, "smaller"):
         groups.heartbeat("a", before - 1, topic_partitions=owned)
 
 
-def test_a_member_that_rejoins_keeps_what_it_was_assigned(groups: Groups) -> None:
+def test_a_member_that_rejoins_keeps_its_assignment(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     epoch = member.epoch
     member.join()
@@ -221,18 +221,18 @@ def test_a_member_that_leaves_frees_its_partitions_at_once(groups: Groups) -> No
     assert groups.group().state == "Empty"
 
 
-def test_a_silent_member_is_removed_when_its_session_is_over(groups: Groups) -> None:
+def test_a_classic_member_without_heartbeats_is_removed_after_the_session_timeout(groups: Groups) -> None:
     first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
     settle(groups, first, second)
     for _ in range(10):
         groups.advance(5000)
         second.heartbeat()
     assert second.partitions("orders") == set(range(6))
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         first.heartbeat()
 
 
-def test_sessions_begin_anew_after_a_reload(groups: Groups) -> None:
+def test_sessions_restart_after_a_reload(groups: Groups) -> None:
     Member(groups, "a", "orders").join()
     groups.advance(44_000)
     groups.restart()
@@ -242,7 +242,7 @@ def test_sessions_begin_anew_after_a_reload(groups: Groups) -> None:
     assert groups.group().is_empty
 
 
-def test_what_a_member_does_not_tell_stays_as_it_was(groups: Groups) -> None:
+def test_fields_that_a_member_does_not_send_are_unchanged(groups: Groups) -> None:
     member = Member(groups, "a", "orders", rack_id="r1", server_assignor="range").join()
     groups.heartbeat("a", member.epoch, client=Client("renamed", "/10.0.0.1"))
     (described,) = groups.described().members
@@ -260,7 +260,7 @@ def test_the_assignor_is_the_one_that_most_members_ask_for(groups: Groups) -> No
     assert groups.described().assignor_name == "range"
 
 
-def test_a_topic_of_a_subscription_may_come_later(groups: Groups) -> None:
+def test_a_subscribed_topic_may_be_created_later(groups: Groups) -> None:
     member = Member(groups, "a", "orders", "later").join()
     assert member.partitions("orders") == set(range(6))
     groups.topics.create("later", 2)
@@ -268,7 +268,7 @@ def test_a_topic_of_a_subscription_may_come_later(groups: Groups) -> None:
     assert member.partitions("later") == {0, 1}
 
 
-def test_a_topic_that_grows_is_assigned_anew_without_anyone_asking(groups: Groups) -> None:
+def test_a_topic_with_more_partitions_is_assigned_again_without_a_heartbeat(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     groups.topics.grow("orders", 8)
     groups.changed_topics()
@@ -279,7 +279,7 @@ def test_a_topic_that_grows_is_assigned_anew_without_anyone_asking(groups: Group
     assert member.partitions("orders") == set(range(8))
 
 
-def test_a_change_of_a_topic_that_nobody_reads_changes_no_epoch(groups: Groups) -> None:
+def test_a_change_of_a_topic_without_subscribers_changes_no_epoch(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     epoch = groups.group().group_epoch
     groups.topics.grow("payments", 9)
@@ -289,7 +289,7 @@ def test_a_change_of_a_topic_that_nobody_reads_changes_no_epoch(groups: Groups) 
     assert groups.group().group_epoch == epoch
 
 
-def test_a_change_of_racks_alone_makes_a_new_target(groups: Groups) -> None:
+def test_a_change_of_racks_causes_a_new_target(groups: Groups) -> None:
     groups.topics.create("racked", 1, (frozenset({"r1"}),))
     member = Member(groups, "a", "racked").join()
     epoch = groups.group().group_epoch
@@ -310,7 +310,7 @@ def test_a_deleted_topic_is_revoked(groups: Groups) -> None:
     assert groups.group().state == "Stable"
 
 
-def test_many_groups_are_looked_through_some_at_a_time_when_topics_change(groups: Groups) -> None:
+def test_groups_are_refreshed_in_limited_numbers_when_topics_change(groups: Groups) -> None:
     members = [f"m{number}" for number in range(250)]
     for member_id in members:
         groups.heartbeat(member_id, 0, group_id=f"group of {member_id}", **JOIN)
@@ -324,7 +324,7 @@ def test_many_groups_are_looked_through_some_at_a_time_when_topics_change(groups
         assert groups.group(f"group of {member_id}").state == "Reconciling"
 
 
-def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -> None:
+def test_timers_of_removed_groups_and_members_do_nothing(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     written = len(groups.records)
     for group_id in (GROUP, "nowhere"):
@@ -335,7 +335,7 @@ def test_timers_of_groups_and_members_that_are_gone_do_nothing(groups: Groups) -
     assert len(groups.records) == written
 
 
-def test_a_member_in_a_state_of_a_later_release_is_fenced_until_it_owns_nothing(groups: Groups) -> None:
+def test_a_member_in_an_unknown_state_is_fenced_until_it_owns_no_partitions(groups: Groups) -> None:
     member = Member(groups, "a", "orders").join()
     current = ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
     of_a_later_release = replace(groups.group().members["a"].current_assignment_value(), state=9)
@@ -343,7 +343,7 @@ def test_a_member_in_a_state_of_a_later_release_is_fenced_until_it_owns_nothing(
     groups.restart()
     written = len(groups.records)
     for heartbeat in (member.heartbeat, member.report, lambda: member.subscribe("payments")):
-        with refused(ErrorCode.fenced_member_epoch, "unknown state"):
+        with rejected(ErrorCode.fenced_member_epoch, "unknown state"):
             heartbeat()
     assert len(groups.records) == written
     member.join()

@@ -1,6 +1,6 @@
-"""Consumer groups under everything that happens to them: at no time has a partition two owners, by what the members
-themselves believe, and when all is quiet every partition has one. A machine rebuilt from the log equals the live one
-after every step.
+"""Random events in consumer groups: no partition ever has two owners from the members' point of view, and when
+the group is quiet every partition has one. After every step a machine rebuilt from the log equals the live
+one.
 """
 
 import uuid
@@ -27,7 +27,7 @@ picks = st.integers(0, 1000)
 
 
 class ConsumerGroupModel(RuleBasedStateMachine):
-    """The members are the clients of `consumer_groups`; slow ones revoke in a step of their own."""
+    """The members are the clients of `consumer_groups`; slow ones revoke in a separate step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         for is_slow in (slow, True):
             self.join((("t1", "t2"), None), is_slow, static=False, assignor=None)
 
-    # -- what happens
+    # -- events
 
     @precondition(lambda self: len(self.members) < 5)
     @rule(
@@ -90,7 +90,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(pick=picks)
     def lose_the_answer(self, pick: int) -> None:
-        """The coordinator has gone on, the member has not heard of it: it sends a full heartbeat again."""
+        """The member missed the response: it sends a full heartbeat again."""
         member = self.picked(pick)
         known = (member.epoch, set(member.assigned), set(member.owned), member.interval_ms)
         with self.fencing(member):
@@ -125,7 +125,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.members) > 1)
     @rule(pick=picks)
     def crash(self, pick: int) -> None:
-        """It is silent from now on, and reads nothing any more."""
+        """The member sends no more heartbeats, and consumes nothing."""
         self.members.remove(self.picked(pick))
 
     @precondition(lambda self: any(member.instance_id for member in self.members))
@@ -155,8 +155,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         member.join()
         self.members.append(member)
 
-    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 4), told=st.booleans())
-    def change_topic(self, name: str, partitions: int, told: bool) -> None:
+    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 4), is_notified=st.booleans())
+    def change_topic(self, name: str, partitions: int, is_notified: bool) -> None:
         topic = self.groups.topics.find(name)
         if topic is None:
             self.groups.topics.create(name, partitions)
@@ -164,7 +164,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             self.groups.topics.grow(name, partitions)
         else:
             self.groups.topics.delete(name)
-        if told:
+        if is_notified:
             self.groups.changed_topics()
 
     @rule(ms=st.sampled_from((1, 250, 1000)))
@@ -174,7 +174,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((10, 25, 50)))
     def pass_much_time(self, seconds: int) -> None:
-        """Those who are still there send heartbeats, but slow ones do not revoke: their time may run out."""
+        """Active members send heartbeats, but slow ones do not revoke and may time out."""
         for _ in range(seconds // 5):
             self.groups.advance(5000)
             self.forget_fenced()
@@ -189,7 +189,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule()
     def settle(self) -> None:
-        """Everyone heartbeats as real clients do, and time goes by: then all is owned, and nothing moves any more."""
+        """After heartbeats of all members and some time, every partition has an owner and nothing moves."""
         for _ in range(25):
             for member in list(self.members):
                 with self.fencing(member):
@@ -205,7 +205,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.assert_all_owned()
         self.assert_nothing_moves()
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def a_partition_has_at_most_one_owner(self) -> None:
@@ -230,18 +230,20 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @contextmanager
     def fencing(self, member: Member) -> Iterator[None]:
-        """A member that is told that it is none any more gives everything up."""
+        """A fenced member gives up all its partitions."""
         try:
             yield
-        except KafkaError as refusal:
-            if refusal.code not in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
+        except KafkaError as rejection:
+            if rejection.code not in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
                 raise
             member.owned.clear()
             if member in self.members:
                 self.members.remove(member)
 
     def forget_fenced(self) -> None:
-        """A client whose session is over by its own clock stops reading; the coordinator's clock is the same here."""
+        """A client whose session has expired by its own clock stops consuming. Client and coordinator share a
+        clock here.
+        """
         known = self.groups.group().members
         self.members = [member for member in self.members if member.member_id in known]
         self.away = [member for member in self.away if member.member_id in known]
@@ -256,7 +258,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         assert owned == expected
 
     def assert_nothing_moves(self) -> None:
-        """Without a change there is no movement, also not after the leader of the shard has changed."""
+        """Without a change no partition moves, even if the leader of the shard changes."""
         owned = {member.member_id: set(member.owned) for member in self.members}
         epoch = self.groups.group().group_epoch
         self.groups.restart()

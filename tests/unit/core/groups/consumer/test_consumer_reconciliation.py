@@ -1,9 +1,9 @@
-"""How partitions move from member to member, and when a target is computed (KIP-848, KIP-1263)."""
+"""How partitions move between members, and when a target is computed (KIP-848, KIP-1263)."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, refused, settle
+from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle
 
 from ottla.core.groups.consumer.member import MemberState
 from ottla.model.errors import ErrorCode
@@ -18,7 +18,7 @@ def states(groups: Groups) -> dict[str, MemberState]:
     return {member_id: member.state for member_id, member in groups.group().members.items()}
 
 
-def test_a_partition_is_given_only_after_it_was_revoked(groups: Groups) -> None:
+def test_a_partition_is_assigned_only_after_it_was_revoked(groups: Groups) -> None:
     first = Member(groups, "a", "orders", slow=True).join()
     second = Member(groups, "b", "orders").join()
     groups.advance(1000)
@@ -41,7 +41,7 @@ def test_a_partition_is_given_only_after_it_was_revoked(groups: Groups) -> None:
     assert states(groups)["b"] is MemberState.STABLE
 
 
-def test_a_member_that_has_to_revoke_stays_in_its_epoch_until_it_has(groups: Groups) -> None:
+def test_a_member_that_must_revoke_stays_in_its_epoch_until_it_has(groups: Groups) -> None:
     first = Member(groups, "a", "orders", slow=True).join()
     epoch = first.epoch
     Member(groups, "b", "orders").join()
@@ -53,7 +53,7 @@ def test_a_member_that_has_to_revoke_stays_in_its_epoch_until_it_has(groups: Gro
     assert first.epoch == groups.group().assignment_epoch > epoch
 
 
-def test_a_member_that_does_not_say_what_it_owns_is_taken_to_own_it_still(groups: Groups) -> None:
+def test_a_member_that_does_not_report_its_owned_partitions_still_owns_them(groups: Groups) -> None:
     first = Member(groups, "a", "orders").join()
     Member(groups, "b", "orders").join()
     groups.advance(1000)
@@ -62,7 +62,7 @@ def test_a_member_that_does_not_say_what_it_owns_is_taken_to_own_it_still(groups
     assert states(groups)["a"] is MemberState.UNREVOKED_PARTITIONS
 
 
-def test_a_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(groups: Groups) -> None:
+def test_a_member_that_does_not_revoke_within_its_rebalance_timeout_is_removed(groups: Groups) -> None:
     first = Member(groups, "a", "orders", slow=True, rebalance_timeout_ms=10_000).join()
     second = Member(groups, "b", "orders").join()
     groups.advance(1000)
@@ -70,13 +70,13 @@ def test_a_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(groups
     groups.advance(9999)
     first.heartbeat()
     groups.advance(1)
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         first.heartbeat()
     second.heartbeat()
     assert second.partitions("orders") == set(range(4))
 
 
-def test_the_rebalance_timeout_goes_on_after_a_reload(groups: Groups) -> None:
+def test_the_rebalance_timeout_applies_after_a_reload(groups: Groups) -> None:
     first = Member(groups, "a", "orders", slow=True, rebalance_timeout_ms=10_000).join()
     Member(groups, "b", "orders").join()
     groups.advance(1000)
@@ -100,10 +100,10 @@ def test_a_member_that_has_revoked_is_not_fenced_by_a_late_timer(groups: Groups)
     assert "a" in groups.group().members
 
 
-def test_what_a_member_unsubscribes_from_is_revoked_before_the_new_target_is_there(groups: Groups) -> None:
+def test_unsubscribed_partitions_are_revoked_before_the_new_target_is_computed(groups: Groups) -> None:
     first = Member(groups, "a", "orders", "payments").join()
     second = Member(groups, "b", "orders", "payments").join()
-    groups.advance(1000)  # makes a target: the next one has to wait
+    groups.advance(1000)  # computes a target: the next one has to wait
     for member in (first, second, first, second):
         member.report()
     assert groups.group().state == "Stable"
@@ -117,7 +117,7 @@ def test_what_a_member_unsubscribes_from_is_revoked_before_the_new_target_is_the
     assert second.partitions("payments") == {0, 1}
 
 
-def test_the_one_that_is_left_does_not_wait_for_its_target(groups: Groups) -> None:
+def test_the_last_remaining_member_does_not_wait_for_its_target(groups: Groups) -> None:
     first, second = Member(groups, "a", "orders").join(), Member(groups, "b", "orders").join()
     first.leave()
     second.heartbeat()
@@ -126,7 +126,7 @@ def test_the_one_that_is_left_does_not_wait_for_its_target(groups: Groups) -> No
     assert groups.group().state == "Stable"
 
 
-def test_a_subscription_that_is_changed_back_takes_its_partitions_back() -> None:
+def test_a_subscription_that_is_changed_back_gets_its_partitions_back() -> None:
     groups = Groups(Topics(orders=2, payments=2), consumer_assignment_interval_ms=0)
     member = Member(groups, "a", "orders", "payments", slow=True).join()
     member.subscribe("orders")
@@ -143,12 +143,12 @@ def test_the_first_target_does_not_wait(groups: Groups) -> None:
     assert len(Member(groups, "a", "orders").join().owned) == 4
 
 
-def test_a_member_alone_in_its_group_does_not_wait_either(groups: Groups) -> None:
+def test_the_only_member_of_a_group_does_not_wait_for_its_target(groups: Groups) -> None:
     Member(groups, "a", "orders").join().leave()
     assert len(Member(groups, "b", "orders").join().owned) == 4
 
 
-def test_targets_are_computed_once_in_an_interval_and_changes_in_between_are_collected(
+def test_targets_are_computed_once_per_interval_and_changes_in_between_are_collected(
     groups: Groups,
 ) -> None:
     members = [Member(groups, f"m{number}", "orders").join() for number in range(4)]
@@ -162,7 +162,7 @@ def test_targets_are_computed_once_in_an_interval_and_changes_in_between_are_col
     assert all(len(member.owned) == 1 for member in members)
 
 
-def test_the_interval_is_the_groups_own_where_it_has_one() -> None:
+def test_a_group_may_override_the_assignment_interval() -> None:
     groups = Groups(Topics(orders=4), consumer_assignment_interval_ms=0)
     Member(groups, "a", "orders").join()
     Member(groups, "b", "orders").join()
@@ -178,7 +178,7 @@ def test_a_target_that_was_due_is_computed_after_a_reload(groups: Groups) -> Non
     assert groups.group().state == "Reconciling"
 
 
-def test_a_clock_that_is_set_back_does_not_make_a_group_wait_for_longer_than_the_interval(
+def test_a_group_never_waits_longer_than_the_interval_even_if_the_clock_is_set_back(
     groups: Groups,
 ) -> None:
     Member(groups, "a", "orders").join()
@@ -188,7 +188,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_group_wait_for_longer_than_the
     assert groups.group().state == "Reconciling"
 
 
-def test_who_waits_for_partitions_is_told_to_ask_again_soon(groups: Groups) -> None:
+def test_a_member_that_waits_for_partitions_gets_a_short_heartbeat_interval(groups: Groups) -> None:
     first = Member(groups, "a", "orders").join()
     assert first.interval_ms == 5000
     second = Member(groups, "b", "orders").join()
@@ -201,9 +201,7 @@ def test_who_waits_for_partitions_is_told_to_ask_again_soon(groups: Groups) -> N
 
 @given(partitions=st.integers(1, 12), count=st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_a_member_that_comes_takes_and_one_that_goes_gives_and_nothing_else_moves(
-    partitions: int, count: int
-) -> None:
+def test_only_partitions_of_joining_and_leaving_members_move(partitions: int, count: int) -> None:
     groups = Groups(Topics(orders=partitions), consumer_assignment_interval_ms=0)
     members = [Member(groups, f"m{number}", "orders").join() for number in range(count)]
     settle(groups, *members)

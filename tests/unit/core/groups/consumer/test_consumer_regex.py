@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression: RE2, evaluated by the coordinator (KIP-848)."""
+"""Subscriptions by regular expression: RE2, resolved by the coordinator (KIP-848)."""
 
 import pytest
-from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, refused, settle
+from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle
 
 from ottla.core.groups.consumer.regex import RegexResolver, check_regex
 from ottla.model.errors import ErrorCode
@@ -33,12 +33,12 @@ def test_a_member_gets_the_topics_whose_whole_name_matches(groups: Groups) -> No
     assert groups.group().subscriptions.resolved["logs"].topics == frozenset()
 
 
-def test_internal_topics_match_nothing(groups: Groups) -> None:
+def test_a_regex_does_not_match_internal_topics(groups: Groups) -> None:
     Member(groups, "a", regex=".*").join()
     assert regex_records(groups) == [(".*", ("logs.app", "logs.web", "orders"))]
 
 
-def test_an_expression_and_names_add_up(groups: Groups) -> None:
+def test_a_regex_and_names_are_combined(groups: Groups) -> None:
     groups.heartbeat(
         "a",
         0,
@@ -53,31 +53,29 @@ def test_an_expression_and_names_add_up(groups: Groups) -> None:
 
 
 @pytest.mark.parametrize("regex", ["(", "a(?=b)", r"(a)\1", "[z-a]", "*"])
-def test_an_invalid_expression_is_refused_with_the_reason_and_changes_nothing(
-    groups: Groups, regex: str
-) -> None:
-    with refused(ErrorCode.invalid_regular_expression, f"`{regex}` is not a valid regular expression: "):
+def test_an_invalid_regex_is_rejected_with_the_reason_and_changes_nothing(groups: Groups, regex: str) -> None:
+    with rejected(ErrorCode.invalid_regular_expression, f"`{regex}` is not a valid regular expression: "):
         Member(groups, "a", regex=regex).join()
     assert groups.records == []
     assert groups.machine.durable_state() == {}
 
 
-def test_an_invalid_expression_does_not_replace_a_static_member(groups: Groups) -> None:
+def test_an_invalid_regex_does_not_replace_a_static_member(groups: Groups) -> None:
     Member(groups, "a1", regex="orders", instance_id="a").join().leave(-2)
     written = len(groups.records)
-    with refused(ErrorCode.invalid_regular_expression):
+    with rejected(ErrorCode.invalid_regular_expression):
         Member(groups, "a2", regex="(", instance_id="a").join()
     assert len(groups.records) == written
 
 
-def test_an_expression_that_would_stall_a_backtracking_engine_is_matched_at_once() -> None:
+def test_a_regex_that_is_slow_in_a_backtracking_engine_is_matched_at_once() -> None:
     topics = Topics()
     topics.create("a" * 249, 1)
     check_regex("(a*)*b")
     assert RegexResolver().resolve("(a*)*b", topics) == frozenset()
 
 
-def test_a_new_topic_is_found_without_anyone_asking(groups: Groups) -> None:
+def test_a_new_topic_is_found_without_a_heartbeat(groups: Groups) -> None:
     member = Member(groups, "a", regex="logs.*").join()
     groups.advance(30_000)
     groups.topics.create("logs.db", 4)
@@ -86,7 +84,7 @@ def test_a_new_topic_is_found_without_anyone_asking(groups: Groups) -> None:
     assert member.partitions("logs.db") == {0, 1, 2, 3}
 
 
-def test_expressions_are_matched_again_only_every_ten_seconds_while_topics_come_and_go(
+def test_regexes_are_resolved_at_most_every_ten_seconds_while_topics_change(
     groups: Groups,
 ) -> None:
     member = Member(groups, "a", regex="logs.*").join()
@@ -100,7 +98,7 @@ def test_expressions_are_matched_again_only_every_ten_seconds_while_topics_come_
     assert member.partitions("logs.db") == {0, 1, 2, 3}
 
 
-def test_a_change_of_topics_that_leaves_the_names_alone_writes_nothing(groups: Groups) -> None:
+def test_a_change_that_does_not_concern_the_matching_topics_writes_nothing(groups: Groups) -> None:
     member = Member(groups, "a", regex="logs.*").join()
     written = len(groups.records)
     groups.topics.grow("orders", 9)
@@ -109,7 +107,7 @@ def test_a_change_of_topics_that_leaves_the_names_alone_writes_nothing(groups: G
     assert len(groups.records) == written
 
 
-def test_a_deleted_topic_goes_from_the_assignment_at_once(groups: Groups) -> None:
+def test_a_deleted_topic_is_removed_from_the_assignment_at_once(groups: Groups) -> None:
     member = Member(groups, "a", regex="logs.*").join()
     groups.topics.delete("logs.web")
     groups.advance(1000)
@@ -117,14 +115,14 @@ def test_a_deleted_topic_goes_from_the_assignment_at_once(groups: Groups) -> Non
     assert {topic_id for topic_id, _ in member.owned} == {groups.topics.id("logs.app")}
 
 
-def test_a_new_expression_is_resolved_at_once_also_in_a_group_that_has_others(groups: Groups) -> None:
+def test_a_new_regex_is_resolved_at_once_even_in_a_group_with_others(groups: Groups) -> None:
     Member(groups, "a", regex="logs.*").join()
     groups.advance(1000)
     second = Member(groups, "b", regex="orders").join()
     assert second.partitions("orders") == {0, 1, 2}
 
 
-def test_an_expression_that_nobody_has_any_more_is_forgotten(groups: Groups) -> None:
+def test_an_unused_regex_is_deleted(groups: Groups) -> None:
     member = Member(groups, "a", regex="logs.*").join()
     member.subscribe(regex="orders")
     assert [regex for regex, topics in regex_records(groups) if topics is None] == ["logs.*"]
@@ -139,7 +137,7 @@ def test_an_expression_that_nobody_has_any_more_is_forgotten(groups: Groups) -> 
     assert groups.group().subscriptions.resolved == {}
 
 
-def test_the_refresh_interval_looks_again_even_if_no_change_was_told() -> None:
+def test_regexes_are_resolved_again_after_the_refresh_interval_without_a_change() -> None:
     groups = Groups(Topics(orders=1), consumer_regex_refresh_interval_ms=60_000)
     member = Member(groups, "a", regex="order.*").join()
     groups.advance(30_000)
@@ -150,7 +148,7 @@ def test_the_refresh_interval_looks_again_even_if_no_change_was_told() -> None:
     assert groups.group().regexes_timestamp_ms > before
 
 
-def test_resolved_expressions_are_there_after_a_reload(groups: Groups) -> None:
+def test_resolved_regexes_survive_a_reload(groups: Groups) -> None:
     member = Member(groups, "a", regex="logs.*").join()
     groups.restart()
     assert groups.group().subscriptions.resolved["logs.*"].topics == {"logs.web", "logs.app"}

@@ -1,7 +1,7 @@
-"""Static members of consumer groups (KIP-345 in KIP-848): they go and come back, and keep their partitions."""
+"""Static members of consumer groups (KIP-345 in KIP-848): they leave and come back, and keep their partitions."""
 
 import pytest
-from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, refused, settle
+from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle
 
 from ottla.core.groups.consumer.member import MemberState
 from ottla.model.errors import ErrorCode
@@ -25,7 +25,7 @@ def pair(groups: Groups) -> tuple[Member, Member]:
     return first, second
 
 
-def test_a_static_member_that_comes_back_has_what_it_had_and_nobody_else_notices(
+def test_a_static_member_that_comes_back_keeps_its_partitions_and_causes_no_rebalance(
     groups: Groups, pair: tuple[Member, Member]
 ) -> None:
     first, second = pair
@@ -42,7 +42,7 @@ def test_a_static_member_that_comes_back_has_what_it_had_and_nobody_else_notices
     assert set(groups.group().members) == {"a2", "b1"}
 
 
-def test_coming_back_writes_the_old_member_away_and_then_the_new_one(
+def test_a_returning_static_member_writes_tombstones_for_the_old_id_and_records_for_the_new_one(
     groups: Groups, pair: tuple[Member, Member]
 ) -> None:
     first, _ = pair
@@ -78,44 +78,48 @@ def test_a_static_member_that_stays_away_longer_than_its_session_is_removed(
     assert set(groups.group().members) == {"b1"}
 
 
-def test_a_static_member_can_leave_for_good(groups: Groups, pair: tuple[Member, Member]) -> None:
+def test_a_static_member_can_leave_permanently(groups: Groups, pair: tuple[Member, Member]) -> None:
     first, second = pair
     first.leave(-1)
     second.heartbeat()
     assert second.partitions("orders") == set(range(4))
 
 
-def test_an_instance_that_is_still_there_is_not_replaced(groups: Groups, pair: tuple[Member, Member]) -> None:
-    with refused(ErrorCode.unreleased_instance_id, "owned by a1"):
+def test_an_active_instance_is_not_replaced(groups: Groups, pair: tuple[Member, Member]) -> None:
+    with rejected(ErrorCode.unreleased_instance_id, "owned by a1"):
         Member(groups, "a2", "orders", instance_id="a").join()
-    with refused(ErrorCode.unreleased_instance_id):
+    with rejected(ErrorCode.unreleased_instance_id):
         Member(groups, "a1", "orders", instance_id="a").join()
 
 
-def test_the_predecessor_of_a_static_member_is_fenced(groups: Groups, pair: tuple[Member, Member]) -> None:
+def test_the_previous_incarnation_of_a_static_member_is_fenced(
+    groups: Groups, pair: tuple[Member, Member]
+) -> None:
     first, _ = pair
     epoch = first.epoch
     first.leave(-2)
     Member(groups, "a2", "orders", instance_id="a").join()
-    with refused(ErrorCode.fenced_instance_id, "fenced by member a2"):
+    with rejected(ErrorCode.fenced_instance_id, "fenced by member a2"):
         groups.heartbeat("a1", epoch, instance_id="a")
-    with refused(ErrorCode.fenced_instance_id):
+    with rejected(ErrorCode.fenced_instance_id):
         groups.heartbeat("a1", -1, instance_id="a")
-    with refused(ErrorCode.unknown_member_id, "Instance id c is unknown."):
+    with rejected(ErrorCode.unknown_member_id, "Instance id c is unknown."):
         groups.heartbeat("a1", epoch, instance_id="c")
-    with refused(ErrorCode.unknown_member_id):
+    with rejected(ErrorCode.unknown_member_id):
         groups.heartbeat("c1", -2, instance_id="c")
 
 
-def test_one_that_has_left_for_a_while_must_join_again(groups: Groups, pair: tuple[Member, Member]) -> None:
+def test_a_static_member_that_has_left_temporarily_must_join_again(
+    groups: Groups, pair: tuple[Member, Member]
+) -> None:
     first, _ = pair
     epoch = first.epoch
     first.leave(-2)
-    with refused(ErrorCode.fenced_member_epoch):
+    with rejected(ErrorCode.fenced_member_epoch):
         groups.heartbeat("a1", epoch, instance_id="a")
 
 
-def test_what_a_leaving_static_member_should_have_revoked_is_free(groups: Groups) -> None:
+def test_partitions_that_a_leaving_static_member_should_have_revoked_are_free(groups: Groups) -> None:
     first = Member(groups, "a1", "orders", instance_id="a", slow=True).join()
     second = Member(groups, "b1", "orders").join()
     groups.advance(1000)
@@ -131,7 +135,7 @@ def test_what_a_leaving_static_member_should_have_revoked_is_free(groups: Groups
     assert groups.group().state == "Stable"
 
 
-def test_a_static_member_that_comes_back_with_another_subscription_gets_what_that_needs() -> None:
+def test_a_static_member_that_comes_back_with_another_subscription_gets_a_new_assignment() -> None:
     groups = Groups(Topics(orders=2, payments=2))
     first = Member(groups, "a1", "orders", instance_id="a").join()
     first.leave(-2)
@@ -141,7 +145,7 @@ def test_a_static_member_that_comes_back_with_another_subscription_gets_what_tha
     assert again.partitions("orders") == set()
 
 
-def test_a_static_member_in_the_place_of_another_is_known_after_a_reload(
+def test_a_replaced_static_member_is_known_after_a_reload(
     groups: Groups, pair: tuple[Member, Member]
 ) -> None:
     first, _ = pair

@@ -33,7 +33,7 @@ def step(
     subscribed: frozenset[uuid.UUID] = frozenset((FOO, BAR)),
     changed: bool = False,
 ) -> ConsumerGroupMember:
-    """`others` is what other members have; what the member has itself counts as owned, too."""
+    """`others` has the partitions of other members. The member's own partitions count as owned too."""
     mine = {
         (topic_id, partition)
         for partitions in (member.assigned, member.pending_revocation)
@@ -57,26 +57,26 @@ def test_a_stable_member_at_the_epoch_of_the_target_stays_as_it_is() -> None:
     assert step(before, 5, {FOO: {1}}) is before
 
 
-def test_a_new_target_without_changes_for_the_member_brings_it_the_new_epoch_only() -> None:
+def test_a_new_target_without_changes_for_the_member_only_changes_its_epoch() -> None:
     after = step(member(5, STABLE, {FOO: {1: 3}}), 6, {FOO: {1}})
     assert (after.member_epoch, after.previous_member_epoch, after.state) == (6, 5, STABLE)
     assert after.assigned == {FOO: {1: 3}}
 
 
-def test_what_comes_has_the_epoch_at_which_it_comes() -> None:
+def test_a_new_partition_has_the_epoch_of_its_assignment() -> None:
     after = step(member(5, STABLE, {FOO: {1: 3}}), 6, {FOO: {1, 2}, BAR: {4}})
     assert (after.member_epoch, after.state) == (6, STABLE)
     assert after.assigned == {FOO: {1: 3, 2: 6}, BAR: {4: 6}}
 
 
-def test_what_is_to_be_revoked_keeps_the_member_in_its_epoch() -> None:
+def test_a_member_stays_in_its_epoch_while_it_must_revoke_partitions() -> None:
     after = step(member(5, STABLE, {FOO: {1: 3, 2: 4}}), 6, {FOO: {1, 7}}, owned={FOO: (1, 2)})
     assert (after.member_epoch, after.state) == (5, UNREVOKED)
     assert after.assigned == {FOO: {1: 3}}  # and not yet 7
     assert after.pending_revocation == {FOO: {2: 4}}
 
 
-def test_what_the_member_does_not_own_need_not_be_revoked() -> None:
+def test_partitions_that_the_member_does_not_own_need_not_be_revoked() -> None:
     after = step(member(5, STABLE, {FOO: {1: 3, 2: 4}}), 6, {FOO: {1}}, owned={FOO: (1,)})
     assert (after.member_epoch, after.state, after.pending_revocation) == (6, STABLE, {})
 
@@ -89,20 +89,20 @@ def test_a_member_that_has_not_revoked_everything_waits() -> None:
     assert (after.member_epoch, after.state, after.pending_revocation) == (6, STABLE, {})
 
 
-def test_a_member_that_has_revoked_goes_to_the_newest_target_and_may_have_to_revoke_more() -> None:
+def test_a_member_that_has_revoked_moves_to_the_newest_target_and_may_have_to_revoke_more() -> None:
     before = member(5, UNREVOKED, {FOO: {1: 3, 2: 3}}, {FOO: {3: 4}})
     after = step(before, 8, {FOO: {1}}, owned={FOO: (1, 2)})
     assert (after.member_epoch, after.state) == (5, UNREVOKED)
     assert (after.assigned, after.pending_revocation) == ({FOO: {1: 3}}, {FOO: {2: 3}})
 
 
-def test_what_was_just_revoked_can_come_back() -> None:
+def test_a_partition_that_was_just_revoked_can_be_assigned_again() -> None:
     before = member(5, UNREVOKED, {FOO: {1: 3}}, {FOO: {2: 4}})
     after = step(before, 7, {FOO: {1, 2}}, owned={FOO: (1,)})
     assert (after.state, after.assigned) == (STABLE, {FOO: {1: 3, 2: 7}})
 
 
-def test_what_others_have_is_waited_for_in_the_new_epoch() -> None:
+def test_a_member_waits_in_the_new_epoch_for_partitions_of_others() -> None:
     after = step(member(5, STABLE, {FOO: {1: 3}}), 6, {FOO: {1, 2, 3}}, others={FOO: {2}})
     assert (after.member_epoch, after.state) == (6, UNRELEASED)
     assert after.assigned == {FOO: {1: 3, 3: 6}}
@@ -129,7 +129,7 @@ def test_unsubscribing_revokes_at_once_in_the_same_epoch() -> None:
     assert (gone.assigned, gone.pending_revocation) == ({FOO: {1: 3}}, {})
 
 
-def test_unsubscribing_adds_to_what_is_to_be_revoked_already() -> None:
+def test_unsubscribing_adds_to_the_partitions_that_must_be_revoked() -> None:
     before = member(5, UNREVOKED, {FOO: {1: 3}, BAR: {1: 3}}, {BAR: {2: 4}})
     owned = {FOO: (1,), BAR: (1, 2)}
     after = step(before, 6, {FOO: {1}, BAR: {1}}, owned=owned, subscribed=frozenset((FOO,)), changed=True)
@@ -137,16 +137,16 @@ def test_unsubscribing_adds_to_what_is_to_be_revoked_already() -> None:
     assert after.state is UNREVOKED
 
 
-def test_a_subscription_that_only_grows_takes_nothing_away() -> None:
+def test_a_subscription_that_only_grows_revokes_nothing() -> None:
     before = member(5, STABLE, {FOO: {1: 3}})
     assert step(before, 5, {FOO: {1}}, changed=True) is before
 
 
-def test_topics_that_the_member_is_not_subscribed_to_are_not_given_whatever_the_target_says() -> None:
+def test_partitions_of_unsubscribed_topics_are_not_assigned_even_if_they_are_in_the_target() -> None:
     after = step(member(5, STABLE, {}), 6, {FOO: {1}, BAR: {1}}, subscribed=frozenset((FOO,)))
     assert after.assigned == {FOO: {1: 6}}
 
 
-def test_a_member_in_a_state_of_a_later_release_starts_from_nothing() -> None:
+def test_a_member_in_an_unknown_state_starts_without_partitions() -> None:
     after = step(member(5, UNKNOWN, {FOO: {1: 3}}), 6, {FOO: {2}}, owned={})
     assert (after.member_epoch, after.state, after.assigned) == (6, STABLE, {FOO: {2: 6}})

@@ -1,4 +1,4 @@
-"""The hash of a group's topics stands in the log: it must never come out differently for the same topics."""
+"""The hash of a group's topics is written to the log: it must always be the same for the same topics."""
 
 import uuid
 
@@ -27,12 +27,12 @@ def test_the_hash_is_the_same_in_every_release_and_process() -> None:
     assert hash_of(ORDERS, PAYMENTS) == -5503679124335136594
 
 
-def test_no_topics_have_the_hash_of_a_new_group() -> None:
+def test_without_topics_the_hash_is_that_of_a_new_group() -> None:
     assert hash_of() == 0
     assert TopicHashes().of_group(["gone"], topics(ORDERS)) == 0
 
 
-def test_the_order_of_topics_does_not_count_and_those_that_are_not_there_neither() -> None:
+def test_the_order_of_topics_and_missing_topics_do_not_matter() -> None:
     cluster = topics(ORDERS, PAYMENTS)
     hashes = TopicHashes()
     assert hashes.of_group(["orders", "payments"], cluster) == hashes.of_group(
@@ -40,7 +40,7 @@ def test_the_order_of_topics_does_not_count_and_those_that_are_not_there_neither
     )
 
 
-def test_whatever_matters_to_an_assignor_changes_the_hash() -> None:
+def test_everything_that_an_assignor_uses_changes_the_hash() -> None:
     others = (
         ORDERS._replace(topic_id=uuid.UUID(int=3)),
         ORDERS._replace(name="other"),
@@ -51,7 +51,7 @@ def test_whatever_matters_to_an_assignor_changes_the_hash() -> None:
     assert len({hash_of(ORDERS), *(hash_of(other) for other in others)}) == 1 + len(others)
 
 
-def test_a_hash_that_is_known_is_forgotten_when_its_topic_changes() -> None:
+def test_a_cached_hash_is_recomputed_when_its_topic_changes() -> None:
     hashes = TopicHashes()
     cluster = topics(ORDERS)
     before = hashes.of_group(["orders"], cluster)

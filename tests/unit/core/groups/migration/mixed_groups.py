@@ -1,5 +1,5 @@
-"""Helpers for tests of migration: a whole shard, members of the consumer protocol as `consumer_groups` has them, and
-classic members that behave as real consumers do: they rebalance eagerly or cooperatively, and assign where they lead.
+"""Helpers for tests of migration: a whole shard, the members of `consumer_groups`, and classic members that behave like
+real consumers: they rebalance eagerly or cooperatively, and assign partitions when they lead.
 """
 
 import uuid
@@ -60,7 +60,7 @@ class MixedGroups(Groups):
 
 
 class ClassicConsumer:
-    """`owned` is what it consumes. `waits_for` is the waiter of a JoinGroup or SyncGroup without answer so far."""
+    """`owned` has the partitions that it consumes. `waits_for` is the waiter of a pending JoinGroup or SyncGroup."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ClassicConsumer:
         self.reset()
 
     def reset(self) -> None:
-        """All is lost: it is no member any more."""
+        """It is no longer a member: it gives up all its partitions."""
         self.member_id = ""
         self.generation_id = -1
         self.owned: set[Partition] = set()
@@ -89,10 +89,10 @@ class ClassicConsumer:
         self.waits_for: int | None = None
         self.watched: dict[str, int] | None = None
 
-    # -- what it does
+    # -- actions
 
     def act(self) -> None:
-        """Its next step, if it does not wait: to join, to sync, or to send a heartbeat. A leader watches its topics."""
+        """Its next request if it does not wait: join, sync or heartbeat. A leader watches its topics."""
         if self.waits_for is None:
             if self.is_stable and self.watched is not None and self.watched != self.seen():
                 self.join()
@@ -162,7 +162,7 @@ class ClassicConsumer:
         self.reset()
         return left
 
-    # -- what it makes of the answers
+    # -- responses
 
     def listen(self) -> None:
         if self.waits_for not in self.groups.replies:
@@ -193,7 +193,7 @@ class ClassicConsumer:
             assert error is ErrorCode.none, error
 
     def take(self, assignment: bytes) -> None:
-        """A cooperative consumer that has to give something up does so and rejoins at once."""
+        """A cooperative consumer that must revoke partitions revokes them and rejoins at once."""
         read = read_assignment(assignment)
         partitions = () if read is None else read.partitions
         known = [(self.groups.topics.find(topic), indexes) for topic, indexes in partitions]
@@ -203,7 +203,7 @@ class ClassicConsumer:
         self.joined = None
         self.is_stable = not (self.cooperative and has_revoked)
 
-    # -- what it says
+    # -- its metadata and assignments
 
     def subscription(self) -> bytes:
         owned: dict[str, list[int]] = {}
@@ -218,22 +218,28 @@ class ClassicConsumer:
         return {topic.name: topic.num_partitions for topic in found if topic is not None}
 
     def assign(self) -> tuple[tuple[str, bytes], ...]:
-        """Round robin; what another member still owns is withheld from its next owner."""
+        """Round robin; a partition that another member still owns is not assigned yet."""
         assert self.joined is not None
-        told = {member.member_id: read_subscription(member.metadata) for member in self.joined.members}
-        topics = sorted({topic for read in told.values() if read is not None for topic in read.topics})
+        subscriptions = {
+            member.member_id: read_subscription(member.metadata) for member in self.joined.members
+        }
+        topics = sorted(
+            {topic for read in subscriptions.values() if read is not None for topic in read.topics}
+        )
         owners = {
             (topic, index): member_id
-            for member_id, read in told.items()
+            for member_id, read in subscriptions.items()
             if read is not None
             for topic, indexes in read.owned_partitions
             for index in indexes
         }
-        assigned: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in told}
+        assigned: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in subscriptions}
         turn = 0
         for name in topics:
             topic = self.groups.topics.find(name)
-            wanting = sorted(m for m, read in told.items() if read is not None and name in read.topics)
+            wanting = sorted(
+                m for m, read in subscriptions.items() if read is not None and name in read.topics
+            )
             for index in range(topic.num_partitions if topic else 0):
                 turn += 1
                 member_id = wanting[turn % len(wanting)]
@@ -275,7 +281,7 @@ def _text(text: str) -> bytes:
 
 
 def run(groups: MixedGroups, *members: Any, rounds: int = 30, ms: int = 1000) -> None:
-    """Everybody does what they do for a while; those of the consumer protocol report what they own."""
+    """All members act for a while; those of the consumer protocol report their owned partitions."""
     for _ in range(rounds):
         for member in members:
             if isinstance(member, ClassicConsumer):

@@ -1,9 +1,9 @@
-"""Groups that change over between the protocols while their members consume (KIP-848, online upgrade and downgrade)."""
+"""Online upgrade and downgrade of groups between the protocols (KIP-848)."""
 
 from typing import Any
 
 import pytest
-from tests.unit.core.groups.consumer.consumer_groups import GROUP, Member, Topics, refused
+from tests.unit.core.groups.consumer.consumer_groups import GROUP, Member, Topics, rejected
 from tests.unit.core.groups.migration.mixed_groups import (
     REBALANCE_MS,
     SESSION_MS,
@@ -89,13 +89,13 @@ def test_an_empty_consumer_group_becomes_a_classic_group_with_its_first_member()
 
 
 @COOPERATIVE
-def test_the_first_member_of_the_consumer_protocol_takes_a_classic_group_along(cooperative: bool) -> None:
+def test_the_first_member_of_the_consumer_protocol_upgrades_a_classic_group(cooperative: bool) -> None:
     groups = groups_with()
     classic = classic_group(groups, "a", "b", cooperative=cooperative)
     member = Member(groups, "c", "t").join()
     group = groups.group()
     assert group.num_classic_members == 2
-    assert member.owned == set(), "what others own is not given away before they revoke it"
+    assert member.owned == set(), "a partition is not assigned before its owner revokes it"
     assert classic[0].heartbeat() is ErrorCode.rebalance_in_progress
     run(groups, member, *classic)
     assert sorted(len(m.partitions("t")) for m in (member, *classic)) == [1, 1, 2]
@@ -104,7 +104,7 @@ def test_the_first_member_of_the_consumer_protocol_takes_a_classic_group_along(c
     rebuilt_equals_live(groups)
 
 
-def test_an_upgrade_writes_the_members_the_epoch_the_targets_and_what_they_have() -> None:
+def test_an_upgrade_writes_members_epoch_targets_and_current_assignments() -> None:
     groups = groups_with()
     classic = classic_group(groups, "a")
     generation = groups.classic_group().generation_id
@@ -129,7 +129,7 @@ def test_an_upgrade_writes_the_members_the_epoch_the_targets_and_what_they_have(
     assert classic[0].member_id in groups.group().members
 
 
-def test_those_who_wait_in_the_classic_group_are_told_to_rejoin() -> None:
+def test_waiting_members_of_an_upgraded_group_must_rejoin() -> None:
     groups = groups_with()
     classic = classic_group(groups, "a", "b")
     classic[0].join()
@@ -147,7 +147,7 @@ def test_those_who_wait_in_the_classic_group_are_told_to_rejoin() -> None:
     assert classic[0].joined is not None
 
 
-def test_a_group_that_has_never_been_stable_is_upgraded_as_well() -> None:
+def test_a_group_that_has_never_been_stable_can_be_upgraded() -> None:
     groups = groups_with(initial_rebalance_delay_ms=3000)
     classic = ClassicConsumer(groups, "a", "t")
     classic.act(), classic.act()
@@ -157,7 +157,7 @@ def test_a_group_that_has_never_been_stable_is_upgraded_as_well() -> None:
     assert sorted((len(member.owned), len(classic.owned))) == [2, 2]
 
 
-def test_a_classic_group_that_all_have_left_before_its_first_generation_is_as_good_as_empty() -> None:
+def test_a_classic_group_that_all_members_left_before_its_first_generation_counts_as_empty() -> None:
     groups = groups_with(initial_rebalance_delay_ms=3000)
     classic = ClassicConsumer(groups, "a", "t")
     classic.act(), classic.act()
@@ -167,7 +167,7 @@ def test_a_classic_group_that_all_have_left_before_its_first_generation_is_as_go
     rebuilt_equals_live(groups)
 
 
-def test_what_a_cooperative_member_owns_is_known_even_when_its_assignment_was_dropped() -> None:
+def test_owned_partitions_of_a_cooperative_member_are_known_even_if_its_assignment_was_dropped() -> None:
     groups = groups_with()
     first, second = classic_group(groups, "a", "b")
     first.join(), second.join()
@@ -182,7 +182,7 @@ def test_what_a_cooperative_member_owns_is_known_even_when_its_assignment_was_dr
     assert [len(m.owned) for m in (member, first, second, newcomer)] == [1, 1, 1, 1]
 
 
-def test_what_a_member_owns_stays_its_own_until_it_has_heard_that_the_leader_gave_it_away() -> None:
+def test_a_member_keeps_its_partitions_until_it_knows_that_the_leader_reassigned_them() -> None:
     groups = groups_with(8)
     members = [ClassicConsumer(groups, name, "t") for name in ("a", "b")]
     run(groups, *members, rounds=12)
@@ -193,7 +193,9 @@ def test_what_a_member_owns_stays_its_own_until_it_has_heard_that_the_leader_gav
     (late,) = (m for m in members if m.owned and m is not leader)
     leader.listen(), leader.act()
     assert groups.classic_group().state.value == "Stable"
-    assert late.partitions("t") == {0, 2, 4, 6}, "the leader has taken some, and this one has not asked yet"
+    assert late.partitions("t") == {0, 2, 4, 6}, (
+        "the leader has reassigned some, and this member does not know it yet"
+    )
     for member in members:
         if member is not late:
             member.leave()
@@ -210,7 +212,7 @@ def test_a_static_member_changes_its_protocol_when_it_restarts() -> None:
     run(groups, one, two, rounds=12)
     had = one.partitions("t")
     restarted = Member(groups, "c", "t", instance_id="one").join()
-    assert restarted.partitions("t") == had, "it takes its own place, with all that it had"
+    assert restarted.partitions("t") == had, "it keeps its place and its partitions"
     run(groups, restarted, two)
     assert restarted.partitions("t") == had
     assert groups.group().num_classic_members == 1
@@ -221,11 +223,11 @@ def test_a_static_member_changes_its_protocol_when_it_restarts() -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_without_the_policy_a_classic_group_is_not_upgraded(policy: str) -> None:
+def test_a_classic_group_is_not_upgraded_if_the_policy_forbids_it(policy: str) -> None:
     groups = groups_with(consumer_migration_policy=policy)
     classic_group(groups, "a")
     written = len(groups.records)
-    with refused(ErrorCode.group_id_not_found, "online upgrade is disabled"):
+    with rejected(ErrorCode.group_id_not_found, "online upgrade is disabled"):
         Member(groups, "c", "t").join()
     assert isinstance(groups.any_group, ClassicGroup)
     assert len(groups.records) == written
@@ -264,19 +266,19 @@ WITH_USER_DATA = write_assignment(1, {"t": (0, 1, 2, 3)})[:-4] + b"\x00\x00\x00\
         ("consumer", GOOD, WITH_USER_DATA, "custom assignor"),
     ],
 )
-def test_a_group_that_cannot_be_taken_along_stays_as_it_is(
+def test_a_group_that_cannot_be_upgraded_does_not_change(
     protocol_type: str, metadata: bytes, assignment: bytes, why: str
 ) -> None:
     groups = groups_with()
     classic_with(groups, protocol_type, metadata, assignment)
     before = groups.machine.durable_state()
-    with refused(ErrorCode.group_id_not_found, why):
+    with rejected(ErrorCode.group_id_not_found, why):
         Member(groups, "c", "t").join()
     assert groups.machine.durable_state() == before
     assert groups.ask(Heartbeat(group_id=GROUP, generation_id=1, member_id="a")) is None
 
 
-def test_the_user_data_that_librdkafka_adds_to_its_sticky_assignments_does_not_stand_in_the_way() -> None:
+def test_the_user_data_of_librdkafkas_sticky_assignor_does_not_prevent_an_upgrade() -> None:
     groups = groups_with()
     classic_with(groups, "consumer", GOOD, WITH_USER_DATA, assignor="cooperative-sticky")
     Member(groups, "c", "t").join()
@@ -287,16 +289,16 @@ def test_the_user_data_that_librdkafka_adds_to_its_sticky_assignments_does_not_s
 def test_a_group_that_would_be_too_large_is_not_upgraded() -> None:
     groups = groups_with(consumer_max_size=2)
     classic_group(groups, "a", "b")
-    with refused(ErrorCode.group_max_size_reached):
+    with rejected(ErrorCode.group_max_size_reached):
         Member(groups, "c", "t").join()
     assert isinstance(groups.any_group, ClassicGroup)
     groups = groups_with(consumer_max_size=1)
     classic_group(groups, "a", "b")
-    with refused(ErrorCode.group_id_not_found, "exceeds the consumer group maximum size"):
+    with rejected(ErrorCode.group_id_not_found, "exceeds the consumer group maximum size"):
         Member(groups, "c", "t").join()
 
 
-def test_a_partition_that_a_leader_gave_to_two_has_one_owner_after_the_upgrade() -> None:
+def test_a_partition_that_a_leader_assigned_twice_has_one_owner_after_the_upgrade() -> None:
     groups = groups_with()
     first, second = classic_group(groups, "a", "b")
     group = groups.classic_group()
@@ -341,7 +343,7 @@ def test_a_classic_member_of_a_consumer_group_never_leads() -> None:
     assert classic.joined.generation_id == groups.group().members[classic.member_id].member_epoch
 
 
-def test_a_classic_member_must_join_again_with_the_id_that_it_is_given() -> None:
+def test_a_classic_member_must_join_again_with_its_new_id() -> None:
     groups = groups_with()
     Member(groups, "c", "t").join()
     classic = ClassicConsumer(groups, "a", "t")
@@ -354,12 +356,12 @@ def test_a_classic_member_must_join_again_with_the_id_that_it_is_given() -> None
 @pytest.mark.parametrize(
     "fields", [{"protocol_type": "connect"}, {"protocols": (("range", b"\x00"),)}, {"protocols": ()}]
 )
-def test_who_does_not_speak_the_consumer_protocol_type_cannot_join(fields: dict[str, Any]) -> None:
+def test_a_member_of_another_protocol_type_cannot_join(fields: dict[str, Any]) -> None:
     groups = groups_with()
     Member(groups, "c", "t").join()
     before = groups.machine.durable_state()
     values: dict[str, Any] = {"protocol_type": "consumer", "protocols": (("range", GOOD),)} | fields
-    with refused(ErrorCode.inconsistent_group_protocol):
+    with rejected(ErrorCode.inconsistent_group_protocol):
         groups.ask(
             JoinGroup(
                 group_id=GROUP,
@@ -382,7 +384,7 @@ def test_classic_members_need_one_protocol_in_common() -> None:
     assert eager.member_id == ""
 
 
-def test_a_consumer_group_that_is_full_turns_classic_members_away() -> None:
+def test_a_full_consumer_group_rejects_classic_members() -> None:
     groups = groups_with(consumer_max_size=1)
     Member(groups, "c", "t").join()
     classic = ClassicConsumer(groups, "a", "t")
@@ -390,7 +392,7 @@ def test_a_consumer_group_that_is_full_turns_classic_members_away() -> None:
     assert groups.group().members.keys() == {"c"}
 
 
-def test_a_classic_member_with_another_generation_is_told_so() -> None:
+def test_a_classic_member_with_another_generation_gets_illegal_generation() -> None:
     groups = groups_with()
     _, classic = mixed(groups)
     classic.generation_id -= 1
@@ -405,21 +407,21 @@ def test_a_member_of_the_consumer_protocol_is_unknown_to_the_classic_requests() 
         SyncGroup(group_id=GROUP, generation_id=member.epoch, member_id="c"),
         Heartbeat(group_id=GROUP, generation_id=member.epoch, member_id="nobody"),
     ):
-        with refused(ErrorCode.unknown_member_id):
+        with rejected(ErrorCode.unknown_member_id):
             groups.ask(command)
 
 
-def test_a_classic_member_that_syncs_with_another_protocol_is_refused() -> None:
+def test_a_classic_member_that_syncs_with_another_protocol_is_rejected() -> None:
     groups = groups_with()
     _, classic = mixed(groups)
     right = {"group_id": GROUP, "generation_id": classic.generation_id, "member_id": classic.member_id}
     for wrong in ({"protocol_type": "connect"}, {"protocol_name": "range"}):
-        with refused(ErrorCode.inconsistent_group_protocol):
+        with rejected(ErrorCode.inconsistent_group_protocol):
             groups.ask(SyncGroup(**right, **wrong))
     assert groups.ask(SyncGroup(**right)).assignment
 
 
-def test_a_classic_member_gives_up_before_another_gets() -> None:
+def test_a_classic_member_revokes_a_partition_before_another_gets_it() -> None:
     groups = groups_with()
     classic = ClassicConsumer(groups, "a", "t")
     run(groups, classic, rounds=5)
@@ -429,7 +431,7 @@ def test_a_classic_member_gives_up_before_another_gets() -> None:
     assert groups.group().members[classic.member_id].state is MemberState.UNREVOKED_PARTITIONS
     assert member.report().owned == set()
     classic.act()
-    assert len(classic.owned) == 2, "it has revoked, but has not said so yet"
+    assert len(classic.owned) == 2, "it has revoked, but has not reported it yet"
     assert member.report().owned == set()
     classic.act()
     assert len(member.report().owned) == 2
@@ -450,7 +452,7 @@ def test_a_classic_member_is_asked_to_rejoin_when_all_that_it_waits_for_is_free(
     assert len(classic.owned) == 2
 
 
-def test_a_classic_member_that_is_silent_is_removed_after_its_own_session_timeout() -> None:
+def test_a_classic_member_without_heartbeats_is_removed_after_its_own_session_timeout() -> None:
     groups = groups_with()
     member, classic = mixed(groups)
     classic.heartbeat()
@@ -490,7 +492,7 @@ def test_a_classic_member_that_does_not_sync_in_time_is_removed() -> None:
     assert classic.member_id not in groups.group().members
 
 
-def test_a_static_classic_member_that_restarts_takes_its_own_place() -> None:
+def test_a_static_classic_member_that_restarts_keeps_its_place() -> None:
     groups = groups_with()
     member, classic = mixed(groups, instance_id="one")
     had = classic.partitions("t")
@@ -503,7 +505,7 @@ def test_a_static_classic_member_that_restarts_takes_its_own_place() -> None:
     restarted = static_classic(groups, "b", "one")
     run(groups, member, restarted, rounds=3)
     assert restarted.partitions("t") == had
-    with refused(ErrorCode.fenced_instance_id):
+    with rejected(ErrorCode.fenced_instance_id):
         groups.ask(old)
 
 
@@ -519,7 +521,7 @@ def test_a_classic_member_that_was_removed_and_still_owns_partitions_is_unknown(
     assert len(classic.owned) == 2
 
 
-def test_those_who_leave_a_consumer_group_by_leave_group_are_each_answered() -> None:
+def test_leave_group_returns_a_result_for_each_member_of_a_consumer_group() -> None:
     groups = groups_with()
     member, classic = mixed(groups, instance_id="one")
     other = ClassicConsumer(groups, "o", "t")
@@ -545,14 +547,14 @@ def test_a_classic_member_commits_with_its_generation() -> None:
     _, classic = mixed(groups)
     fields = {"group_id": GROUP, "member_id": classic.member_id, "group_instance_id": None, "offsets": ()}
     groups.ask(OffsetCommit(generation_or_member_epoch=classic.generation_id, **fields))
-    with refused(ErrorCode.illegal_generation):
+    with rejected(ErrorCode.illegal_generation):
         groups.ask(OffsetCommit(generation_or_member_epoch=classic.generation_id + 1, **fields))
 
 
 # -- downgrade
 
 
-def test_when_the_last_member_of_the_consumer_protocol_leaves_the_group_is_classic_again() -> None:
+def test_when_the_last_consumer_protocol_member_leaves_the_group_becomes_classic() -> None:
     groups = groups_with()
     member, classic = mixed(groups)
     member.leave()
@@ -565,7 +567,7 @@ def test_when_the_last_member_of_the_consumer_protocol_leaves_the_group_is_class
     rebuilt_equals_live(groups)
 
 
-def test_when_the_last_member_of_the_consumer_protocol_falls_silent_the_group_is_classic_again() -> None:
+def test_when_the_session_of_the_last_consumer_protocol_member_expires_the_group_becomes_classic() -> None:
     groups = groups_with()
     _, classic = mixed(groups)
     run(groups, classic, rounds=60)
@@ -583,9 +585,7 @@ def test_a_downgrade_that_a_reload_interrupts_ends_in_a_rebalance() -> None:
     assert len(classic.owned) == 4
 
 
-def test_a_static_member_that_restarts_with_the_classic_protocol_brings_the_group_back_without_a_rebalance() -> (
-    None
-):
+def test_a_static_member_that_restarts_as_a_classic_one_downgrades_the_group_without_a_rebalance() -> None:
     groups = groups_with()
     member = Member(groups, "c", "t", instance_id="one").join()
     classic = static_classic(groups, "b", "two")
@@ -627,7 +627,7 @@ def test_the_only_member_of_a_group_changes_back_to_the_classic_protocol() -> No
 
 
 @pytest.mark.parametrize("settings", [{"consumer_migration_policy": "upgrade"}, {"max_size": 1}])
-def test_where_it_may_not_be_downgraded_a_consumer_group_of_classic_members_goes_on(
+def test_a_consumer_group_of_classic_members_stays_if_a_downgrade_is_not_allowed(
     settings: dict[str, Any],
 ) -> None:
     groups = groups_with(**settings)
@@ -640,7 +640,7 @@ def test_where_it_may_not_be_downgraded_a_consumer_group_of_classic_members_goes
     assert first.partitions("t") | second.partitions("t") == {0, 1, 2, 3}
 
 
-def test_the_type_of_a_group_is_listed_as_it_is_now() -> None:
+def test_a_group_is_listed_with_its_present_type() -> None:
     groups = groups_with()
     member, classic = mixed(groups)
 
@@ -654,15 +654,15 @@ def test_the_type_of_a_group_is_listed_as_it_is_now() -> None:
     assert classic.member_id in groups.classic_group().members
 
 
-def test_a_classic_request_to_a_group_that_is_empty_meets_nobody() -> None:
+def test_a_classic_request_to_an_empty_group_gets_unknown_member_id() -> None:
     groups = groups_with()
     Member(groups, "c", "t").join().leave()
     for command in (
         Heartbeat(group_id=GROUP, generation_id=1, member_id="a"),
         SyncGroup(group_id=GROUP, generation_id=1, member_id="a"),
     ):
-        with pytest.raises(KafkaError) as refusal:
+        with pytest.raises(KafkaError) as rejection:
             groups.ask(command)
-        assert refusal.value.code is ErrorCode.unknown_member_id
+        assert rejection.value.code is ErrorCode.unknown_member_id
     left = groups.ask(LeaveGroup(group_id=GROUP, members=(LeavingMember("a"),)))
     assert left[0].error_code is ErrorCode.unknown_member_id

@@ -1,7 +1,7 @@
-"""A group whose members change between the protocols in any order, one by one, with crashes, restarts and reloads.
+"""A group whose members change between the protocols one by one in any order, with crashes, restarts and reloads.
 
-At no time do two members that the coordinator would still listen to own the same partition; when everybody has been let
-act for a while, every partition is owned, and the group is of the type that its members make it.
+At no time do two members that the coordinator accepts own the same partition. After all members have acted for a while,
+every partition has an owner, and the group has the type of its members.
 """
 
 from typing import Any
@@ -34,11 +34,11 @@ class ModernConsumer(Member):
                 self.report()
             else:
                 self.join()
-        except KafkaError as refusal:
+        except KafkaError as rejection:
             self.epoch = 0
             self.owned.clear()
             self.assigned.clear()
-            if refusal.code not in (*FENCING, ErrorCode.unreleased_instance_id):
+            if rejection.code not in (*FENCING, ErrorCode.unreleased_instance_id):
                 raise
 
 
@@ -59,13 +59,13 @@ class MigrationModel(RuleBasedStateMachine):
         rounds=st.integers(0, 8),
     )
     def begin(self, cooperative: bool, classic: list[bool], rounds: int) -> None:
-        """Classic members that are to be in one group have their assignor in common."""
+        """Classic members of one group need a common assignor."""
         self.cooperative = cooperative
         for is_classic in classic:
             self.start(is_classic, None)
         self.all_act(rounds)
 
-    # -- what happens
+    # -- events
 
     def make(self, classic: bool, instance_id: str | None) -> AnyConsumer:
         self.made += 1
@@ -83,7 +83,7 @@ class MigrationModel(RuleBasedStateMachine):
         self.start(classic, instance_id)
 
     def start(self, classic: bool, instance_id: str | None) -> None:
-        """A process with the same instance id is gone by then: it is the one that restarts."""
+        """The previous process with the same instance id has stopped: this is its restart."""
         if instance_id is not None:
             self.consumers = [c for c in self.consumers if c.instance_id != instance_id]
         consumer = self.make(classic, instance_id)
@@ -94,7 +94,7 @@ class MigrationModel(RuleBasedStateMachine):
     @precondition(lambda self: self.consumers)
     @rule(pick=picks)
     def change_over(self, pick: int) -> None:
-        """A rolling bounce: the process ends properly and starts with the other protocol."""
+        """A rolling restart: the process leaves properly and starts with the other protocol."""
         old = self.consumers[pick % len(self.consumers)]
         self.consumers.remove(old)
         if old.instance_id is None or isinstance(old, ModernConsumer):
@@ -136,8 +136,8 @@ class MigrationModel(RuleBasedStateMachine):
                     consumer.leave()
             else:
                 consumer.leave(-1 if consumer.instance_id is None else -2)
-        except KafkaError as refusal:
-            if refusal.code not in FENCING:
+        except KafkaError as rejection:
+            if rejection.code not in FENCING:
                 raise
 
     @rule(ms=st.sampled_from([1, 1000, 5000, 12_000]))
@@ -166,10 +166,10 @@ class MigrationModel(RuleBasedStateMachine):
             if isinstance(consumer, ClassicConsumer):
                 consumer.listen()
 
-    # -- what must hold
+    # -- invariants
 
     def is_heard(self, consumer: AnyConsumer) -> bool:
-        """Whether what it says would be accepted now, a commit for instance."""
+        """Whether the coordinator would accept its requests now, for example a commit."""
         group: Any = self.groups.any_group
         if group is None or consumer.member_id not in group.members:
             return False
@@ -199,7 +199,9 @@ class MigrationModel(RuleBasedStateMachine):
         assert rebuilt.durable_state() == self.groups.machine.durable_state()
 
     def teardown(self) -> None:
-        """Those who are gone are removed in time, the others find a state in which everything is owned."""
+        """Stopped members are removed by timeouts, and the others reach a state in which every partition has an
+        owner.
+        """
         self.all_act(80)
         group = self.groups.any_group
         if not self.consumers:

@@ -1,4 +1,4 @@
-"""Offsets without the groups' own machines: a group that says what the test wants, a shard that has only offsets."""
+"""Helpers for tests of offsets: a group with scripted responses, and a shard that has only offsets."""
 
 from typing import Any
 
@@ -27,32 +27,32 @@ AFTER_COMMIT = OffsetExpiry(None)
 
 
 class ScriptedGroup:
-    """A group whose answers are fields."""
+    """A group whose responses are fields."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.is_empty = False
-        self.refusal: KafkaError | None = None
+        self.rejection: KafkaError | None = None
         self.subscription: set[str] = set()
         self.expiry: OffsetExpiry | None = AFTER_COMMIT
 
     def check_offset_commit(
         self, command: OffsetCommit | TxnOffsetCommit, decision: GroupDecision, now_ms: int
     ) -> None:
-        self._refuse()
+        self._reject()
 
     def check_offset_fetch(self, command: OffsetFetch) -> None:
-        self._refuse()
+        self._reject()
 
     def check_offset_delete(self) -> None:
-        self._refuse()
+        self._reject()
 
     def check_delete(self) -> None:
-        self._refuse()
+        self._reject()
 
-    def _refuse(self) -> None:
-        if self.refusal is not None:
-            raise self.refusal
+    def _reject(self) -> None:
+        if self.rejection is not None:
+            raise self.rejection
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscription
@@ -71,7 +71,7 @@ class ScriptedGroup:
 
 
 class OffsetsShard:
-    """Of other records it knows only the tombstone of a group."""
+    """Of other records it handles only the tombstone of a group."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.state = GroupsState(settings, topics=None)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ class OffsetsShard:
 
 
 class OffsetsShell(TransactionalShell):
-    """Commits and fetches, said briefly."""
+    """Short methods for commits and fetches."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**settings)
@@ -125,10 +125,10 @@ class OffsetsShell(TransactionalShell):
         self, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
     ) -> tuple[PartitionError, ...]:
         given = {"member_id": "", "group_instance_id": None, "generation_or_member_epoch": -1, **fields}
-        answer: tuple[PartitionError, ...] = self.ask(
+        response: tuple[PartitionError, ...] = self.ask(
             OffsetCommit(group_id=group_id, offsets=offsets, **given)
         )
-        return answer
+        return response
 
     def commit_repeated(self, *offsets: OffsetToCommit, group_id: str = "g") -> tuple[PartitionError, ...]:
         """As the second request of a member that commits these partitions."""
@@ -140,8 +140,8 @@ class OffsetsShell(TransactionalShell):
                 bytes(12 * len(offsets)), [12 * n for n in range(len(offsets))], command, b""
             )
         numbers = tuple(number for each in offsets for number in (each.offset, each.leader_epoch))
-        answer: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.templates[key], numbers))
-        return answer
+        response: tuple[PartitionError, ...] = self.ask(RepeatedCommit(self.templates[key], numbers))
+        return response
 
     def commit_in_transaction(
         self, producer_id: int, *offsets: OffsetToCommit, group_id: str = "g", **fields: Any
@@ -154,15 +154,15 @@ class OffsetsShell(TransactionalShell):
             **fields,
         }
         command = TxnOffsetCommit(group_id=group_id, producer_id=producer_id, offsets=offsets, **given)
-        answer: tuple[PartitionError, ...] = self.ask(command)
-        return answer
+        response: tuple[PartitionError, ...] = self.ask(command)
+        return response
 
     def fetch(
         self, *partitions: TopicPartition, group_id: str = "g", **fields: Any
     ) -> tuple[CommittedOffset, ...]:
         command = OffsetFetch(group_id=group_id, partitions=partitions or None, **fields)
-        answer: tuple[CommittedOffset, ...] = self.ask(command)
-        return answer
+        response: tuple[CommittedOffset, ...] = self.ask(command)
+        return response
 
     def offset_of(self, topic: str, partition: int = 0, group_id: str = "g") -> int:
         (fetched,) = self.fetch(TopicPartition(topic, partition), group_id=group_id)

@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction (KIP-98, KIP-447): they count once the transaction does."""
+"""Offsets committed in a transaction (KIP-98, KIP-447): they are visible once the transaction is committed."""
 
 import pytest
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell
@@ -27,7 +27,7 @@ def at(offset: int, partition: int = 0) -> OffsetToCommit:
     return OffsetToCommit("t", partition, offset)
 
 
-def test_an_offset_of_a_transaction_is_seen_once_that_is_committed(shell: OffsetsShell) -> None:
+def test_a_transactional_offset_is_visible_after_its_transaction_is_committed(shell: OffsetsShell) -> None:
     shell.commit(at(5))
     shell.commit_in_transaction(100, at(10), OffsetToCommit("t", 1, 20, 3, "kept"))
     assert (shell.offset_of("t"), shell.offset_of("t", 1)) == (5, -1)
@@ -35,19 +35,19 @@ def test_an_offset_of_a_transaction_is_seen_once_that_is_committed(shell: Offset
     assert shell.fetch(T0, T1) == (CommittedOffset("t", 0, 10), CommittedOffset("t", 1, 20, 3, "kept"))
 
 
-def test_an_offset_of_an_aborted_transaction_is_dropped(shell: OffsetsShell) -> None:
+def test_a_transactional_offset_is_dropped_if_its_transaction_is_aborted(shell: OffsetsShell) -> None:
     shell.commit(at(5))
     shell.commit_in_transaction(100, at(10))
     shell.end_transaction(100, committed=False)
     assert shell.fetch(T0, require_stable=True) == (CommittedOffset("t", 0, 5),)
 
 
-def test_the_records_are_written_under_the_producers_id(shell: OffsetsShell) -> None:
+def test_the_records_belong_to_the_producers_transaction(shell: OffsetsShell) -> None:
     shell.commit_in_transaction(100, at(10))
     assert [entry.producer_id for entry in shell.log if isinstance(entry, Written)] == [100]
 
 
-def test_a_stable_fetch_is_told_which_partitions_wait_for_a_marker(shell: OffsetsShell) -> None:
+def test_a_stable_fetch_gets_unstable_offset_commit_for_pending_partitions(shell: OffsetsShell) -> None:
     shell.commit(at(5), at(6, partition=1))
     shell.commit_in_transaction(100, at(10))
     unstable = CommittedOffset("t", 0, error_code=ErrorCode.unstable_offset_commit)
@@ -56,7 +56,7 @@ def test_a_stable_fetch_is_told_which_partitions_wait_for_a_marker(shell: Offset
     assert shell.fetch(T0, T1) == (CommittedOffset("t", 0, 5), CommittedOffset("t", 1, 6))
 
 
-def test_a_partition_that_only_a_transaction_has_written_is_not_among_all(shell: OffsetsShell) -> None:
+def test_a_partition_with_only_a_pending_offset_is_not_in_a_fetch_of_all(shell: OffsetsShell) -> None:
     shell.commit_in_transaction(100, at(10))
     assert shell.fetch(require_stable=True) == ()
     assert shell.fetch(T0, require_stable=True)[0].error_code is ErrorCode.unstable_offset_commit
@@ -70,7 +70,7 @@ def test_a_plain_commit_is_not_overwritten_by_an_older_transactional_one(shell: 
     assert shell.offset_of("t") == 50
 
 
-def test_of_two_transactions_the_one_that_wrote_last_wins_whichever_ends_first(shell: OffsetsShell) -> None:
+def test_of_two_transactions_the_last_writer_wins_whichever_ends_first(shell: OffsetsShell) -> None:
     shell.commit_in_transaction(100, at(10), at(10, partition=1))
     shell.commit_in_transaction(200, at(20), at(20, partition=1))
     shell.commit_in_transaction(100, at(11))
@@ -101,7 +101,7 @@ def test_a_transaction_may_write_into_several_groups(shell: OffsetsShell) -> Non
     assert (shell.offset_of("t", group_id="a"), shell.offset_of("t", group_id="b")) == (1, 2)
 
 
-def test_pending_offsets_are_there_after_a_restart(shell: OffsetsShell) -> None:
+def test_pending_offsets_survive_a_restart(shell: OffsetsShell) -> None:
     shell.commit_in_transaction(100, at(10), at(10, partition=1))
     shell.commit(at(50))
     shell.reload()
@@ -118,14 +118,16 @@ def test_a_deleted_offset_does_not_come_back_with_the_marker(shell: OffsetsShell
     assert (shell.offset_of("t"), shell.offset_of("t", 1)) == (-1, 10)
 
 
-def test_pending_offsets_go_with_their_topic(shell: OffsetsShell) -> None:
+def test_deleting_a_topic_deletes_its_pending_offsets(shell: OffsetsShell) -> None:
     shell.commit_in_transaction(100, at(10), OffsetToCommit("kept", 0, 3))
     shell.ask(DeletePartitionOffsets(topics=frozenset({"t"})))
     shell.end_transaction(100, committed=True)
     assert [each.topic for each in shell.fetch()] == ["kept"]
 
 
-def test_pending_offsets_go_with_their_group_one_tombstone_per_partition(shell: OffsetsShell) -> None:
+def test_deleting_a_group_deletes_pending_offsets_with_one_tombstone_per_partition(
+    shell: OffsetsShell,
+) -> None:
     shell.commit(at(5))
     shell.commit_in_transaction(100, at(10), at(10, partition=1))
     shell.records.clear()
@@ -148,18 +150,18 @@ def test_a_group_with_pending_offsets_is_neither_expired_nor_removed() -> None:
     assert shell.machine.state.groups == {}
 
 
-def test_a_transactional_commit_under_the_empty_group_id_is_refused(shell: OffsetsShell) -> None:
+def test_a_transactional_commit_under_the_empty_group_id_is_rejected(shell: OffsetsShell) -> None:
     with pytest.raises(KafkaError, match="INVALID_GROUP_ID"):
         shell.commit_in_transaction(100, at(10), group_id="")
 
 
-def test_a_transactional_commit_of_a_generation_to_an_unknown_group_is_refused(shell: OffsetsShell) -> None:
+def test_a_transactional_commit_of_a_generation_to_an_unknown_group_is_rejected(shell: OffsetsShell) -> None:
     with pytest.raises(KafkaError, match="ILLEGAL_GENERATION"):
         shell.commit_in_transaction(100, at(10), member_id="m", generation_id=1)
 
 
 def test_the_group_decides_who_may_commit_in_a_transaction(shell: OffsetsShell) -> None:
-    shell.add_group().refusal = KafkaError(
+    shell.add_group().rejection = KafkaError(
         ErrorCode.fenced_instance_id, "another member has this instance id"
     )
     with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
@@ -167,9 +169,11 @@ def test_the_group_decides_who_may_commit_in_a_transaction(shell: OffsetsShell) 
     assert shell.log == []
 
 
-def test_metadata_that_is_too_large_is_refused_for_its_partition_alone_in_a_transaction() -> None:
+def test_metadata_that_is_too_large_is_rejected_only_for_its_partition_in_a_transaction() -> None:
     shell = OffsetsShell(offset_metadata_max_bytes=3)
-    answer = shell.commit_in_transaction(100, OffsetToCommit("t", 0, 1, metadata="abcd"), at(1, partition=1))
-    assert [each.error_code for each in answer] == [ErrorCode.offset_metadata_too_large, ErrorCode.none]
+    response = shell.commit_in_transaction(
+        100, OffsetToCommit("t", 0, 1, metadata="abcd"), at(1, partition=1)
+    )
+    assert [each.error_code for each in response] == [ErrorCode.offset_metadata_too_large, ErrorCode.none]
     shell.end_transaction(100, committed=True)
     assert [each.partition for each in shell.fetch()] == [1]

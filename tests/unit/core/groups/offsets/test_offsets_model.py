@@ -1,7 +1,7 @@
-"""Offsets agree with a model that does it Kafka's way, whatever happens in whatever order.
+"""Offsets agree with a model of Kafka's implementation, for any sequence of events.
 
 The model keeps for every offset the position of its record in the log, and compares positions when a transaction ends.
-After each step the shard equals the one that its log gives, read as bytes, whole or compacted.
+After each step the shard equals the one rebuilt from the bytes of its log, complete or compacted.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from ottla.core.groups.commands import DeleteGroup, DeletePartitionOffsets, Offs
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
-# Few of each, so that they meet.
+# Few of each, so that they collide.
 GROUPS = ("a", "b")
 PARTITIONS = (TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1))
 PRODUCERS = (100, 200)
@@ -82,10 +82,10 @@ class OffsetsModel(RuleBasedStateMachine):
     def commit_repeated(
         self, group_id: str, partitions: tuple[TopicPartition, ...], metadata: str | None
     ) -> None:
-        """In the short way, whether there was a commit of this template before or not."""
+        """With a template, whether there was a commit before or not."""
         offsets = self._offsets(partitions, metadata)
-        answer = self.shell.commit_repeated(*offsets, group_id=group_id)
-        assert not any(each.error_code for each in answer)
+        response = self.shell.commit_repeated(*offsets, group_id=group_id)
+        assert not any(each.error_code for each in response)
         self.committed.update(self._accepted(group_id, offsets, RETENTION_MS))
 
     @rule(group_id=groups, producer_id=producers, partitions=some_partitions, metadata=metadata)
@@ -134,7 +134,7 @@ class OffsetsModel(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete_something(self, data: st.DataObject) -> None:
-        """One rule for all ways to delete, else too little lives long enough to be interesting."""
+        """One rule for all kinds of deletion, or offsets would be deleted too often."""
         delete = data.draw(st.sampled_from((self._delete_offsets, self._delete_topics, self._delete_group)))
         delete(data)
 
@@ -155,7 +155,7 @@ class OffsetsModel(RuleBasedStateMachine):
             self.groups.remove(group_id)
 
     def _is_done(self, group_id: str, command: Command[Any]) -> bool:
-        """Unless the group is not there."""
+        """Unless the group does not exist."""
         if group_id in self.groups:
             self.shell.ask(command)
             return True

@@ -1,4 +1,4 @@
-"""A repeated commit does what the commit that it stands for does, record for record and byte for byte."""
+"""A repeated commit has the same effect as a full commit, byte for byte."""
 
 import uuid
 
@@ -29,7 +29,7 @@ offsets_to_commit = st.builds(
 @given(
     st.lists(offsets_to_commit, min_size=1, max_size=80, unique_by=lambda each: (each.topic, each.partition))
 )
-def test_its_records_are_those_of_the_commit_spelled_out(offsets: list[OffsetToCommit]) -> None:
+def test_a_repeated_commit_writes_the_same_records_as_a_full_commit(offsets: list[OffsetToCommit]) -> None:
     plain, repeated = OffsetsShell(), OffsetsShell()
     for shell in (plain, repeated):
         shell.commit(*offsets)
@@ -44,20 +44,20 @@ def test_its_records_are_those_of_the_commit_spelled_out(offsets: list[OffsetToC
     assert plain.machine.durable_state() == repeated.machine.durable_state()
 
 
-def test_a_group_that_refuses_is_asked_each_time() -> None:
+def test_the_group_checks_every_repeated_commit() -> None:
     shell = OffsetsShell()
     group = shell.add_group()
     offset = OffsetToCommit("t", 0, 5)
     shell.commit(offset)
     shell.commit_repeated(offset._replace(offset=6))
-    group.refusal = KafkaError(ErrorCode.illegal_generation, "of an older generation")
+    group.rejection = KafkaError(ErrorCode.illegal_generation, "of an older generation")
     with pytest.raises(KafkaError, match="older generation"):
         shell.commit_repeated(offset._replace(offset=7))
-    group.refusal = None
+    group.rejection = None
     assert shell.offset_of("t") == 6
 
 
-def test_the_later_of_two_shapes_wins_where_they_overlap() -> None:
+def test_the_later_of_two_overlapping_templates_wins() -> None:
     shell = OffsetsShell()
     shell.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
     shell.commit_repeated(OffsetToCommit("t", 0, 2), OffsetToCommit("t", 1, 2))
@@ -71,7 +71,7 @@ def body(group: bytes, member: bytes = b"m", rest: bytes = bytes(12)) -> bytes:
     return bytes([len(group) + 1]) + group + bytes(4) + bytes([len(member) + 1]) + member + rest
 
 
-def test_a_shape_is_found_for_its_sender_alone_until_it_is_forgotten() -> None:
+def test_a_template_is_found_only_for_its_sender_until_it_is_cleared() -> None:
     templates = CommitTemplates()
     sent = body(b"g")
     assert not templates.is_repeated(sent, VERSION)
@@ -102,5 +102,5 @@ def test_the_oldest_of_too_many_senders_goes(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "sent", [b"\xff\x01", b"\x02", body(b"g")[:6], b"\x02g" + bytes(4) + b"\xff" + bytes(300)]
 )
-def test_what_is_cut_short_or_has_long_names_takes_the_long_way(sent: bytes) -> None:
+def test_short_requests_and_long_names_have_no_template(sent: bytes) -> None:
     assert CommitTemplates().find(sent, VERSION) is None
