@@ -1,7 +1,7 @@
-"""Watches the turns of the event loop: one that takes long holds up every client.
+"""Measures the turns of the event loop, because a long turn delays every client.
 
-The loop sets a timer every few milliseconds; how late it fires is how long the loop was held. A thread looks on from
-outside: while the timer is overdue it takes the loop's stack, so that the log names the code that holds it.
+A timer fires every few milliseconds; its delay is the time for which the loop was held. While the timer is overdue, a
+thread records the stack of the loop, so that the log names the code that holds it.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from types import FrameType
 
 logger = logging.getLogger("ottla.loop")
 
-# A tick costs some 100 us of the processor: often on a busy loop, seldom on an idle one.
+# A tick costs about 100 us of processor time, so an idle loop has fewer of them.
 _IDLE_TICK_S = 0.05
 _BUSY_TICK_S = 0.01
-_BUSY_FROM_S = 0.002
+_BUSY_FROM_S = 0.002  # the loop is busy if a tick is later than this
 _FRAMES_SHOWN = 4
 _PACKAGE = "ottla."
 _SHELL = ("ottla.broker.run", "ottla.env.loop_watch", "ottla.cli")  # at the bottom of every stack
 
 
 class LoopWatch:
-    """To be started on the running event loop. `longest_turn_ms` is since the start or the last `reset`."""
+    """Must be created on the running event loop. `longest_turn_ms` counts from the start or the last `reset`."""
 
     def __init__(self, warn_ms: int) -> None:
         self.longest_turn_ms = 0.0
@@ -32,7 +32,7 @@ class LoopWatch:
         self._loop_thread = threading.get_ident()
         self._due_s = 0.0  # by time.monotonic, which both threads read
         self._timer: asyncio.TimerHandle | None = None
-        self._seen: str | None = None
+        self._stack: str | None = None
         self._is_stopped = threading.Event()
         self._observer = threading.Thread(target=self._observe, name="ottla-loop-watch", daemon=True)
 
@@ -61,23 +61,23 @@ class LoopWatch:
         self._schedule(_BUSY_TICK_S if held_s > _BUSY_FROM_S else _IDLE_TICK_S)
         if held_s * 1000 > self.longest_turn_ms:
             self.longest_turn_ms = held_s * 1000
-        seen, self._seen = self._seen, None
+        stack, self._stack = self._stack, None
         if 0 < self._warn_s <= held_s:
-            logger.warning("the event loop was held for %d ms by %s", held_s * 1000, seen or "unknown code")
+            logger.warning("the event loop was held for %d ms by %s", held_s * 1000, stack or "unknown code")
 
     def _observe(self) -> None:
-        """In a thread of its own. One look per turn: when half of the time is over that is worth a warning."""
-        patience_s = self._warn_s / 2
-        while not self._is_stopped.wait(patience_s):
+        """Runs in a thread. Records one stack per turn, when the turn has taken half of the time for a warning."""
+        interval_s = self._warn_s / 2
+        while not self._is_stopped.wait(interval_s):
             due_s = self._due_s
-            if self._seen is None and time.monotonic() - due_s > patience_s:
+            if self._stack is None and time.monotonic() - due_s > interval_s:
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None and self._due_s == due_s:
-                    self._seen = _describe(frame)
+                    self._stack = _describe(frame)
 
 
 def _describe(frame: FrameType | None) -> str:
-    """The innermost functions of this package, the caller last."""
+    """The innermost functions of this package, with the caller last."""
     names: list[str] = []
     while frame is not None and len(names) < _FRAMES_SHOWN:
         module = frame.f_globals.get("__name__", "?")

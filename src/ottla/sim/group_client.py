@@ -88,7 +88,7 @@ class GroupClient:
         self._topic = topic
 
     async def find_coordinator(self) -> ErrorCode:
-        """Makes the broker create the offsets topic. The result is not needed: there is only one broker."""
+        """Makes the broker create the offsets topic if needed. The coordinator is always the one broker."""
         response = await self._client.try_request(
             FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group_id,))
         )

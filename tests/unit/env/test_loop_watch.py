@@ -1,4 +1,4 @@
-"""The watch over the event loop finds turns that take long, and the code that took them."""
+"""The loop watch finds long turns of the event loop and names their code."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from ottla.model.config.definition import ConfigType, parse_value
 
 
 def hold_the_loop(seconds: float) -> None:
-    """In code of the package, which the watch is to name."""
+    """Holds the loop in code of the package, which the watch must name."""
 
     class Slow(str):
         def strip(self, characters: str | None = None, /) -> str:
@@ -44,7 +44,7 @@ def test_a_long_turn_is_logged_with_the_code_that_took_it(caplog: pytest.LogCapt
     )
 
 
-def test_turns_below_the_bound_are_measured_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_turns_below_the_limit_are_measured_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> float:
         watch = LoopWatch(warn_ms=0)
         watch.start()
@@ -60,7 +60,7 @@ def test_turns_below_the_bound_are_measured_and_not_logged(caplog: pytest.LogCap
     assert caplog.messages == []
 
 
-def test_a_watch_that_is_stopped_leaves_no_thread_and_no_timer() -> None:
+def test_a_stopped_watch_leaves_no_thread_and_no_timer() -> None:
     async def main() -> None:
         watch = LoopWatch(warn_ms=100)
         watch.start()
