@@ -108,14 +108,14 @@ def test_uniform_is_as_balanced_as_kafkas_and_moves_no_more(oracle: Oracle, case
 
 @given(case=cases(is_homogeneous=False).map(as_kafka_wants_it))
 @settings(max_examples=200, deadline=None)
-def test_uniform_is_at_least_as_balanced_as_kafkas_where_subscriptions_differ(
+def test_uniform_is_at_least_as_balanced_as_kafkas_if_subscriptions_differ(
     oracle: Oracle, case: Case
 ) -> None:
     ours, kafkas = ASSIGNORS["uniform"].assign(*case), oracle.assign("uniform", *case)
     assert sum(load**2 for load in loads(ours)) <= sum(load**2 for load in loads(kafkas))
 
 
-def test_uniform_moves_less_than_kafkas_over_the_life_of_groups_whose_subscriptions_differ(
+def test_uniform_moves_fewer_partitions_than_kafkas_if_subscriptions_differ(
     oracle: Oracle,
 ) -> None:
     """The least movement is not searched for there, by either side: what counts is how much moves in all."""

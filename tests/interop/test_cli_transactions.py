@@ -97,7 +97,7 @@ def test_a_transaction_is_listed_and_described_while_it_is_open_and_when_it_is_c
     assert transactional_id in transactions("list")
 
 
-def test_what_is_unknown_or_no_filter_is_told(transactions: Cli, transactional_id: str) -> None:
+def test_unknown_ids_and_invalid_filters_are_errors(transactions: Cli, transactional_id: str) -> None:
     missing = transactions("describe", transactional_id, fails_with=1)
     assert f"Transactional id {transactional_id}: its coordinator does not know it" in missing
     assert "is no regular expression" in transactions("list", "--pattern", "(a", fails_with=1)
@@ -106,7 +106,7 @@ def test_what_is_unknown_or_no_filter_is_told(transactions: Cli, transactional_i
     assert "no such topic" in transactions("hanging", "--topic", "never-made", fails_with=1)
 
 
-def test_a_transaction_that_its_coordinator_has_is_neither_hanging_nor_aborted(
+def test_a_transaction_that_its_coordinator_knows_is_neither_hanging_nor_aborted(
     transaction_broker: RunningBroker, transactions: Cli, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(transaction_broker.bootstrap, topic_name)

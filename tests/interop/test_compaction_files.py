@@ -160,7 +160,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_ottla_and_kafka_clean_the_same_directory_in_turn(tmp_path: Path) -> None:
+def test_ottla_and_kafka_clean_the_same_directory_alternately(tmp_path: Path) -> None:
     directory, random, state = tmp_path / "kafka", Random(7), State()
     with run_kafka(directory, set={"log.cleaner.backoff.ms": "300"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

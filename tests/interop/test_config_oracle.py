@@ -173,7 +173,7 @@ REFUSED = (
 )
 
 
-def test_refusals_are_worded_as_kafkas(kafka: tuple[str, dict[str, str]], ours: BrokerConfig) -> None:
+def test_errors_have_kafkas_messages(kafka: tuple[str, dict[str, str]], ours: BrokerConfig) -> None:
     for resource_type, configs in REFUSED:
         theirs = refusal(kafka[0], resource_type, configs)
         # Scala's `require` puts a prefix before its sentences.

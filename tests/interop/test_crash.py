@@ -138,7 +138,7 @@ def test_with_acks_1_and_no_idempotence_every_acknowledged_record_is_there(
         assert set(acknowledged) <= {number_of(record) for record in records}
 
 
-def test_a_torn_tail_is_cut_and_the_log_goes_on(
+def test_a_torn_last_batch_is_truncated_and_the_log_continues(
     own_broker: Callable[..., RunningBroker], topic_name: str
 ) -> None:
     broker = own_broker()
@@ -208,7 +208,7 @@ def delete_and_create_again(broker: RunningBroker, topic: str) -> None:
     wait_until(is_created, f"{topic} is created again")
 
 
-def test_a_topic_created_again_keeps_its_records_where_the_old_one_had_deleted_its_own(
+def test_a_topic_that_is_created_again_keeps_records_at_offsets_that_were_deleted_in_the_old_one(
     own_broker: Callable[..., RunningBroker], topic_name: str
 ) -> None:
     broker = own_broker()

@@ -53,7 +53,7 @@ def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:
     producer.purge()
 
 
-def test_a_broker_whose_only_disk_is_full_ends_with_the_reason(small_disk: Callable[[str], Path]) -> None:
+def test_a_broker_whose_only_disk_is_full_stops_with_the_reason(small_disk: Callable[[str], Path]) -> None:
     disk = small_disk("disk")
     with run_ottla(disk) as broker:
         topic = create_topic(broker.bootstrap, "journal")
@@ -67,7 +67,7 @@ def test_a_broker_whose_only_disk_is_full_ends_with_the_reason(small_disk: Calla
         assert "Traceback" not in log
 
 
-def test_a_broker_with_a_full_disk_and_another_goes_on_with_the_other(
+def test_a_broker_with_a_full_disk_and_another_continues_with_the_other(
     small_disk: Callable[[str], Path], tmp_path: Path
 ) -> None:
     full, sound = small_disk("full"), tmp_path / "sound"
@@ -104,7 +104,7 @@ class Sender:
         assert self._producer.flush(60) == 0
 
 
-def test_a_broker_without_descriptors_refuses_what_needs_one_and_recovers(tmp_path: Path) -> None:
+def test_a_broker_without_descriptors_rejects_requests_that_need_one_and_recovers(tmp_path: Path) -> None:
     with run_ottla(tmp_path / "data", set={"log.segment.bytes": "1048576"}) as broker:
         topic = create_topic(broker.bootstrap, "journal")
         patient = Sender(broker.bootstrap, topic, enable_idempotence=True, retry_backoff_max_ms=200)

@@ -46,7 +46,7 @@ def commit_error(consumer: Consumer, offset: TopicPartition) -> int | None:
         return code
 
 
-def test_a_commit_of_the_generation_before_is_refused_and_moves_nothing(
+def test_a_commit_of_the_previous_generation_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     """The race of seed 000: a slow member commits after another one has got its partition."""
@@ -69,7 +69,7 @@ def test_a_commit_of_the_generation_before_is_refused_and_moves_nothing(
     assert committed(bootstrap, group_id, topic_name) == 200
 
 
-def test_cooperative_members_keep_what_does_not_move(
+def test_cooperative_members_keep_partitions_that_do_not_move(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -86,7 +86,7 @@ def test_cooperative_members_keep_what_does_not_move(
     assert sum(moved) == 3 + 2
 
 
-def test_eager_members_give_up_everything_when_one_joins(
+def test_eager_members_revoke_everything_when_one_joins(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -111,7 +111,7 @@ def test_a_new_group_waits_for_more_members_before_its_first_rebalance(
     assert [member.named("revoked") for member in together] == [[]] * 4
 
 
-def test_a_static_member_that_comes_back_in_its_session_keeps_its_partitions_without_a_rebalance(
+def test_a_static_member_that_rejoins_within_its_session_keeps_its_partitions_without_a_rebalance(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -173,7 +173,7 @@ def test_a_consumer_with_partitions_assigned_by_hand_commits_without_being_a_mem
     consumer.close()
 
 
-def test_a_commit_by_hand_into_a_group_with_members_is_refused(
+def test_a_commit_without_membership_in_a_group_with_members_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -202,7 +202,7 @@ def test_the_metadata_of_a_commit_is_kept(
     assert committed_with_metadata(bootstrap, group_id, topic_name)[0] == 4
 
 
-def test_metadata_that_is_too_long_is_refused_and_the_commit_before_stays(
+def test_metadata_that_is_too_long_is_rejected_and_the_previous_commit_stays(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -216,7 +216,7 @@ def test_metadata_that_is_too_long_is_refused_and_the_commit_before_stays(
     assert committed_with_metadata(bootstrap, group_id, topic_name) == (3, "m" * 4095)
 
 
-def test_a_member_goes_to_a_time_and_the_group_goes_on_from_there(
+def test_a_member_seeks_to_a_timestamp_and_the_group_continues_from_there(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     bootstrap, now_ms = group_broker.bootstrap, int(time.time() * 1000)
@@ -256,7 +256,7 @@ def test_auto_commit_commits_what_was_processed_when_the_member_leaves(
     assert committed(bootstrap, group_id, topic_name) == 30
 
 
-def test_members_without_a_common_strategy_do_not_get_together(
+def test_members_without_a_common_assignment_strategy_cannot_form_a_group(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap

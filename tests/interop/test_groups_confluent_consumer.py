@@ -60,7 +60,7 @@ def wait_for_error(member: MemberProcess, text: str) -> None:
     )
 
 
-def test_members_keep_what_does_not_move(
+def test_members_keep_partitions_that_do_not_move(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -77,7 +77,7 @@ def test_members_keep_what_does_not_move(
     assert third.named("revoked") == []
 
 
-def test_a_commit_of_a_member_that_was_put_out_is_refused_and_moves_nothing(
+def test_a_commit_of_a_member_that_was_removed_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     """The race of seed 000 where the coordinator assigns: the slow member does not give its partition back in time."""
@@ -104,7 +104,7 @@ def test_a_commit_of_a_member_that_was_put_out_is_refused_and_moves_nothing(
 @pytest.mark.parametrize(
     ("assignor", "shares"), [("range", [{0, 1}, {2}]), ("uniform", None)], ids=["range", "uniform"]
 )
-def test_the_coordinator_assigns_as_the_member_asks(
+def test_the_coordinator_uses_the_assignor_that_the_member_requests(
     group_broker: RunningBroker,
     members: Members,
     topic_name: str,
@@ -129,7 +129,7 @@ def test_the_coordinator_assigns_as_the_member_asks(
     assert describe(bootstrap, group_id).partition_assignor == assignor
 
 
-def test_an_assignor_that_the_coordinator_does_not_have_is_refused(
+def test_an_assignor_that_the_coordinator_does_not_have_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     create_topic(group_broker.bootstrap, topic_name)
@@ -140,7 +140,7 @@ def test_an_assignor_that_the_coordinator_does_not_have_is_refused(
     assert member.owned == set()
 
 
-def test_a_regular_expression_that_cannot_be_read_is_refused(
+def test_an_invalid_regular_expression_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -155,7 +155,7 @@ def test_a_regular_expression_that_cannot_be_read_is_refused(
     assert good.named("revoked") == []
 
 
-def test_a_static_member_that_comes_back_in_its_session_gets_the_same_partitions(
+def test_a_static_member_that_rejoins_within_its_session_gets_the_same_partitions(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -173,7 +173,7 @@ def test_a_static_member_that_comes_back_in_its_session_gets_the_same_partitions
     assert {event["event"] for event in stays.events[seen:]} <= {"record", "committed"}
 
 
-def test_a_second_member_with_the_same_instance_id_is_refused_while_the_first_lives(
+def test_a_second_member_with_the_same_instance_id_is_rejected_while_the_first_lives(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap

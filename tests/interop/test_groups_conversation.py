@@ -375,7 +375,7 @@ def wait_for_coordinator(bootstrap: str, group_id: str) -> None:
         )
 
 
-def test_the_same_conversation_has_the_same_answers_and_leaves_the_same_records(
+def test_the_same_requests_have_the_same_responses_and_leave_the_same_records_as_in_kafka(
     kafka_libs: Path, tmp_path: Path
 ) -> None:
     kafka, ottla = (play(kafka_libs, name, tmp_path / name) for name in BROKERS)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.parametrize("protocol", PROTOCOL
 DOZEN = 12
 
 
-def test_a_member_stopped_past_its_session_comes_back_as_a_zombie_whose_commit_is_refused(
+def test_a_commit_of_a_member_that_was_paused_beyond_its_session_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -51,7 +51,7 @@ def test_a_member_stopped_past_its_session_comes_back_as_a_zombie_whose_commit_i
     assert zombie.named("lost")
 
 
-def test_a_member_that_polls_too_late_loses_its_partitions_and_may_come_back(
+def test_a_member_that_polls_too_late_loses_its_partitions_and_may_rejoin(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -86,7 +86,7 @@ def test_a_dozen_members_that_start_at_once_share_the_partitions_and_each_record
     assert len(wait_for_state(bootstrap, group_id, "STABLE").members) == DOZEN
 
 
-def test_the_group_outlives_a_broker_that_is_killed_with_its_members_and_offsets(
+def test_the_group_with_its_members_and_offsets_survives_a_kill_of_the_broker(
     own_broker: Callable[..., RunningBroker], members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     broker = own_broker(set=GROUP_BROKER | {"group.consumer.session.timeout.ms": "20000"})

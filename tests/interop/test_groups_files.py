@@ -55,7 +55,7 @@ def go_on(broker: RunningBroker, members: Members) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("ottla", "kafka"), ("kafka", "ottla")])
-def test_each_broker_goes_on_with_the_groups_that_the_other_left(
+def test_each_broker_continues_with_the_groups_of_the_other(
     tmp_path: Path, members: Members, first: str, second: str
 ) -> None:
     with BROKERS[first](tmp_path / "data", set=GROUP_BROKER) as broker:
@@ -66,7 +66,7 @@ def test_each_broker_goes_on_with_the_groups_that_the_other_left(
 
 
 @pytest.mark.parametrize(("first", "second"), [("ottla", "kafka"), ("kafka", "ottla")])
-def test_members_go_on_when_the_other_broker_takes_the_place_of_theirs(
+def test_members_continue_when_the_other_broker_replaces_theirs(
     tmp_path: Path, members: Members, first: str, second: str
 ) -> None:
     settings = GROUP_BROKER | {"group.consumer.session.timeout.ms": "40000"}

@@ -118,7 +118,7 @@ def test_java_members_share_the_partitions_and_the_one_left_takes_over_from_one_
 
 
 @pytest.mark.parametrize("protocol", JAVA_PROTOCOLS)
-def test_java_and_librdkafka_live_in_one_group(
+def test_java_and_librdkafka_share_one_group(
     kafka_libs: Path,
     group_broker: RunningBroker,
     members: Members,
@@ -179,7 +179,7 @@ def test_a_group_of_java_members_moves_to_the_consumer_protocol_and_back_and_los
 
 
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
-def test_a_static_java_member_that_comes_back_gets_its_partitions_without_a_rebalance(
+def test_a_static_java_member_that_rejoins_gets_its_partitions_without_a_rebalance(
     kafka_libs: Path,
     group_broker: RunningBroker,
     members: Members,
@@ -238,7 +238,7 @@ def test_console_consumer_and_consumer_performance_read_as_a_group(
 
 
 @pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
-def test_consumer_group_command_shows_a_group_that_is_at_work(
+def test_consumer_group_command_shows_an_active_group(
     tools: Tools, group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap = group_broker.bootstrap

@@ -112,7 +112,7 @@ def test_offsets_are_altered_reset_listed_and_deleted(
         admin.delete_group_offsets(group_id, [first])
 
 
-def test_a_consumer_asks_for_what_its_group_committed(
+def test_a_consumer_reads_the_committed_offsets_of_its_group(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     create_topic(group_broker.bootstrap, topic_name)

@@ -131,7 +131,7 @@ def two_brokers(
 @pytest.mark.parametrize(
     "client", [pytest.param(name, marks=pytest.mark.node if name == "kafkajs" else ()) for name in CLIENTS]
 )
-def test_records_come_about_as_fast_as_from_kafka(
+def test_records_arrive_about_as_fast_as_from_kafka(
     kafka_libs: Path,
     two_brokers: tuple[RunningBroker, RunningBroker],
     record_property: Callable[[str, object], None],

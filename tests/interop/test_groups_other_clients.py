@@ -26,7 +26,7 @@ def client(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_two_members_share_and_the_one_that_stays_takes_over(
+def test_two_members_share_partitions_and_the_remaining_one_takes_over(
     group_broker: RunningBroker, foreign_members: ForeignMembers, client: str, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -47,7 +47,7 @@ def test_two_members_share_and_the_one_that_stays_takes_over(
     wait_for_state(bootstrap, group_id, "EMPTY")
 
 
-def test_a_group_goes_on_where_it_committed(
+def test_a_group_continues_from_its_committed_offsets(
     group_broker: RunningBroker, foreign_members: ForeignMembers, client: str, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -96,7 +96,7 @@ def test_a_pattern_subscribes_to_the_topics_that_match(
 
 
 @pytest.mark.parametrize("earliest", [True, False])
-def test_a_new_group_begins_where_its_members_say(
+def test_a_new_group_starts_at_auto_offset_reset(
     group_broker: RunningBroker,
     foreign_members: ForeignMembers,
     client: str,

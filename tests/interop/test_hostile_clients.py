@@ -37,7 +37,7 @@ def send_part(connection: socket.socket, size: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_memory_of_requests_that_were_half_sent_is_free_after_their_connections(
+def test_the_memory_of_incomplete_requests_is_freed_with_their_connections(
     broker: RunningBroker,
 ) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
@@ -50,7 +50,7 @@ def test_the_memory_of_requests_that_were_half_sent_is_free_after_their_connecti
 
 
 @pytest.mark.slow
-def test_memory_follows_what_has_arrived_and_not_what_was_announced(broker: RunningBroker) -> None:
+def test_memory_grows_with_received_bytes_and_not_with_announced_sizes(broker: RunningBroker) -> None:
     with contextlib.ExitStack() as stack, Neighbour(broker, "neighbour") as neighbour:
         for _ in range(1000):
             connection = stack.enter_context(connect(broker))
@@ -60,7 +60,7 @@ def test_memory_follows_what_has_arrived_and_not_what_was_announced(broker: Runn
 
 
 @pytest.mark.slow
-def test_connections_over_their_share_of_memory_wait_and_the_others_are_served(tmp_path: Path) -> None:
+def test_connections_above_their_share_of_memory_wait_and_the_others_are_served(tmp_path: Path) -> None:
     limit = {"queued.max.request.bytes": "60000000", "socket.request.max.bytes": "50000000"}
     with run_ottla(tmp_path / "data", set=limit) as broker, contextlib.ExitStack() as stack:
         create_topic(broker.bootstrap, "neighbour")

@@ -104,7 +104,7 @@ def send(broker: RunningBroker, attack: Attack) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EQUAL_NAMES)
-def test_a_request_of_equal_names_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+def test_a_request_of_equal_names_does_not_delay_other_clients(broker: RunningBroker, name: str) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
         send(broker, EQUAL_NAMES[name])
         neighbour.go_on()
@@ -113,7 +113,9 @@ def test_a_request_of_equal_names_holds_up_nobody(broker: RunningBroker, name: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENT_NAMES)
-def test_a_request_of_many_names_is_answered_and_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+def test_a_request_of_many_names_is_served_and_does_not_delay_other_clients(
+    broker: RunningBroker, name: str
+) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
         assert send(broker, DIFFERENT_NAMES[name])
         neighbour.go_on()
@@ -121,7 +123,7 @@ def test_a_request_of_many_names_is_answered_and_holds_up_nobody(broker: Running
 
 
 @pytest.mark.slow
-def test_a_topic_of_thousands_of_partitions_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_topic_of_thousands_of_partitions_does_not_delay_other_clients(broker: RunningBroker) -> None:
     client = KioClient(broker.bootstrap, timeout_s=120.0)
     with Neighbour(broker, "neighbour") as neighbour:
         topic = {
@@ -148,7 +150,9 @@ def fetch_of(partitions: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_commit_of_very_many_offsets_is_accepted_and_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_commit_of_very_many_offsets_is_accepted_and_does_not_delay_other_clients(
+    broker: RunningBroker,
+) -> None:
     create_topic(broker.bootstrap, "wide", 1000)
     client = KioClient(broker.bootstrap, timeout_s=120.0)
     offsets = [
@@ -179,7 +183,7 @@ def commit_to(group: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_list_of_very_many_groups_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_list_of_very_many_groups_does_not_delay_other_clients(broker: RunningBroker) -> None:
     number, at_once = 100_000, 500
     with WireClient(broker.bootstrap, timeout_s=120.0) as client:
         for start in range(0, number, at_once):
@@ -194,7 +198,7 @@ def test_a_list_of_very_many_groups_holds_up_nobody(broker: RunningBroker) -> No
 
 
 @pytest.mark.slow
-def test_fetch_sessions_of_very_many_partitions_take_a_bounded_amount_of_memory(
+def test_fetch_sessions_of_very_many_partitions_use_bounded_memory(
     broker: RunningBroker,
 ) -> None:
     fetch = fetch_of(80_000)  # 2.6 MB

@@ -240,9 +240,7 @@ def test_a_directory_that_kafka_wrote_is_opened_and_read(opened: LogDirs, codec:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_recovery_of_what_kafka_wrote_changes_no_byte_of_it(
-    kafka_directory: Path, tmp_path: Path, codec: str
-) -> None:
+def test_recovery_of_kafkas_files_changes_no_byte(kafka_directory: Path, tmp_path: Path, codec: str) -> None:
     source = kafka_directory / f"written-{codec}-0"
     copy = tmp_path / f"written-{codec}-0"
     shutil.copytree(source, copy)
@@ -267,7 +265,7 @@ def test_aborted_transactions_that_kafka_indexed_are_found(opened: LogDirs) -> N
     assert [first_offset for _, first_offset in found] == [0, 42, 84]
 
 
-def test_ottla_goes_on_where_kafka_stopped_and_kafka_goes_on_where_ottla_stopped(tmp_path: Path) -> None:
+def test_ottla_continues_kafkas_directory_and_kafka_continues_ottlas(tmp_path: Path) -> None:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka import TopicPartition as ClientPartition
 

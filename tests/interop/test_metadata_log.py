@@ -160,7 +160,7 @@ def use_kafka(bootstrap: str) -> None:
 
 
 @pytest.mark.slow
-def test_ottla_goes_on_from_the_log_that_apache_kafka_wrote(kafka_libs: Path, tmp_path: Path) -> None:
+def test_ottla_continues_the_metadata_log_of_apache_kafka(kafka_libs: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "kafka"
     with run_kafka(data_dir) as kafka:
         use_kafka(kafka.bootstrap)
@@ -188,7 +188,7 @@ def test_ottla_goes_on_from_the_log_that_apache_kafka_wrote(kafka_libs: Path, tm
 
 
 @pytest.mark.slow
-def test_apache_kafka_goes_on_from_the_metadata_that_ottla_wrote(kafka_libs: Path, tmp_path: Path) -> None:
+def test_apache_kafka_continues_the_metadata_log_of_ottla(kafka_libs: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "ottla"
     data_dir.mkdir()
     # A snapshot in the middle, and records after it.

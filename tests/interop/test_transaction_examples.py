@@ -55,7 +55,7 @@ def start(
             pass
 
 
-def test_the_loop_copies_exactly_once_though_it_is_killed_and_stopped(
+def test_the_loop_copies_exactly_once_even_if_it_is_killed_and_stopped(
     transaction_broker: RunningBroker, topic_name: str, group_id: str, start: Start
 ) -> None:
     bootstrap = transaction_broker.bootstrap

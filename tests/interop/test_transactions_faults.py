@@ -150,7 +150,7 @@ def assert_copied_exactly_once(broker: RunningBroker, copying: Copiers) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
-def test_copies_are_exact_though_copiers_and_broker_are_killed_and_stopped(
+def test_copies_are_exact_even_if_copiers_and_broker_are_killed_and_stopped(
     own_broker: Callable[..., RunningBroker], topic_name: str, group_id: str, protocol: str
 ) -> None:
     broker = own_broker(set=PATIENT_BROKER)
@@ -207,7 +207,7 @@ def test_copies_are_exact_through_many_kills_at_random(
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_transaction_goes_on_after_the_broker_was_away_and_is_committed_whole(
+def test_a_transaction_continues_after_a_restart_of_the_broker_and_is_committed_whole(
     own_broker: Callable[..., RunningBroker], topic_name: str, transactional_id: str, how: str
 ) -> None:
     broker = own_broker(set=TRANSACTION_BROKER)
@@ -230,7 +230,7 @@ def test_a_transaction_goes_on_after_the_broker_was_away_and_is_committed_whole(
     assert all_values(bootstrap, topic_name, 0) == ["aborted", "before", "after"]
 
 
-def test_an_outcome_that_was_answered_stands_though_the_broker_is_killed_at_once(
+def test_an_acknowledged_outcome_survives_a_kill_of_the_broker(
     own_broker: Callable[..., RunningBroker], topic_name: str, transactional_id: str
 ) -> None:
     """The answer comes when the outcome is in the log; the markers of 20 partitions come after that."""

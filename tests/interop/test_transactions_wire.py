@@ -232,7 +232,7 @@ def test_bad_input_of_a_transaction_gets_its_error_and_changes_nothing(stage: St
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_retried_end_is_answered_again_and_the_other_outcome_is_refused(stage: Stage, commit: bool) -> None:
+def test_a_retried_end_succeeds_again_and_the_other_outcome_is_rejected(stage: Stage, commit: bool) -> None:
     ended = stage.accept(end(stage, commit=commit))
     stage.wait_for_state(stage.ongoing, "CompleteCommit" if commit else "CompleteAbort")
     again = stage.accept(end(stage, commit=commit))
@@ -269,7 +269,7 @@ def test_a_delayed_end_does_not_end_the_next_transaction(
     assert committed_values(transaction_broker.bootstrap, stage.topic) == wanted
 
 
-def test_a_record_that_comes_after_the_end_is_refused_and_leaves_nothing_open(
+def test_a_record_after_the_end_is_rejected_and_opens_no_transaction(
     stage: Stage, transaction_broker: RunningBroker
 ) -> None:
     late = [produce(stage, value=b"late", sequence=1), produce(stage, value=b"late", partition=1)]
@@ -282,7 +282,7 @@ def test_a_record_that_comes_after_the_end_is_refused_and_leaves_nothing_open(
     assert all_values(transaction_broker.bootstrap, stage.topic) == ["mine"]
 
 
-def test_a_record_for_a_partition_that_was_not_named_is_refused_where_the_client_has_to_name_it(
+def test_a_record_for_a_partition_that_an_older_client_did_not_add_is_rejected(
     stage: Stage,
 ) -> None:
     """KIP-890: since part 2 the record itself names the partition."""
@@ -295,7 +295,7 @@ def test_a_record_for_a_partition_that_was_not_named_is_refused_where_the_client
         assert stage.end_offset(1) == 1
 
 
-def test_who_initializes_during_a_transaction_waits_for_its_abort_and_fences_its_producer(
+def test_a_producer_that_initializes_during_a_transaction_waits_for_its_abort_and_fences_the_other(
     stage: Stage, transaction_broker: RunningBroker
 ) -> None:
     producer_id, epoch = stage.producer[stage.ongoing]
@@ -308,7 +308,7 @@ def test_who_initializes_during_a_transaction_waits_for_its_abort_and_fences_its
     assert committed_values(transaction_broker.bootstrap, stage.topic) == []
 
 
-def test_a_producer_that_starts_over_after_an_error_keeps_its_id_and_loses_what_was_open(
+def test_a_producer_that_initializes_again_after_an_error_keeps_its_id_and_aborts_its_transaction(
     stage: Stage,
 ) -> None:
     """KIP-360. The answer that it did not hear is given again."""
