@@ -45,7 +45,7 @@ class Neighbour:
         if kind is None:
             self._check()
 
-    def go_on(self, requests: int = 20) -> None:
+    def wait_for_requests(self, requests: int = 20) -> None:
         """Waits until that many more requests have succeeded, or one has failed."""
         enough = self.requests + requests
         wait_until(lambda: self.requests >= enough or bool(self.errors), "the neighbour is not served")

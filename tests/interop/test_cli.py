@@ -20,7 +20,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture
 def ottla(broker: RunningBroker) -> Cli:
-    """Runs a command on the broker and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs a command on the broker and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, stdin: str | bytes = "", fails_with: int = 0) -> str:
         done = subprocess.run(

@@ -26,7 +26,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture
 def groups(group_broker: RunningBroker) -> Cli:
-    """Runs `ottla groups ...` and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs `ottla groups ...` and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, fails_with: int = 0) -> str:
         done = subprocess.run(

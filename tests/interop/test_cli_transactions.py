@@ -29,7 +29,7 @@ Cli = Callable[..., str]
 
 
 def cli_of(broker: RunningBroker) -> Cli:
-    """Runs `ottla transactions ...` and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs `ottla transactions ...` and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, fails_with: int = 0) -> str:
         done = subprocess.run(
@@ -125,8 +125,8 @@ def test_a_transaction_that_its_coordinator_knows_is_neither_hanging_nor_aborted
 
 @pytest.fixture
 def hung(own_broker: Callable[..., RunningBroker], topic_name: str) -> Iterator[tuple[RunningBroker, Stage]]:
-    """A record, two hours old, of a transaction that no coordinator knows: what KIP-890 keeps from happening, it does
-    where verification is off."""
+    """Writes a record, two hours old, of a transaction that no coordinator knows. KIP-890 prevents this, unless
+    verification is disabled."""
     broker = own_broker(set=TRANSACTION_BROKER | {"transaction.partition.verification.enable": "false"})
     create_topic(broker.bootstrap, topic_name, partitions=2)
     produce_values(broker.bootstrap, topic_name, [b"before"])

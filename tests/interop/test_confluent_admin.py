@@ -118,7 +118,7 @@ def test_names_that_differ_only_in_dot_and_underscore_collide(
     assert (
         error_of(admin.create_topics([NewTopic(name, 1, 1)])[name]).code() == KafkaError.TOPIC_ALREADY_EXISTS
     )
-    # Metric names turn a dot into an underscore: such a pair would collide.
+    # In metric names a dot becomes an underscore: the two names would collide.
     clash = f"{topic_name}_a"
     assert error_of(admin.create_topics([NewTopic(clash, 1, 1)])[clash]).code() == KafkaError.TOPIC_EXCEPTION
 

@@ -1,4 +1,4 @@
-"""Records through librdkafka: what is sent is what comes back."""
+"""Records through librdkafka: they are read as they were sent."""
 
 import time
 

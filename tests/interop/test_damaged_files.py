@@ -21,7 +21,7 @@ INDEXES = {
 
 
 def write_transactions(bootstrap: str, topic: str, transactional_id: str) -> list[str]:
-    """Over several segments; the longest begins first and is aborted last. Returns the committed values."""
+    """Transactions over several segments; the first to begin is aborted last. Returns the committed values."""
     create_topic(bootstrap, topic, config={"segment.bytes": str(1 << 20)})
     padding = "x" * 100_000
     longest = Transactional(bootstrap, f"{transactional_id}-longest")
@@ -94,7 +94,7 @@ def files_in(folder: Path, suffix: str = "") -> dict[str, bytes]:
 
 
 def refusal(broker: RunningBroker) -> str:
-    """What a start that is refused says: one line, no traceback, and the second time the same."""
+    """The message of a start that fails: one line, no traceback, and the same for the second start."""
     said = []
     for _ in range(2):
         before = len(broker.log_text())
@@ -112,7 +112,7 @@ def refusal(broker: RunningBroker) -> str:
 
 @pytest.fixture
 def stopped(own_broker: Callable[..., RunningBroker], topic_name: str) -> RunningBroker:
-    """A broker that was stopped in order after 100 acknowledged records, with a snapshot of its metadata."""
+    """A broker that was stopped cleanly after 100 acknowledged records, with a metadata snapshot."""
     broker = own_broker(set={"metadata.log.max.record.bytes.between.snapshots": "500"})
     create_topic(broker.bootstrap, topic_name)
     produce_values(broker.bootstrap, topic_name, VALUES)
@@ -207,7 +207,7 @@ def test_a_folder_with_the_id_of_another_topic_is_renamed_and_can_be_restored(
     path.write_bytes(good[:-2] + (b"AA" if good[-2:] != b"AA" else b"Ag"))
     before = files_in(folder, ".log")
     stopped.start()
-    # Any client may write now, as if the topic were empty.
+    # Clients can write now, as if the topic were empty.
     (delivered,) = produce_values(stopped.bootstrap, topic_name, [b"new"])
     assert delivered.offset() == 0
     (stray,) = stopped.data_dir.glob("*-stray")

@@ -20,7 +20,7 @@ VALUE = bytes(200_000)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts file systems of a few megabytes; the test is skipped where that is not allowed."""
+    """Mounts file systems of a few megabytes; the test is skipped if that is not permitted."""
     mounted: list[Path] = []
 
     def mount(name: str) -> Path:
@@ -39,7 +39,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 
 def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:
-    """Writes until the broker refuses or ends."""
+    """Writes until the broker rejects a record or stops."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000, "linger.ms": 0})
     failed: list[object] = []
     deadline = time.monotonic() + 60
@@ -86,7 +86,7 @@ def test_a_broker_with_a_full_disk_and_another_continues_with_the_other(
 
 
 class Sender:
-    """A producer to partition 0 that keeps what became of each record."""
+    """A producer to partition 0 that keeps the result of each record."""
 
     def __init__(self, bootstrap: str, topic: str, **config: object) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}

@@ -1,4 +1,4 @@
-"""Requests about groups that no honest client sends: Kafka's error code comes back, and nothing has changed."""
+"""Group requests that no correct client sends: they get Kafka's error code and change nothing."""
 
 import contextlib
 import uuid
@@ -389,7 +389,7 @@ def test_a_rejected_join_adds_no_member(stage: Stage) -> None:
 
 
 def test_a_new_member_must_join_again_with_its_assigned_id(stage: Stage) -> None:
-    """KIP-394: a client that never gets the answer leaves no member behind."""
+    """KIP-394: a client that never gets the response leaves no member behind."""
     first = stage.ask(join(stage, group_id=stage.nowhere, member_id=""))
     assert (errors_in(first), first.member_id.startswith("wire-")) == (["member_id_required"], True)
     again = stage.ask(join(stage, group_id=stage.nowhere, member_id=first.member_id))
@@ -414,7 +414,7 @@ def test_a_commit_before_the_assignment_gets_rebalance_in_progress(stage: Stage)
 def test_a_commit_with_the_previous_member_epoch_is_stale_for_a_partition_that_has_moved(
     stage: Stage,
 ) -> None:
-    """The race of seed 000 in KIP-848: another member has joined, the group has gone on, and one partition is gone."""
+    """Another member has joined, the group has a new epoch, and one partition has moved to that member."""
     assert stage.errors(consumer_join(stage, new_id())) == []
     heard: Any = None
 
@@ -435,7 +435,7 @@ def test_a_commit_with_the_previous_member_epoch_is_stale_for_a_partition_that_h
     late = consumer_commit(stage, topics=[offset_of(stage.topic, lost, 100)])
     assert stage.errors(late) == ["stale_member_epoch"]
     assert committed_offset(stage, stage.consumer, lost) == 6
-    # KIP-1251: what it has had all the time it may commit with the epoch before, which a heartbeat has overtaken.
+    # KIP-1251: partitions that it kept may still be committed with the previous epoch.
     assert stage.errors(consumer_commit(stage, topics=[offset_of(stage.topic, kept, 8)])) == []
     assert committed_offset(stage, stage.consumer, kept) == 8
 

@@ -1,4 +1,4 @@
-"""Groups of the classic protocol as librdkafka lives in them: the commit race, static members, offsets by hand."""
+"""librdkafka in groups of the classic protocol: the commit race, static members, manual offsets."""
 
 import time
 from collections.abc import Callable
@@ -49,11 +49,11 @@ def commit_error(consumer: Consumer, offset: TopicPartition) -> int | None:
 def test_a_commit_of_the_previous_generation_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
-    """The race of seed 000: a slow member commits after another one has got its partition."""
+    """The commit race: a slow member commits after another one has got its partition."""
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     produce_to_each(bootstrap, topic_name, 1, 200)
-    # It does not come to the rebalance in time (max.poll.interval.ms is its rebalance timeout) but stays alive.
+    # It does not rejoin in time (max.poll.interval.ms is its rebalance timeout), but it is alive.
     slow = members.start(bootstrap, group_id, topic_name, "eager", max_poll_interval_ms=3500, commits=False)
     wait_for_records([slow], 200)
     assert slow.commit(topic_name, 0, 50) is None
@@ -101,7 +101,7 @@ def test_eager_members_revoke_everything_when_one_joins(
 def test_a_new_group_waits_for_more_members_before_its_first_rebalance(
     own_broker: Callable[..., RunningBroker], members: Members, topic_name: str, group_id: str
 ) -> None:
-    """group.initial.rebalance.delay.ms: those that come together get their share at once, and nobody is disturbed."""
+    """group.initial.rebalance.delay.ms: members that join together get their share in one rebalance."""
     broker = own_broker(set=GROUP_BROKER | {"group.initial.rebalance.delay.ms": "3000"})
     bootstrap = broker.bootstrap
     create_topic(bootstrap, topic_name, partitions=4)
@@ -166,7 +166,7 @@ def test_a_consumer_with_partitions_assigned_by_hand_commits_without_being_a_mem
     consumer.close()
     described = describe(bootstrap, group_id)
     assert (described.state.name, described.members) == ("EMPTY", [])
-    # The next one goes on where that one stopped.
+    # The next consumer continues where that one stopped.
     consumer = consumer_of(bootstrap, group_id)
     consumer.assign([TopicPartition(topic_name, 0)])
     assert [record.offset() for record in take(consumer, 10)] == list(range(10, 20))
@@ -208,7 +208,7 @@ def test_metadata_that_is_too_long_is_rejected_and_the_previous_commit_stays(
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     consumer = consumer_of(bootstrap, group_id)
-    # One less than the limit: the client sends the zero at the end of the string along.
+    # One less than the limit, because the client also sends the terminating zero.
     assert commit_error(consumer, TopicPartition(topic_name, 0, 3, metadata="m" * 4095)) is None
     too_long = TopicPartition(topic_name, 0, 4, metadata="m" * 4096)
     assert commit_error(consumer, too_long) == KafkaError.OFFSET_METADATA_TOO_LARGE
@@ -227,7 +227,7 @@ def test_a_member_seeks_to_a_timestamp_and_the_group_continues_from_there(
     flush(producer)
     consumer = consumer_of(bootstrap, group_id)
     consumer.subscribe([topic_name])
-    # librdkafka seeks only where it is fetching already.
+    # librdkafka can only seek in a partition that it fetches already.
     assert [record.offset() for record in take(consumer, 1)] == [0]
     (found,) = consumer.offsets_for_times([TopicPartition(topic_name, 0, now_ms - 60_000)], timeout=10)
     assert found.offset == 40
@@ -236,7 +236,7 @@ def test_a_member_seeks_to_a_timestamp_and_the_group_continues_from_there(
     consumer.commit(asynchronous=False)
     consumer.close()
     assert committed(bootstrap, group_id, topic_name) == 100
-    # A new group reads everything again: the other group's offsets are not its own.
+    # A new group reads everything again: it has no offsets of the other group.
     again = consumer_of(bootstrap, f"{group_id}-again")
     again.subscribe([topic_name])
     assert [record.offset() for record in take(again, 100)] == list(range(100))

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) as librdkafka lives in them, and the way from the classic one and back."""
+"""librdkafka in groups of the consumer protocol (KIP-848), and the migration from the classic protocol and back."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ PARTITIONS = 4
 
 
 class Stream:
-    """A producer in a thread that never rests, and knows how many records each partition has."""
+    """A producer thread that writes all the time, and counts the records of each partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
@@ -54,7 +54,7 @@ class Stream:
 
 
 def wait_for_error(member: MemberProcess, text: str) -> None:
-    """librdkafka tells the broker's fatal error in words."""
+    """librdkafka reports the broker's fatal error as text."""
     wait_until(
         lambda: any(text in event["text"] for event in member.named("error")), f"{member} says {text!r}"
     )
@@ -80,7 +80,7 @@ def test_members_keep_partitions_that_do_not_move(
 def test_a_commit_of_a_member_that_was_removed_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
-    """The race of seed 000 where the coordinator assigns: the slow member does not give its partition back in time."""
+    """The commit race in the consumer protocol: a slow member does not revoke its partition in time."""
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     produce_to_each(bootstrap, topic_name, 1, 200)
@@ -147,7 +147,7 @@ def test_an_invalid_regular_expression_is_rejected(
     create_topic(bootstrap, topic_name)
     good = members.start(bootstrap, group_id, f"^{topic_name}", "consumer")
     wait_for_owners([good], partitions_of(topic_name, 1))
-    # The client reads it as a POSIX expression, the broker as one of RE2, which has no back references.
+    # The client parses it as a POSIX expression, the broker as RE2, which has no back references.
     bad = members.start(bootstrap, group_id, r"^(a)\1", "consumer")
     wait_for_error(bad, "regular expression")
     assert bad.owned == set()

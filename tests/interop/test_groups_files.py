@@ -1,4 +1,4 @@
-"""The offsets topic is Kafka's, to the byte: each broker goes on with the groups where the other stopped."""
+"""The offsets topic has Kafka's format: each broker continues the groups of the other."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ BROKERS: dict[str, BrokerStarter] = {"kafka": run_kafka, "ottla": run_ottla}
 
 
 def live(broker: RunningBroker, members: Members) -> None:
-    """A group of each protocol whose members commit all and leave, and a commit by hand with a note."""
+    """A group of each protocol whose members commit everything and leave, and a manual commit with metadata."""
     bootstrap = broker.bootstrap
     create_topic(bootstrap, TOPIC, partitions=2)
     produce_to_each(bootstrap, TOPIC, 2, 20)
@@ -41,7 +41,7 @@ def live(broker: RunningBroker, members: Members) -> None:
 
 
 def go_on(broker: RunningBroker, members: Members) -> None:
-    """Each group reads what is new, and nothing that is not."""
+    """Each group reads only the new records."""
     bootstrap = broker.bootstrap
     assert committed_with_metadata(bootstrap, "by-hand", TOPIC) == (7, NOTE)
     produce_to_each(bootstrap, TOPIC, 2, 20)

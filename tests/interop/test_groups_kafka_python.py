@@ -1,4 +1,4 @@
-"""Groups as kafka-python administers them, and what its consumer asks; its members: `test_groups_other_clients`."""
+"""kafka-python: its group administration, and its consumer. Its members are in `test_groups_other_clients`."""
 
 from collections.abc import Iterator
 
@@ -70,7 +70,7 @@ def test_a_member_is_removed_by_the_admin_and_the_other_takes_over(
         group_id, [MemberToRemove(member_id=member_id), MemberToRemove("nobody")]
     )
     assert done == {member_id: NoError, "nobody": UnknownMemberIdError}
-    # A member that was put out comes back under another id.
+    # A member that was removed rejoins with another id.
     wait_until(
         lambda: (
             [

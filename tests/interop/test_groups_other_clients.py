@@ -1,4 +1,4 @@
-"""The life of a group with clients that share no code with librdkafka or Java: kafka-python, aiokafka and kafkajs."""
+"""Groups with clients that share no code with librdkafka or Java: kafka-python, aiokafka and kafkajs."""
 
 import pytest
 from tests.interop.brokers import RunningBroker
@@ -90,7 +90,7 @@ def test_a_pattern_subscribes_to_the_topics_that_match(
     matching = partitions_of(names[0], 2) | partitions_of(names[1], 2)
     member = foreign_members.start(client, bootstrap, group_id, pattern=rf"^{topic_name}-\d$")
     wait_for_owners([member], matching)
-    if client != "kafkajs":  # which looks for topics only when it subscribes
+    if client != "kafkajs":  # it looks for topics only when it subscribes
         create_topic(bootstrap, f"{topic_name}-3", partitions=2)
         wait_for_owners([member], matching | partitions_of(f"{topic_name}-3", 2))
 
@@ -111,7 +111,7 @@ def test_a_new_group_starts_at_auto_offset_reset(
     wait_for_owners([member], partitions_of(topic_name, 1))
 
     def has_begun() -> bool:
-        # Which offset the end was when it looked for it, nobody tells: records are sent until one of them comes.
+        # The end offset that it has found is unknown: records are sent until one of them arrives.
         if not earliest:
             produce_to_each(bootstrap, topic_name, 1, 1)
         return bool(member.records)
@@ -137,5 +137,5 @@ def test_kafka_python_aiokafka_and_librdkafka_share_one_group(
     wait_for_owners(group, wanted, each=2)
     produce_to_each(bootstrap, topic_name, 6, 10)
     wait_for_records(group, 60)
-    # The assignor that all of them know.
+    # The assignor that all of them support.
     assert wait_for_state(bootstrap, group_id, "STABLE").partition_assignor == "range"

@@ -1,4 +1,4 @@
-"""The five causes of a rebalance, with librdkafka in each of its three ways: eager, cooperative, and KIP-848."""
+"""The five causes of a rebalance, with librdkafka in each of its three modes: eager, cooperative, and KIP-848."""
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -112,7 +112,7 @@ def test_a_member_that_changes_its_subscription_gets_other_partitions(
         produce_to_each(bootstrap, name, 2, 5)
     first, second = (members.start(bootstrap, group_id, topic_name, protocol) for _ in range(2))
     wait_for_owners([first, second], partitions_of(topic_name, 2), each=1)
-    # The old topic stays in it: a cooperative librdkafka that drops all its topics at once forgets to join again.
+    # The subscription keeps the old topic: a cooperative librdkafka that drops all topics at once does not rejoin.
     second.tell("subscribe", topics=[topic_name, other])
     wait_for_owners([first, second], partitions_of(topic_name, 2) | partitions_of(other, 2))
     assert partitions_of(other, 2) <= second.owned

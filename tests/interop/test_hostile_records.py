@@ -127,7 +127,7 @@ def attacked(
 
 
 def list_offsets(topic: str, *timestamps: int) -> bytes:
-    """ListOffsets v1 of partition 0, as often as there are timestamps."""
+    """ListOffsets v1 of partition 0, once for each timestamp."""
     partitions = b"".join(struct.pack(">iq", 0, timestamp) for timestamp in timestamps)
     body = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">i", len(timestamps)) + partitions
     return request(LIST_OFFSETS, 1, body)
@@ -139,7 +139,7 @@ def list_offsets_errors(response: bytes, topic: str, count: int) -> list[int]:
 
 
 def tiny_records(count: int) -> bytes:
-    """With a key of a byte, and an empty value: ten bytes or so each."""
+    """Records with a key of one byte and an empty value: about ten bytes each."""
     parts = []
     for index in range(count):
         body = b"\0\0" + varint(index) + b"\x02k\0\0"

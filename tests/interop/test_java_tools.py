@@ -131,7 +131,7 @@ def test_end_to_end_latency_sees_each_record(
         *("org.apache.kafka.tools.EndToEndLatency", *args, "--producer-acks", "all", "--record-size", "100"),
     )
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    # It commits an offset when it has measured, which a broker without groups refuses: what it measured counts here.
+    # It commits an offset at the end, which a broker without groups rejects; only its measurements count here.
     assert "Percentiles: 50th" in done.stdout, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The files are Kafka's: its DumpLogSegments reads ours without an error, and Ottla's log serves what Kafka wrote."""
+"""The files have Kafka's format: DumpLogSegments reads ours without an error, and Ottla reads Kafka's."""
 
 import shutil
 import subprocess
@@ -111,7 +111,7 @@ def test_kafka_finds_the_indexes_in_order(ottla_log: Log, flag: str) -> None:
         assert complaint not in shown, shown
     if flag == "--index-sanity-check":
         passed = [line for line in shown.splitlines() if line.endswith("passed sanity check.")]
-        # Kafka has no such check for transaction indexes, which it shows.
+        # Kafka's tool shows transaction indexes, but has no check for them.
         assert len(passed) == 2 * len(ottla_log.segments)
 
 
@@ -146,7 +146,7 @@ def test_kafka_reads_the_producer_snapshots_and_transaction_indexes(ottla_log: L
 
 @pytest.fixture(scope="module")
 def kafka_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Apache Kafka leaves after a clean stop: 200 records in each codec, over several small segments."""
+    """The files of Apache Kafka after a clean stop: 200 records in each codec, over several small segments."""
     if ensure_jars() is None:
         pytest.skip(why_no_jars())
     from confluent_kafka import Producer
@@ -204,7 +204,7 @@ def produce_transactions(bootstrap: str) -> None:
 def opened(kafka_directory: Path) -> Iterator[LogDirs]:
     dirs = LogDirs(RealDisk(), [str(kafka_directory)])
     yield dirs
-    # Nothing was written: leave the directory as Kafka did.
+    # Nothing was written: the directory is left as Kafka wrote it.
     dirs.release()
     (kafka_directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
 

@@ -1,4 +1,4 @@
-"""The metadata log is Kafka's: its tools read ours, and Ottla and Apache Kafka go on from what the other wrote."""
+"""The metadata log has Kafka's format: its tools read ours, and Ottla and Kafka continue each other's logs."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def run_quorum(log_dir: Path, use: Callable[[Quorum], Any], settings: QuorumSett
 
 
 async def fill(quorum: Quorum) -> None:
-    """One of each command that writes."""
+    """Submits one of each command that writes."""
     features = (FeatureRange(name="metadata.version", min_supported_version=17, max_supported_version=30),)
     end_points = (Endpoint(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),)
     await quorum.submit(commands.RegisterController(1, uuid.UUID(int=7), end_points, features))
@@ -93,7 +93,7 @@ async def fill(quorum: Quorum) -> None:
 
 
 def dump(libs: Path, file: Path) -> list[dict[str, Any]]:
-    """The records of a file as Kafka's own tool reads them; it must find nothing wrong."""
+    """The records of a file as Kafka's own tool reads them; it must report no error."""
     command = java_command(libs, DUMP, "--cluster-metadata-decoder", "--deep-iteration", "--files", str(file))
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     said = done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Many partitions, much data, slow readers: the broker serves and its memory stays flat."""
+"""Many partitions, much data, slow readers: the broker serves them with constant memory."""
 
 import contextlib
 import random
@@ -63,9 +63,9 @@ def test_slow_readers_neither_increase_memory_nor_delay_others(
             assert answers_metadata(broker.bootstrap, timeout_s=5)
             assert time.monotonic() - began < 2
         if broker.name == "ottla":
-            # Held in memory, the answers would take 900 MB.
+            # In memory, the responses would take 900 MB.
             assert broker.memory_kb() - before_kb < 100 * MEGABYTE_KB
-        # The answer is whole for a reader that has the patience.
+        # A reader that continues gets the complete response.
         rest = readers[0].makefile("rb")
         assert len(rest.read(20_000_000)) == 20_000_000
 

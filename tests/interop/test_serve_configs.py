@@ -1,4 +1,4 @@
-"""Configs of a real broker process: refused by name, or with the effect that they promise."""
+"""Configs of a real broker process: each is rejected by name, or has its documented effect."""
 
 import subprocess
 import sys

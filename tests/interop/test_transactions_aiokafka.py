@@ -1,4 +1,4 @@
-"""aiokafka's transactions: an asyncio client that speaks the protocol from before KIP-890, in its oldest versions."""
+"""aiokafka's transactions: an asyncio client that uses the protocol before KIP-890, in its oldest versions."""
 
 import asyncio
 import contextlib

@@ -56,7 +56,7 @@ def test_a_transaction_over_partitions_and_topics_is_visible_whole_after_its_com
     producer.commit()
     for topic, partition in where:
         assert committed_values(bootstrap, topic, partition) == numbers(0, 10)
-        # The marker has an offset, too.
+        # The marker has an offset too.
         assert (
             last_stable_offset(bootstrap, topic, partition) == end_offset(bootstrap, topic, partition) == 11
         )
@@ -88,7 +88,7 @@ def test_the_last_stable_offset_is_the_first_offset_of_the_oldest_open_transacti
     first.send(topic_name, ["first"])
     second.transaction(topic_name, ["second"])
     produce_values(bootstrap, topic_name, [b"after"])
-    # before, first, second, the marker of second, after: what is behind the open one waits, whoever wrote it.
+    # before, first, second, the marker of second, after: all records behind the open transaction wait.
     assert (last_stable_offset(bootstrap, topic_name), end_offset(bootstrap, topic_name)) == (1, 5)
     assert committed_values(bootstrap, topic_name) == ["before"]
     second.begin()
@@ -219,7 +219,7 @@ GROUP_PROTOCOLS = ("eager", "cooperative", "consumer")
 
 @contextlib.contextmanager
 def member(bootstrap: str, group_id: str, topic: str, protocol: str, **config: object) -> Iterator[Consumer]:
-    """A consumer of this process that has been given partitions."""
+    """A consumer of this process with assigned partitions."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     consumer = Consumer(
         {
@@ -347,7 +347,7 @@ def test_a_reader_that_waits_at_an_open_transaction_continues_when_it_ends(
 def test_a_lookup_by_timestamp_finds_only_records_that_the_reader_may_see(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
-    create_topic(bootstrap, topic_name, config={"retention.ms": "-1"})  # the record is of 1970
+    create_topic(bootstrap, topic_name, config={"retention.ms": "-1"})  # the record has a timestamp of 1970
     producer = Transactional(bootstrap, transactional_id)
     producer.begin()
     producer.producer.produce(topic_name, b"open", partition=0, timestamp=1_000)

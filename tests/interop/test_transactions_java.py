@@ -1,4 +1,4 @@
-"""Kafka's own producer, which speaks transactions of version 2 (KIP-890), and Kafka's tools for transactions."""
+"""Kafka's own producer, which uses transaction version 2 (KIP-890), and Kafka's tools for transactions."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def rows(printed: str) -> list[dict[str, str]]:
 
 
 class JavaCopier(EventProcess):
-    """It ends when it has copied what its partition held at its start.
+    """It ends when it has copied the records that its partition had at the start.
 
     It asks for its offset before it initializes its producer, and waits then for what a predecessor left open to be
     aborted by its timeout. That has to be longer than a restart of the broker takes.
