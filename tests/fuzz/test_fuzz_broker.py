@@ -80,7 +80,7 @@ def test_a_broker_survives_broken_requests(broker: RunningBroker) -> None:
 
     with Neighbour(broker, "neighbour") as neighbour:
         fuzz(case)
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     log = broker.log_text()
     longest_ms = max((int(held) for held in _HELD.findall(log)), default=0)
     print(f"fuzz: {sent} frames, longest turn of the event loop above the bound: {longest_ms} ms")

@@ -28,7 +28,7 @@ POLL_S = 0.002
 
 @dataclass
 class RunningBroker:
-    """A broker process. `restart` brings it up again on the same port with the same data."""
+    """A broker process. `restart` starts it again on the same port with the same data."""
 
     name: str
     data_dir: Path
@@ -47,7 +47,7 @@ class RunningBroker:
         return self.process.pid
 
     def start(self) -> None:
-        """Returns when the broker can serve; `start_seconds` is how long that took."""
+        """Returns when the broker serves; `start_seconds` is the time that it took."""
         began = time.monotonic()
         with self.log_path.open("ab") as log:
             log_from = log.tell()
@@ -70,7 +70,7 @@ class RunningBroker:
         raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """kill -9, and wait until the process is gone."""
+        """kill -9, and waits until the process has ended."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -104,7 +104,7 @@ class RunningBroker:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_kb(self, what: str = "VmRSS") -> int:
-        """From the kernel's account: VmRSS is what the process holds now, VmHWM the most it ever held."""
+        """From the kernel: VmRSS is the current memory of the process, VmHWM its peak."""
         return memory_kb(self.pid, what)
 
     def log_text(self) -> str:
@@ -156,7 +156,7 @@ def run_ottla(
 def run_kafka(
     data_dir: Path, *, set: Mapping[str, str] | None = None, port: int = 0, heap: str = "1g"
 ) -> Iterator[RunningBroker]:
-    """Apache Kafka, one node in KRaft mode, likewise. RuntimeError where its jars cannot be had."""
+    """Apache Kafka, one node in KRaft mode, likewise. Raises RuntimeError if its jars are not available."""
     libs = ensure_jars()
     if libs is None:
         raise RuntimeError(f"Apache Kafka cannot run here: {why_no_jars()}")
@@ -208,7 +208,7 @@ def _log_path(data_dir: Path) -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ones, that were free a moment ago."""
+    """Different ports that are free at the moment."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(probe.getsockname()[1]) for probe in probes]
     for probe in probes:

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "contract: states what any Kafka broker does; also run on Kafka with --oracle"
     )
-    # kafka-python reads its schemas with an old call of the standard library, when it is imported.
+    # kafka-python calls a deprecated function of the standard library when it is imported.
     config.addinivalue_line("filterwarnings", r"ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_libs() -> Path:
-    """The folder of Apache Kafka's jars; skips the test, with the reason, where they cannot be had."""
+    """The folder of Apache Kafka's jars; skips the test with the reason if they are not available."""
     libs = ensure_jars()
     if libs is None:
         pytest.skip(why_no_jars())
@@ -55,7 +55,7 @@ def kafka_libs() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningBroker]]:
-    """Starts a broker of each kind when it is first asked for, and keeps it for the whole session."""
+    """Starts a broker of each kind when it is first needed, and keeps it for the whole session."""
     running: dict[tuple[str, str], RunningBroker] = {}
     with contextlib.ExitStack() as stack:
 
@@ -70,19 +70,19 @@ def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 
 @pytest.fixture
 def broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
-    """The shared broker: a test makes topics of its own and leaves the broker's settings as they are."""
+    """The shared broker: a test creates its own topics and does not change the broker's configs."""
     return shared_brokers(broker_kind)
 
 
 @pytest.fixture
 def group_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
-    """The shared broker for groups: it waits for nobody and has short sessions. A test makes a group of its own."""
+    """The shared broker for groups, without rebalance delay and with short sessions. A test uses its own group."""
     return shared_brokers(broker_kind, "groups", set=GROUP_BROKER)
 
 
 @pytest.fixture
 def transaction_broker(broker_kind: str, shared_brokers: Callable[..., RunningBroker]) -> RunningBroker:
-    """The shared broker for transactions. A test makes transactional ids of its own."""
+    """The shared broker for transactions. A test uses its own transactional ids."""
     return shared_brokers(broker_kind, "transactions", set=TRANSACTION_BROKER)
 
 
@@ -93,7 +93,7 @@ def transactional_id() -> str:
 
 @pytest.fixture
 def members() -> Iterator[Members]:
-    """Starts members as processes, and kills afterwards those that are left."""
+    """Starts members as processes, and kills the remaining ones at the end."""
     started = Members()
     yield started
     started.kill_all()
@@ -140,7 +140,7 @@ def starter_of(kind: str) -> BrokerStarter:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failed test shows what its broker said."""
+    """A failed test shows the log of its broker."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     for broker in getattr(item, "funcargs", {}).values():
@@ -149,7 +149,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The latencies that were measured (`test_groups_latency`), which no test asserts as such."""
+    """Prints the measured latencies (`test_groups_latency`), which no test asserts as absolute values."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     lines = [str(text) for report in reports for name, text in report.user_properties if name == "latency"]
     if lines:

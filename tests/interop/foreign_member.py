@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 POLL_MS = 50
-# kafka-python loses the assignment of a join that outlasts the poll in which it began: its polls are long.
+# kafka-python loses the assignment of a join that takes longer than the poll that started it: its polls are long.
 LONG_POLL_MS = 2000
 closing = threading.Event()
 
@@ -79,7 +79,7 @@ async def run_aiokafka(config: dict[str, Any], topics: list[str], pattern: str |
             emit_partitions("revoked", revoked)
 
     # kafka-python offers it too, so that they can share a group. With two assignors aiokafka sends two different
-    # JoinGroup requests for each join, and a group of two may rebalance for ever, also on Kafka.
+    # JoinGroup requests for each join, and a group of two may rebalance forever, also on Kafka.
     assignors = (RangePartitionAssignor,)
     consumer = AIOKafkaConsumer(enable_auto_commit=False, partition_assignment_strategy=assignors, **config)
     consumer.subscribe(topics=topics, pattern=pattern, listener=Listener())

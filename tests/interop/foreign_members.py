@@ -9,7 +9,7 @@ from tests.interop.kafkajs import SOURCE, ensure_kafkajs
 
 
 class ForeignMember(MemberProcess):
-    """Tells what librdkafka's members tell."""
+    """Reports the same events as librdkafka's members."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ def _command(client: str, arguments: dict[str, object]) -> list[str]:
 
 
 class ForeignMembers:
-    """Those that a test has started."""
+    """The members that a test has started."""
 
     def __init__(self) -> None:
         self._started: list[ForeignMember] = []

@@ -45,7 +45,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class EventProcess:
-    """A process that prints one JSON event a line. Ended by its pid when the test is over."""
+    """A process that prints one JSON event per line. It is killed by its pid at the end of the test."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.events: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ class EventProcess:
         self._reader.start()
 
     def kill(self) -> None:
-        """kill -9; afterwards every event that it could tell is there."""
+        """kill -9; afterwards every event that it has printed is read."""
         self.process.kill()
         self._ended()
 
@@ -114,7 +114,7 @@ class MemberProcess(EventProcess):
             "group.id": group_id,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            # A classic member finds new topics and partitions when it asks for metadata again.
+            # A classic member finds new topics and partitions with its next metadata request.
             "topic.metadata.refresh.interval.ms": 300,
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,
@@ -136,7 +136,7 @@ class MemberProcess(EventProcess):
 
     @property
     def records(self) -> list[tuple[str, int, int]]:
-        """Topic, partition and offset of what it has processed."""
+        """Topic, partition and offset of the records that it has processed."""
         return [(e["topic"], e["partition"], e["offset"]) for e in self.named("record")]
 
     def tell(self, do: str, **arguments: object) -> None:
@@ -145,14 +145,14 @@ class MemberProcess(EventProcess):
         self.process.stdin.flush()
 
     def commit(self, topic: str, partition: int, offset: int) -> str | None:
-        """Commits and returns the name of the error, None where the commit was taken."""
+        """Commits. Returns the name of the error, None if the commit was accepted."""
         before = len(self.named("committed"))
         self.tell("commit", offset=[topic, partition, offset])
         error: str | None = self.wait_for("committed", before)["error"]
         return error
 
     def close(self) -> None:
-        """Leaves the group, as a consumer does that is closed."""
+        """Leaves the group, as a consumer does when it is closed."""
         self.tell("close")
         self._ended()
         assert self.named("closed"), f"{self} did not close in order"
@@ -197,7 +197,7 @@ AnyMember = MemberProcess | JavaMember
 
 
 class Members:
-    """Those that a test has started."""
+    """The members that a test has started."""
 
     def __init__(self) -> None:
         self._started: list[AnyMember] = []
@@ -212,7 +212,7 @@ class Members:
         commits: bool = True,
         **config: object,
     ) -> MemberProcess:
-        """`protocol` is one of PROTOCOLS, `config` what is set besides, with underscores for dots."""
+        """`protocol` is one of PROTOCOLS; `config` has other settings, with underscores for dots."""
         settings = PROTOCOLS[protocol] | {name.replace("_", "."): value for name, value in config.items()}
         names = [topics] if isinstance(topics, str) else topics
         member = MemberProcess(bootstrap, group_id, names, settings, commits=commits)
@@ -237,7 +237,7 @@ def wait_for_owners(
     at_least: int = 0,
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Waits until the members own `wanted` together and nobody owns what another does, each with its share."""
+    """Waits until the members own `wanted` together without overlap, each with its share."""
     members = list(members)
 
     def is_divided() -> bool:
@@ -286,7 +286,7 @@ def produce_to_each(bootstrap: str, topic: str, partitions: int, count: int) -> 
 
 
 def committed(bootstrap: str, group_id: str, topic: str, partition: int = 0) -> int | None:
-    """The committed offset, None where there is none."""
+    """The committed offset, None if there is none."""
     return committed_with_metadata(bootstrap, group_id, topic, partition)[0]
 
 
@@ -311,7 +311,7 @@ def wait_for_state(bootstrap: str, group_id: str, state: str) -> ConsumerGroupDe
 
 
 def set_group_config(bootstrap: str, group_id: str, name: str, value: str) -> None:
-    """A config of the resource type GROUP (KIP-848), for which librdkafka has no word yet."""
+    """Sets a config of the resource type GROUP (KIP-848), which librdkafka does not support yet."""
     configs = [{"name": name, "config_operation": 0, "value": value}]
     resource = {"resource_type": 32, "resource_name": group_id, "configs": configs}
     with contextlib.closing(KioClient(bootstrap)) as client:
@@ -321,7 +321,7 @@ def set_group_config(bootstrap: str, group_id: str, name: str, value: str) -> No
 
 
 def drive(consumer: Consumer, until: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Polls a consumer of this process, throwing its records away, until the condition holds."""
+    """Polls a consumer of this process and drops its records, until the condition is true."""
     deadline = time.monotonic() + timeout_s
     while not until():
         consumer.poll(0.05)

@@ -1,4 +1,4 @@
-"""A member of a group as a process of its own, to be killed, stopped and continued like any other.
+"""A member of a group as a separate process, which can be killed, paused and continued.
 
 It prints one JSON event a line (assigned, revoked, lost, record, committed, error, closed) and obeys JSON commands on
 stdin. Offsets are committed after the records are printed, and before a partition is given away.
@@ -42,7 +42,7 @@ class GroupMember:
         self._commands.put({"do": "close"})
 
     def _obey_commands(self) -> bool:
-        """False where the member has been told to close."""
+        """False if the member shall close."""
         while not self._commands.empty():
             command = self._commands.get()
             match command["do"]:
@@ -88,7 +88,7 @@ class GroupMember:
         self._uncommitted += 1
 
     def _commit_all(self) -> None:
-        """What is refused (a cooperative member reads on while its group rebalances) is committed with the next."""
+        """A rejected commit is repeated with the next: a cooperative member reads on while its group rebalances."""
         if self._uncommitted and (not self._commits or self._commit(None)):
             self._uncommitted = 0
 

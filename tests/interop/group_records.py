@@ -1,4 +1,4 @@
-"""What is in the offsets topic, as Kafka's dump tool with its offsets decoder shows it."""
+"""The records of the offsets topic, as shown by Kafka's dump tool with its offsets decoder."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ Record = tuple[dict[str, Any], dict[str, Any] | None]
 
 
 def dumped(libs: Path, data_dir: Path, names: Mapping[str, str]) -> list[Record]:
-    """Keys and values of all that is in the topic, with names in place of ids."""
+    """Keys and values of all records in the topic, with names in place of ids."""
     files = [file for file in sorted(data_dir.glob("__consumer_offsets-*/*.log")) if file.stat().st_size]
     arguments = ("--offsets-decoder", "--files", ",".join(map(str, files)))
     done = subprocess.run(
@@ -35,7 +35,7 @@ def dumped(libs: Path, data_dir: Path, names: Mapping[str, str]) -> list[Record]
 
 
 def without_times(value: Any) -> Any:
-    """The value with "any" for each time that is set."""
+    """The value with "any" in place of each timestamp."""
     if isinstance(value, dict):
         return {
             name: "any" if name in TIMES and item else without_times(item) for name, item in value.items()

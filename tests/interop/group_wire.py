@@ -1,4 +1,4 @@
-"""Two groups made by hand on one socket, and requests about them that are good but for what a test changes."""
+"""Two groups on one plain socket, and requests that are valid except for the fields that a test changes."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Stage:
         mine = [{"member_id": self.member_id, "assignment": b"mine"}]
         assert self.errors(sync(self, assignments=mine)) == []
         if not self._is_assigned(self.ask(consumer_join(self, self.consumer_id, instance_id="static"))):
-            # The coordinator has heard of the new topic a moment after the broker.
+            # The coordinator knows the new topic a little later than the broker.
             wait_until(lambda: self._is_assigned(self.ask(consumer_heartbeat(self))), "the topic is assigned")
         assert self.errors(commit(self)) == []
         assert self.errors(consumer_commit(self)) == []
@@ -64,7 +64,7 @@ class Stage:
         return heard.assignment is not None and len(heard.assignment.topic_partitions) > 0
 
     def look(self) -> list[Any]:
-        """Everything that can be seen of the two groups, and of the one that is not there."""
+        """Everything that is visible of the two groups, and of the unknown one."""
         all_three = (self.classic, self.consumer, self.nowhere)
         groups = [{"group_id": group_id, "topics": None} for group_id in all_three]
         listed = self.client.ask(LIST_GROUPS, 5, states_filter=(), types_filter=()).groups
@@ -79,7 +79,7 @@ class Stage:
         ]
 
     def _is_coordinated(self) -> bool:
-        """A heartbeat of a stranger is answered by the group's rules, and by nothing else."""
+        """A heartbeat of an unknown member, whose error depends only on the group."""
         find = (FIND_COORDINATOR, 6, {"key_type": 0, "coordinator_keys": (self.classic, self.consumer)})
         strangers = [heartbeat(self, group_id=g, member_id="?") for g in (self.classic, self.consumer)]
         return not self.errors(find) and all(self.errors(s) == ["unknown_member_id"] for s in strangers)

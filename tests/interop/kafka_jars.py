@@ -21,12 +21,12 @@ COORDINATES = (
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 LOG4J_CONFIG = Path(__file__).parent / "java" / "log4j2.properties"
 FETCH_TIMEOUT_S = 600
-# A tool lives for a second: a small heap, one collector thread and the quick compiler start it fastest.
+# A tool runs for a second: a small heap, one collector thread and the quick compiler start it fastest.
 TOOL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def ensure_jars() -> Path | None:
-    """The folder of the jars, fetched if need be; None where they cannot be had (`why_no_jars` says why)."""
+    """The folder of the jars, fetched if necessary; None if they are not available (see `why_no_jars`)."""
     found = _look()
     return found if isinstance(found, Path) else None
 
@@ -57,7 +57,7 @@ def _look() -> Path | str:
         return f"OTTLA_KAFKA_LIBS={given} does not hold the jars of Apache Kafka {KAFKA_VERSION}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        # Two test workers may come here at once: the second waits for the first and finds the jars.
+        # Two test workers may need the jars at once: the second waits for the first and finds them.
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _fetch_once(CACHE / f"libs-{KAFKA_VERSION}")
 

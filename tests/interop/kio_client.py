@@ -1,4 +1,4 @@
-"""Requests of any version, built field by field with kio and sent on a plain socket: what no client would send."""
+"""Requests of any version, built field by field with kio and sent on a plain socket, also invalid ones."""
 
 import datetime
 import struct
@@ -57,7 +57,7 @@ def build(schema: Any, values: dict[str, Any]) -> Any:
 
 
 def read(schema: Any, data: bytes) -> Any:
-    """With Ottla's reader: kio's refuses the time -1, which stands for none."""
+    """With Ottla's reader: kio's rejects the timestamp -1, which means none."""
     value, _ = entity_reader(schema)(memoryview(data), 0)
     return value
 

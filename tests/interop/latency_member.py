@@ -1,4 +1,4 @@
-"""A group of one consumer as a process, with its client's default settings: how long was each record on its way?
+"""A group of one consumer as a process, with its client's default settings: the latency of each record.
 
 The value of a record is the time at which it was sent, in milliseconds since 1970. The process prints one JSON event a
 line: `assigned`, then `record` with `latency_ms`. It runs until it is killed. `node/latency_member.mjs` and

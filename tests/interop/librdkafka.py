@@ -1,4 +1,4 @@
-"""Short ways to say with confluent-kafka what most tests say: make a topic, write records, read them back."""
+"""Helpers with confluent-kafka that most tests need: create a topic, write records, read them."""
 
 import contextlib
 import time
@@ -41,7 +41,7 @@ def create_topic(
 
 @contextlib.contextmanager
 def consumer_at(bootstrap: str, positions: Sequence[TopicPartition], **config: object) -> Iterator[Consumer]:
-    """A consumer with partitions assigned by hand."""
+    """A consumer with assigned partitions."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "by-hand",
@@ -82,7 +82,7 @@ def take(consumer: Consumer, count: int, timeout_s: float = TIMEOUT_S) -> list[M
 
 
 class Deliveries:
-    """Collects what became of each record that was sent, in the order of the broker's answers."""
+    """Collects the delivery report of each record, in the order of the broker's responses."""
 
     def __init__(self) -> None:
         self.delivered: list[Message] = []

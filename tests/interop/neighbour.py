@@ -1,4 +1,4 @@
-"""A well-behaved client beside a hostile one: it measures what the attack costs everybody else."""
+"""A well-behaved client beside a hostile one. It measures how much the attack affects other clients."""
 
 import threading
 import time
@@ -16,13 +16,14 @@ PAUSE_S = 0.01
 class Neighbour:
     """`with Neighbour(broker, topic)`: produces one record after the other until the block ends.
 
-    The block fails if a request failed, or took longer than `WAIT_S_MAX`. The broker's memory is noted before, at its
-    peak, and after.
+    The block fails if a request failed, or took longer than `wait_s_max`. The broker's memory is measured before, at
+    its peak, and after.
     """
 
-    def __init__(self, broker: RunningBroker, topic: str) -> None:
+    def __init__(self, broker: RunningBroker, topic: str, wait_s_max: float = WAIT_S_MAX) -> None:
         self._broker = broker
         self._topic = topic
+        self._wait_s_max = wait_s_max
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="neighbour")
         self.longest_wait_s = 0.0
@@ -44,8 +45,8 @@ class Neighbour:
         if kind is None:
             self._check()
 
-    def go_on(self, requests: int = 20) -> None:
-        """Waits until so many more of its requests have been answered, or one has failed."""
+    def wait_for_requests(self, requests: int = 20) -> None:
+        """Waits until that many more requests have succeeded, or one has failed."""
         enough = self.requests + requests
         wait_until(lambda: self.requests >= enough or bool(self.errors), "the neighbour is not served")
 
@@ -56,7 +57,7 @@ class Neighbour:
         )
         assert not self.errors, self.errors
         assert self.requests > 0
-        assert self.longest_wait_s < WAIT_S_MAX, self._broker.log_tail()
+        assert self.longest_wait_s < self._wait_s_max, self._broker.log_tail()
 
     def _run(self) -> None:
         one_record = produce_request(self._topic, batch(record(b"neighbour")))

@@ -35,7 +35,7 @@ async def producer_to(broker: RunningBroker, **config: object) -> AsyncIterator[
 async def consumer_of(
     broker: RunningBroker, topic: str, partitions: int = 1, **config: object
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """Partitions assigned by hand, read from their beginning."""
+    """A consumer with assigned partitions, which reads from their beginning."""
     consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False, **config)
     await consumer.start()
     try:

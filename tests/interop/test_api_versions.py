@@ -1,4 +1,4 @@
-"""The versions that ApiVersions offers, against those of Apache Kafka in its default configuration."""
+"""The versions that ApiVersions offers, compared with those of Apache Kafka in its default configuration."""
 
 import contextlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.interop.wire import API_VERSIONS
 
 pytestmark = pytest.mark.java
 
-# What Kafka offers to clients and Ottla does not serve yet.
+# APIs that Kafka offers to clients and Ottla does not support yet.
 NOT_SERVED = {
     17: "SaslHandshake",
     29: "DescribeAcls",

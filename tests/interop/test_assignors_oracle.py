@@ -1,4 +1,4 @@
-"""Our assignors against Kafka's own: `range` is the same; `uniform` is balanced as well and moves no more."""
+"""Our assignors compared with Kafka's: `range` is equal; `uniform` is as balanced and moves no more partitions."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ Case = tuple[GroupSpec, dict[UUID, TopicInfo]]
 
 
 class Oracle:
-    """A Java process that answers for one group after the other."""
+    """A Java process that runs Kafka's assignor for one group after the other."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -46,7 +46,7 @@ class Oracle:
             lines.append(f"member {name} {spec.instance_id or '-'} {subscribed} {has}")
         self._process.stdin.write("\n".join([*lines, "end", ""]))
         self._process.stdin.flush()
-        # Kafka leaves out members where nobody is subscribed to anything.
+        # Kafka leaves out members if no member has a subscription.
         found: GroupAssignment = {member_id: {} for member_id in group.members}
         while (line := self._process.stdout.readline().strip()) != "end":
             assert line, "the Java process has ended: it says why above"
@@ -65,7 +65,7 @@ def read(text: str) -> dict[UUID, frozenset[int]]:
 
 
 def as_kafka_wants_it(case: Case) -> Case:
-    """Kafka's assignors are never given a topic or a partition that is not there."""
+    """Kafka's assignors are never given a topic or a partition that does not exist."""
     group, topics = case
     members = {}
     for name, spec in group.members.items():
@@ -108,17 +108,17 @@ def test_uniform_is_as_balanced_as_kafkas_and_moves_no_more(oracle: Oracle, case
 
 @given(case=cases(is_homogeneous=False).map(as_kafka_wants_it))
 @settings(max_examples=200, deadline=None)
-def test_uniform_is_at_least_as_balanced_as_kafkas_where_subscriptions_differ(
+def test_uniform_is_at_least_as_balanced_as_kafkas_if_subscriptions_differ(
     oracle: Oracle, case: Case
 ) -> None:
     ours, kafkas = ASSIGNORS["uniform"].assign(*case), oracle.assign("uniform", *case)
     assert sum(load**2 for load in loads(ours)) <= sum(load**2 for load in loads(kafkas))
 
 
-def test_uniform_moves_less_than_kafkas_over_the_life_of_groups_whose_subscriptions_differ(
+def test_uniform_moves_fewer_partitions_than_kafkas_if_subscriptions_differ(
     oracle: Oracle,
 ) -> None:
-    """The least movement is not searched for there, by either side: what counts is how much moves in all."""
+    """Neither side computes the minimum here, so the test compares the total number of moved partitions."""
     random = Random(848)
     ours = kafkas = 0
     for _ in range(200):

@@ -1,5 +1,5 @@
-"""Bytes that no honest client sends. The broker answers with the protocol's error or closes that one connection, stays
-up, keeps its memory flat, and serves the next client."""
+"""Bytes that no correct client sends. The broker responds with the protocol's error or closes that connection, keeps
+running with constant memory, and serves the next client."""
 
 import contextlib
 import random
@@ -38,20 +38,20 @@ UNSUPPORTED_VERSION = 35
 INVALID_RECORD = 87
 ZSTD = 4
 GROWTH_KB_MAX = 64_000
-# The broker unpacks up to a limit before it refuses: once that (134 MB) and some room, but not twice.
+# The broker unpacks up to a limit (134 MB) before it rejects: its memory may grow by that and a little, not twice.
 BOMB_GROWTH_KB_MAX = 200_000
 
 
 @pytest.fixture
 def unharmed(broker: RunningBroker) -> Iterator[RunningBroker]:
-    """The broker, of which is checked afterwards that it lives, serves, and has not grown."""
+    """A broker that must run, serve and have no more memory after the test."""
     assert answers_metadata(broker.bootstrap)
     before_kb = broker.memory_kb()
     yield broker
     assert broker.is_alive(), broker.log_tail()
     assert answers_metadata(broker.bootstrap, timeout_s=10)
     if broker.name == "ottla":
-        # The heap of a JVM grows and shrinks as it likes.
+        # The heap of a JVM is not predictable.
         assert broker.memory_kb() - before_kb < GROWTH_KB_MAX
 
 
@@ -66,7 +66,7 @@ BROKEN_FRAMES = {
     "a negative API key": request(-7, 0),
     "a version from the future": request(METADATA, 99, flexible=True),
     "a negative version": request(METADATA, -1),
-    # KAFKA-18659: it is offered, for the sake of older clients that look for it and do not use it.
+    # KAFKA-18659: it is offered for older clients, which look for it but do not use it.
     "version 2 of Produce": request(PRODUCE, 2, struct.pack(">hii", -1, 10_000, 0)),
     "a body that ends too early": request(PRODUCE, 7, b"\xff\xff\xff\xff\0"),
     "an array that claims two billion entries": request(METADATA, 1, struct.pack(">i", 2**31 - 1)),
@@ -82,7 +82,7 @@ def test_a_broken_frame_closes_the_connection(unharmed: RunningBroker, data: byt
         assert client.is_closed_by_peer()
 
 
-def test_api_versions_of_an_unknown_version_is_answered_in_version_0(unharmed: RunningBroker) -> None:
+def test_the_response_to_an_unknown_version_of_api_versions_is_version_0(unharmed: RunningBroker) -> None:
     with WireClient(unharmed.bootstrap) as client:
         answer = client.ask(request(API_VERSIONS, 99, flexible=True, correlation_id=5))
         correlation_id, error, count = struct.unpack_from(">ihi", answer)
@@ -91,12 +91,14 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(unharmed: R
         ranges = [struct.unpack_from(">hhh", answer, 10 + 6 * n) for n in range(count)]
         assert API_VERSIONS in [key for key, _, _ in ranges]
         assert len(answer) == 10 + 6 * count
-        # The connection goes on with a version that both sides know.
+        # The connection continues with a version that both sides know.
         again = client.ask(request(API_VERSIONS, 0, correlation_id=6))
         assert struct.unpack_from(">ih", again) == (6, 0)
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_frame_is_forgotten(unharmed: RunningBroker) -> None:
+def test_a_client_that_disconnects_in_the_middle_of_a_frame_leaves_nothing_behind(
+    unharmed: RunningBroker,
+) -> None:
     for size in (1, 4, 5, 1_000):
         with WireClient(unharmed.bootstrap) as client:
             client.send(frame(b"x" * 100_000)[:size])
@@ -137,7 +139,7 @@ BAD_CONTENTS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("what", BAD_RECORDS)
-def test_bad_records_are_refused_with_kafkas_code(
+def test_bad_records_are_rejected_with_kafkas_code(
     unharmed: RunningBroker, topic_name: str, what: str
 ) -> None:
     create_topic(unharmed.bootstrap, topic_name)
@@ -146,7 +148,7 @@ def test_bad_records_are_refused_with_kafkas_code(
 
 
 @pytest.mark.parametrize("what", BAD_CONTENTS)
-def test_bad_contents_are_refused_where_the_broker_must_look_into_the_batch(
+def test_invalid_records_are_rejected_if_the_broker_must_read_the_batch(
     unharmed: RunningBroker, topic_name: str, what: str
 ) -> None:
     create_topic(unharmed.bootstrap, topic_name, config={"compression.type": "lz4"})
@@ -157,13 +159,13 @@ def check_refused(broker: RunningBroker, topic: str, records: bytes, code: int |
     with WireClient(broker.bootstrap) as client:
         refused = produce_error(client.ask(produce_request(topic, records)), topic)
         assert refused != 0 if code is ANY_ERROR else refused == code
-        # The same connection still takes an honest batch, at the offset that the bad one did not use up.
+        # The same connection accepts a correct batch, at the offset that the invalid one did not take.
         assert produce_error(client.ask(produce_request(topic, honest_batch())), topic) == 0
     (only,) = read_records(broker.bootstrap, topic, 1)
     assert (only.offset(), only.value()) == (0, b"honest")
 
 
-def test_garbage_for_records_is_refused(unharmed: RunningBroker, topic_name: str) -> None:
+def test_garbage_for_records_is_rejected(unharmed: RunningBroker, topic_name: str) -> None:
     create_topic(unharmed.bootstrap, topic_name)
     chance = random.Random(3)
     for size in (1, 11, 60, 61, 500):
@@ -173,7 +175,7 @@ def test_garbage_for_records_is_refused(unharmed: RunningBroker, topic_name: str
                 assert produce_error(client.receive(), topic_name) != 0
 
 
-def test_an_unknown_topic_is_refused(unharmed: RunningBroker) -> None:
+def test_an_unknown_topic_is_rejected(unharmed: RunningBroker) -> None:
     for name in ("never-made", "bad/name", ""):
         with WireClient(unharmed.bootstrap) as client:
             answer = client.ask(produce_request(name, honest_batch()))
@@ -193,10 +195,10 @@ def zstd_bomb() -> bytes:
 
 
 @pytest.mark.parametrize(("bomb", "codec"), [(gzip_bomb, GZIP), (zstd_bomb, ZSTD)], ids=["gzip", "zstd"])
-def test_a_compression_bomb_on_a_topic_that_recompresses_is_refused(
+def test_a_compression_bomb_on_a_topic_that_recompresses_is_rejected(
     own_broker: Callable[..., RunningBroker], topic_name: str, bomb: Callable[[], bytes], codec: int
 ) -> None:
-    # A broker of its own: the most memory ever held (VmHWM) would else be that of an earlier test.
+    # A separate broker: the peak memory (VmHWM) would otherwise be that of an earlier test.
     broker = own_broker()
     create_topic(broker.bootstrap, topic_name, config={"compression.type": "lz4"})
     most_kb = broker.memory_kb("VmHWM")
@@ -210,14 +212,14 @@ def test_a_compression_bomb_on_a_topic_that_recompresses_is_refused(
         assert broker.memory_kb("VmHWM") - most_kb < BOMB_GROWTH_KB_MAX
 
 
-def test_a_flood_of_connections_leaves_room_for_the_next_client(unharmed: RunningBroker) -> None:
+def test_after_a_flood_of_connections_the_next_client_is_served(unharmed: RunningBroker) -> None:
     with contextlib.ExitStack() as flood:
         for _ in range(500):
             flood.enter_context(socket.create_connection(address_of(unharmed.bootstrap), timeout=10))
         assert answers_metadata(unharmed.bootstrap, timeout_s=10)
 
 
-def test_connections_over_the_limit_of_an_address_are_closed(
+def test_connections_beyond_the_limit_of_an_ip_address_are_closed(
     own_broker: Callable[..., RunningBroker],
 ) -> None:
     broker = own_broker(set={"max.connections.per.ip": "20"})
@@ -230,7 +232,7 @@ def test_connections_over_the_limit_of_an_address_are_closed(
 
 
 def served_client(broker: RunningBroker, stack: contextlib.ExitStack) -> WireClient:
-    """Tries until the broker serves the connection: one that closed before may not have made its room yet."""
+    """Retries until the broker serves the connection: it may not have noticed yet that others have closed."""
     tried: list[WireClient] = []
 
     def is_served() -> bool:
@@ -244,7 +246,7 @@ def served_client(broker: RunningBroker, stack: contextlib.ExitStack) -> WireCli
     return tried[-1]
 
 
-def test_a_frame_over_socket_request_max_bytes_closes_the_connection(
+def test_a_frame_larger_than_socket_request_max_bytes_closes_the_connection(
     own_broker: Callable[..., RunningBroker],
 ) -> None:
     broker = own_broker(set={"socket.request.max.bytes": "100000"})
@@ -254,7 +256,9 @@ def test_a_frame_over_socket_request_max_bytes_closes_the_connection(
     assert answers_metadata(broker.bootstrap)
 
 
-def test_a_client_that_never_reads_does_not_grow_the_broker(unharmed: RunningBroker, topic_name: str) -> None:
+def test_a_client_that_never_reads_does_not_increase_the_brokers_memory(
+    unharmed: RunningBroker, topic_name: str
+) -> None:
     create_topic(unharmed.bootstrap, topic_name)
     produce_values(unharmed.bootstrap, topic_name, [random.Random(1).randbytes(900_000)] * 10)
     asked = fetch_request(topic_name, max_bytes=8_000_000)
@@ -263,7 +267,7 @@ def test_a_client_that_never_reads_does_not_grow_the_broker(unharmed: RunningBro
             client = stack.enter_context(
                 socket.create_connection(address_of(unharmed.bootstrap), timeout=0.5)
             )
-            # Two hundred answers of 8 MB each are asked for on every connection, and none is read.
+            # Each connection requests two hundred responses of 8 MB and reads none.
             with contextlib.suppress(TimeoutError):
                 for _ in range(200):
                     client.sendall(asked)

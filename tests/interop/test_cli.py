@@ -20,7 +20,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture
 def ottla(broker: RunningBroker) -> Cli:
-    """Runs a command on the broker and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs a command on the broker and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, stdin: str | bytes = "", fails_with: int = 0) -> str:
         done = subprocess.run(
@@ -62,7 +62,9 @@ def test_a_topic_is_created_listed_described_changed_grown_and_deleted(ottla: Cl
     assert topic_name not in ottla("topics", "list")
 
 
-def test_what_exists_or_does_not_is_an_error_unless_it_is_allowed(ottla: Cli, topic_name: str) -> None:
+def test_existing_and_missing_topics_are_errors_unless_the_options_allow_them(
+    ottla: Cli, topic_name: str
+) -> None:
     ottla("topics", "create", topic_name)
     assert "already exists" in ottla("topics", "create", topic_name, fails_with=1)
     ottla("topics", "create", topic_name, "--if-not-exists")
@@ -86,7 +88,7 @@ def test_configs_are_set_shown_with_their_source_and_unset(ottla: Cli, topic_nam
     assert "flush.ms" in ottla("configs", "describe", "--all", *resource)
 
 
-def test_a_config_that_may_not_be_set_is_refused_with_what_is_allowed(ottla: Cli, topic_name: str) -> None:
+def test_an_invalid_config_is_rejected_with_the_valid_values(ottla: Cli, topic_name: str) -> None:
     ottla("topics", "create", topic_name)
     refused = ottla("configs", "set", "segment.bytes=1", "--topic", topic_name, fails_with=1)
     assert "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576" in refused
@@ -105,7 +107,7 @@ def test_a_brokers_configs_are_shown(ottla: Cli) -> None:
     assert shown["ssl.keystore.password"]["sensitive"]
 
 
-def test_lines_go_in_and_come_out(ottla: Cli, topic_name: str) -> None:
+def test_produced_lines_are_consumed(ottla: Cli, topic_name: str) -> None:
     ottla("topics", "create", topic_name)
     ottla("produce", topic_name, "--key-separator", ":", stdin="a:1\nb:2\nb:3:4\n")
     assert ottla("consume", topic_name) == "1\n2\n3:4\n"
@@ -116,7 +118,7 @@ def test_lines_go_in_and_come_out(ottla: Cli, topic_name: str) -> None:
     assert "has no key" in ottla("produce", topic_name, "--key-separator", ":", stdin="nokey\n", fails_with=1)
 
 
-def test_records_survive_the_way_from_consume_to_produce(ottla: Cli, topic_name: str) -> None:
+def test_records_are_equal_after_consume_and_produce(ottla: Cli, topic_name: str) -> None:
     source, copy = f"{topic_name}-a", f"{topic_name}-b"
     records = [
         {"key": "k", "value": "ü", "partition": 1, "timestamp": 1_700_000_000_000},
@@ -173,7 +175,7 @@ def test_a_record_that_cannot_be_sent_is_an_error(
     assert problem in refused
 
 
-def test_consume_of_what_is_not_there_is_an_error(ottla: Cli, topic_name: str) -> None:
+def test_consuming_an_unknown_topic_is_an_error(ottla: Cli, topic_name: str) -> None:
     assert "no such topic" in ottla("consume", topic_name, fails_with=1)
     ottla("topics", "create", topic_name)
     assert "has no partition 5: it has 1" in ottla("consume", topic_name, "--partition", "5", fails_with=1)

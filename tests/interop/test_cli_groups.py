@@ -26,7 +26,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture
 def groups(group_broker: RunningBroker) -> Cli:
-    """Runs `ottla groups ...` and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs `ottla groups ...` and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, fails_with: int = 0) -> str:
         done = subprocess.run(
@@ -62,7 +62,7 @@ def topic_with_records(broker: RunningBroker, name: str, partitions: int = 2, co
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_with_members_is_listed_described_and_guarded(
+def test_a_group_with_members_is_listed_described_and_cannot_be_reset_or_deleted(
     group_broker: RunningBroker,
     groups: Cli,
     members: Members,
@@ -112,7 +112,7 @@ def test_a_group_with_members_is_listed_described_and_guarded(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_that_its_members_left_is_reset_and_deleted(
+def test_an_empty_group_is_reset_and_deleted(
     group_broker: RunningBroker,
     groups: Cli,
     members: Members,
@@ -160,7 +160,7 @@ def test_offsets_of_a_group_that_never_had_members_are_shown(
         (["--to-datetime", "2300-01-01T00:00:00.000Z"], 10),
     ],
 )
-def test_each_way_of_a_reset_commits_its_offset_and_only_when_executed(
+def test_each_kind_of_reset_commits_its_offset_only_with_execute(
     group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str, option: list[str], offset: int
 ) -> None:
     topic_with_records(group_broker, topic_name)
@@ -181,7 +181,7 @@ def delete_records(broker: RunningBroker, topic: str, before: int) -> None:
     future.result(TIMEOUT_S)
 
 
-def test_offsets_are_exported_and_brought_back_from_the_file(
+def test_offsets_are_exported_to_a_file_and_imported(
     group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str, tmp_path: Path
 ) -> None:
     topic_with_records(group_broker, topic_name)
@@ -223,7 +223,7 @@ def test_kafkas_tool_reads_our_file_and_we_read_its(
     assert [committed(group_broker.bootstrap, group_id, topic_name, p) for p in (0, 1)] == [4, 0]
 
 
-def test_a_group_that_is_not_there_yet_is_given_its_beginning(
+def test_offsets_of_a_new_group_can_be_set_before_it_has_members(
     group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
     topic_with_records(group_broker, topic_name)
@@ -231,7 +231,7 @@ def test_a_group_that_is_not_there_yet_is_given_its_beginning(
     assert [committed(group_broker.bootstrap, group_id, topic_name, p) for p in (0, 1)] == [10, 0]
 
 
-def test_what_is_not_there_is_named(
+def test_unknown_groups_and_topics_are_named_in_the_error(
     group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
     for command in ("describe", "members", "offsets", "delete"):
@@ -265,7 +265,7 @@ def test_offsets_of_one_topic_are_deleted_and_the_others_stay(
     assert f"Group {group_id} has no committed offset of {topic_name}" in again
 
 
-def test_several_groups_are_deleted_and_one_that_is_missing_is_told(
+def test_several_groups_are_deleted_and_a_missing_one_is_reported(
     group_broker: RunningBroker, groups: Cli, group_id: str, topic_name: str
 ) -> None:
     create_topic(group_broker.bootstrap, topic_name)

@@ -29,7 +29,7 @@ Cli = Callable[..., str]
 
 
 def cli_of(broker: RunningBroker) -> Cli:
-    """Runs `ottla transactions ...` and returns its output; `fails_with` is the exit code that is expected."""
+    """Runs `ottla transactions ...` and returns its output; `fails_with` is the expected exit code."""
 
     def run(*arguments: str, fails_with: int = 0) -> str:
         done = subprocess.run(
@@ -97,7 +97,7 @@ def test_a_transaction_is_listed_and_described_while_it_is_open_and_when_it_is_c
     assert transactional_id in transactions("list")
 
 
-def test_what_is_unknown_or_no_filter_is_told(transactions: Cli, transactional_id: str) -> None:
+def test_unknown_ids_and_invalid_filters_are_errors(transactions: Cli, transactional_id: str) -> None:
     missing = transactions("describe", transactional_id, fails_with=1)
     assert f"Transactional id {transactional_id}: its coordinator does not know it" in missing
     assert "is not a regular expression" in transactions("list", "--pattern", "(a", fails_with=1)
@@ -106,7 +106,7 @@ def test_what_is_unknown_or_no_filter_is_told(transactions: Cli, transactional_i
     assert "no such topic" in transactions("hanging", "--topic", "never-made", fails_with=1)
 
 
-def test_a_transaction_that_its_coordinator_has_is_neither_hanging_nor_aborted(
+def test_a_transaction_that_its_coordinator_knows_is_neither_hanging_nor_aborted(
     transaction_broker: RunningBroker, transactions: Cli, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(transaction_broker.bootstrap, topic_name)
@@ -125,8 +125,8 @@ def test_a_transaction_that_its_coordinator_has_is_neither_hanging_nor_aborted(
 
 @pytest.fixture
 def hung(own_broker: Callable[..., RunningBroker], topic_name: str) -> Iterator[tuple[RunningBroker, Stage]]:
-    """A record, two hours old, of a transaction that no coordinator knows: what KIP-890 keeps from happening, it does
-    where verification is off."""
+    """Writes a record, two hours old, of a transaction that no coordinator knows. KIP-890 prevents this, unless
+    verification is disabled."""
     broker = own_broker(set=TRANSACTION_BROKER | {"transaction.partition.verification.enable": "false"})
     create_topic(broker.bootstrap, topic_name, partitions=2)
     produce_values(broker.bootstrap, topic_name, [b"before"])

@@ -1,4 +1,4 @@
-"""Compaction in a real broker, by its worker process, under a producer and a consumer of librdkafka."""
+"""Compaction in a real broker, by its cleaner process, with a producer and a consumer of librdkafka."""
 
 import time
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_compacted_topic_is_cleaned_while_it_serves_and_after_a_restart(tmp_pa
         write(broker, 0)
         wait_until_clean(broker.data_dir, RECORDS // 2)
         check(broker, RECORDS)
-        broker.kill()  # wherever the cleaner is
+        broker.kill()  # at any point of a cleaning
         broker.start()
         check(broker, RECORDS)
         write(broker, RECORDS)

@@ -1,4 +1,4 @@
-"""A directory that Ottla has cleaned is served and cleaned on by Apache Kafka, and the other way round."""
+"""A directory that Ottla has cleaned is served and cleaned by Apache Kafka, and the other way round."""
 
 import time
 from collections.abc import Callable
@@ -42,7 +42,7 @@ State = dict[bytes, bytes]
 
 
 def write(broker: RunningBroker, random: Random, state: State) -> None:
-    """Plain, transactional and aborted records, deletions among them; `state` is what they make of it."""
+    """Writes plain, transactional and aborted records and tombstones; `state` is the resulting state."""
     plain = Producer(
         {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "compression.type": "lz4"}
     )
@@ -106,7 +106,7 @@ def read(broker: RunningBroker) -> State:
 
 
 def clean_with_ottla(directory: Path, high_watermark: int) -> int:
-    """Cleans all closed segments while no broker has the directory; returns up to where."""
+    """Cleans all closed segments while no broker uses the directory. Returns the end offset of the cleaning."""
     dirs = LogDirs(RealDisk(), [str(directory)])
     now_ms = time.time_ns() // 1_000_000
     for partition in dirs.partitions:
@@ -123,7 +123,7 @@ def clean_with_ottla(directory: Path, high_watermark: int) -> int:
 
 
 def dump(directory: Path) -> None:
-    """Kafka's own tool finds no fault with the segments nor with their indexes."""
+    """Kafka's own tool finds no error in the segments and their indexes."""
     logs = sorted((directory / str(TOPIC)).glob("*.log"))
     indexes = sorted((directory / str(TOPIC)).glob("*.*index"))
     dumped = dump_log_segments("--deep-iteration", "--files", ",".join(map(str, [*logs, *indexes])))
@@ -145,7 +145,7 @@ def end_offset(broker: RunningBroker) -> int:
 
 
 def set_ratio(broker: RunningBroker, ratio: str) -> None:
-    """From when on Kafka cleans the topic."""
+    """Lets Kafka clean the topic from now on."""
     entry = ConfigEntry("min.cleanable.dirty.ratio", ratio, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC.topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -160,7 +160,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_ottla_and_kafka_clean_the_same_directory_in_turn(tmp_path: Path) -> None:
+def test_ottla_and_kafka_clean_the_same_directory_alternately(tmp_path: Path) -> None:
     directory, random, state = tmp_path / "kafka", Random(7), State()
     with run_kafka(directory, set={"log.cleaner.backoff.ms": "300"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -1,4 +1,4 @@
-"""Our definitions of configs against those of Apache Kafka, asked of a running Kafka by DescribeConfigs."""
+"""Our config definitions compared with those of Apache Kafka, read with DescribeConfigs from a running Kafka."""
 
 import io
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ DESCRIBE_CONFIGS = 32
 INCREMENTAL_ALTER_CONFIGS = 44
 TOPIC = "described"
 TOPIC_OVERRIDES = {"retention.ms": "777", "cleanup.policy": "compact, delete,compact"}
-# Kafka requires these; Ottla has defaults for them, which it lists as their last synonym.
+# Kafka requires these configs; Ottla has defaults, which it lists as their last synonym.
 REQUIRED_IN_KAFKA = {"node.id", "process.roles", "controller.listener.names"}
 
 
 class Described(NamedTuple):
-    """All that DescribeConfigs says of one config, but its documentation: that we write in words of our own."""
+    """Everything in DescribeConfigs about one config except its documentation, which has our own words."""
 
     value: str | None
     read_only: bool
@@ -59,7 +59,7 @@ class Described(NamedTuple):
 
 @pytest.fixture(scope="module")
 def kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of a Kafka, and the properties that it was started with."""
+    """The address of a running Kafka, and its properties."""
     data_dir = tmp_path_factory.mktemp("oracle") / "data"
     settings = {"log.retention.minutes": "5", "log.roll.hours": "7", "ssl.keystore.password": "secret"}
     with run_kafka(data_dir, set=settings) as broker:
@@ -70,7 +70,7 @@ def kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def ours(kafka: tuple[str, dict[str, str]]) -> BrokerConfig:
-    """Our broker with the same properties, and with what Kafka sets for all brokers when it formats its storage."""
+    """Our broker config with the same properties, and with those that Kafka sets when it formats its storage."""
     bootstrap, properties = kafka
     config = BrokerConfig(properties)
     default = {name: entry.value or "" for name, entry in ask(bootstrap, ResourceType.BROKER, "").items()}
@@ -173,10 +173,10 @@ REFUSED = (
 )
 
 
-def test_refusals_are_worded_as_kafkas(kafka: tuple[str, dict[str, str]], ours: BrokerConfig) -> None:
+def test_errors_have_kafkas_messages(kafka: tuple[str, dict[str, str]], ours: BrokerConfig) -> None:
     for resource_type, configs in REFUSED:
         theirs = refusal(kafka[0], resource_type, configs)
-        # Scala's `require` puts a prefix before its sentences.
+        # Scala's `require` adds a prefix to its messages.
         assert our_refusal(resource_type, configs, ours) == theirs.removeprefix("requirement failed: "), (
             configs
         )

@@ -70,7 +70,7 @@ def test_a_created_topic_is_listed_and_described(
     assert str(described.topic_id) not in ("", "AAAAAAAAAAAAAAAAAAAAAA")
 
 
-def test_a_topic_with_replicas_by_hand_and_one_with_the_brokers_defaults_are_created(
+def test_a_topic_with_assigned_replicas_and_one_with_the_brokers_defaults_are_created(
     admin: AdminClient, topic_name: str
 ) -> None:
     by_hand = NewTopic(
@@ -106,11 +106,11 @@ def test_a_topic_with_replicas_by_hand_and_one_with_the_brokers_defaults_are_cre
     ],
     ids=lambda value: value.topic[:20] if isinstance(value, NewTopic) else "",
 )
-def test_a_wrong_topic_is_refused_with_kafkas_code(admin: AdminClient, topic: NewTopic, code: int) -> None:
+def test_a_wrong_topic_is_rejected_with_kafkas_code(admin: AdminClient, topic: NewTopic, code: int) -> None:
     assert error_of(admin.create_topics([topic])[topic.topic]).code() == code
 
 
-def test_a_name_is_taken_once_also_where_only_dot_and_underscore_differ(
+def test_names_that_differ_only_in_dot_and_underscore_collide(
     broker: RunningBroker, admin: AdminClient, topic_name: str
 ) -> None:
     name = f"{topic_name}.a"
@@ -118,12 +118,12 @@ def test_a_name_is_taken_once_also_where_only_dot_and_underscore_differ(
     assert (
         error_of(admin.create_topics([NewTopic(name, 1, 1)])[name]).code() == KafkaError.TOPIC_ALREADY_EXISTS
     )
-    # Metric names turn a dot into an underscore: such a pair would collide.
+    # In metric names a dot becomes an underscore: the two names would collide.
     clash = f"{topic_name}_a"
     assert error_of(admin.create_topics([NewTopic(clash, 1, 1)])[clash]).code() == KafkaError.TOPIC_EXCEPTION
 
 
-def test_validate_only_makes_nothing(admin: AdminClient, topic_name: str) -> None:
+def test_validate_only_creates_nothing(admin: AdminClient, topic_name: str) -> None:
     admin.create_topics([NewTopic(topic_name, 1, 1)], validate_only=True)[topic_name].result(TIMEOUT_S)
     assert topic_name not in admin.list_topics(timeout=TIMEOUT_S).topics
 
@@ -143,7 +143,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free_again(
     assert refused.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_partitions_are_added_and_never_taken_away(
+def test_partitions_are_added_and_never_removed(
     broker: RunningBroker, admin: AdminClient, topic_name: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name, partitions=2)
@@ -215,7 +215,7 @@ def test_legacy_alter_replaces_all_configs_of_the_topic(
 
 
 @pytest.mark.parametrize(("name", "value"), [("retention.ms", "soon"), ("no.such.config", "1")])
-def test_a_wrong_config_is_refused_and_named(
+def test_a_wrong_config_is_rejected_and_named(
     broker: RunningBroker, admin: AdminClient, topic_name: str, name: str, value: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name)
@@ -226,13 +226,13 @@ def test_a_wrong_config_is_refused_and_named(
     assert name in refused.str()
 
 
-def test_configs_of_an_unknown_topic_are_refused(admin: AdminClient, topic_name: str) -> None:
+def test_configs_of_an_unknown_topic_are_rejected(admin: AdminClient, topic_name: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic_name)
     refused = error_of(admin.describe_configs([resource])[resource])
     assert refused.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_a_dynamic_broker_config_takes_effect_and_a_static_one_is_refused(admin: AdminClient) -> None:
+def test_a_dynamic_broker_config_takes_effect_and_a_static_one_is_rejected(admin: AdminClient) -> None:
     node = broker_id(admin)
 
     def alter(name: str, value: str | None, operation: AlterConfigOpType) -> Any:

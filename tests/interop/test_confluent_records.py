@@ -1,4 +1,4 @@
-"""Records through librdkafka: what is sent is what comes back."""
+"""Records through librdkafka: they are read as they were sent."""
 
 import time
 
@@ -61,7 +61,7 @@ def test_keys_headers_and_timestamps_come_back_as_sent(broker: RunningBroker, to
     assert record.timestamp() == (TIMESTAMP_CREATE_TIME, 1_700_000_000_123)
 
 
-def test_null_and_empty_keys_and_values_are_told_apart(broker: RunningBroker, topic_name: str) -> None:
+def test_null_and_empty_keys_and_values_are_distinguished(broker: RunningBroker, topic_name: str) -> None:
     create_topic(broker.bootstrap, topic_name)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     pairs = [(None, None), (b"", b""), (None, b""), (b"", None), (b"k", None), (None, b"v")]
@@ -72,7 +72,7 @@ def test_null_and_empty_keys_and_values_are_told_apart(broker: RunningBroker, to
     assert [(record.key(), record.value()) for record in records] == pairs
 
 
-def test_a_record_of_ten_megabytes_passes_where_max_message_bytes_allows_it(
+def test_a_record_of_ten_megabytes_is_accepted_if_max_message_bytes_allows_it(
     broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name, config={"max.message.bytes": "12000000"})
@@ -83,14 +83,14 @@ def test_a_record_of_ten_megabytes_passes_where_max_message_bytes_allows_it(
     assert second.value() == b"next"
 
 
-def test_a_record_over_max_message_bytes_is_refused(broker: RunningBroker, topic_name: str) -> None:
+def test_a_record_larger_than_max_message_bytes_is_rejected(broker: RunningBroker, topic_name: str) -> None:
     create_topic(broker.bootstrap, topic_name, config={"max.message.bytes": "10000"})
     with pytest.raises(KafkaException) as refused:
         produce_values(broker.bootstrap, topic_name, [b"x" * 20_000])
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_record_without_a_key_is_refused_by_a_compacted_topic(
+def test_a_record_without_a_key_is_rejected_by_a_compacted_topic(
     broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name, config={"cleanup.policy": "compact"})
@@ -99,7 +99,7 @@ def test_a_record_without_a_key_is_refused_by_a_compacted_topic(
     assert refused.value.args[0].code() == KafkaError.INVALID_RECORD
 
 
-def test_a_record_from_too_far_ahead_in_time_is_refused(broker: RunningBroker, topic_name: str) -> None:
+def test_a_record_from_too_far_ahead_in_time_is_rejected(broker: RunningBroker, topic_name: str) -> None:
     create_topic(broker.bootstrap, topic_name, config={"message.timestamp.after.max.ms": "3600000"})
     producer, deliveries = Producer({"bootstrap.servers": broker.bootstrap}), Deliveries()
     in_a_day_ms = int(time.time() * 1000) + 86_400_000
@@ -108,7 +108,7 @@ def test_a_record_from_too_far_ahead_in_time_is_refused(broker: RunningBroker, t
     assert [error.code() for error in deliveries.errors] == [KafkaError.INVALID_TIMESTAMP]
 
 
-def test_log_append_time_is_the_brokers_and_the_producer_learns_it(
+def test_log_append_time_is_set_by_the_broker_and_returned_to_the_producer(
     broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name, config={"message.timestamp.type": "LogAppendTime"})
@@ -145,7 +145,7 @@ def test_an_idempotent_producer_keeps_its_order_over_many_small_batches(
     assert [record.value() for record in read_records(broker.bootstrap, topic_name, 5_000)] == values
 
 
-def test_a_waiting_fetch_is_answered_when_the_record_comes(broker: RunningBroker, topic_name: str) -> None:
+def test_a_delayed_fetch_completes_when_a_record_is_appended(broker: RunningBroker, topic_name: str) -> None:
     create_topic(broker.bootstrap, topic_name)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
     with consumer_at(broker.bootstrap, [Position(topic_name, 0, 0)], fetch_wait_max_ms=10_000) as consumer:

@@ -1,4 +1,4 @@
-"""Each example of the consumers' guide does what the guide says, as a program of its own."""
+"""Each example of the consumers' guide works as the guide says, as a separate process."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.contract
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "consumers"
 COUNT = 50
-# Those that read a topic from its beginning, commit what they have handled and run until they are stopped.
+# Examples that read a topic from its beginning, commit what they have handled, and run until they are stopped.
 READERS = [
     "at_least_once",
     "at_most_once",

@@ -1,4 +1,4 @@
-"""kill -9 under load, and up again: what was acknowledged is there."""
+"""kill -9 under load, and restart: acknowledged records are there."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ class Load:
 
     def __init__(self, bootstrap: str, topic: str, **config: object) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        # The client lives through restarts: it tries again soon and does not give up within the test.
+        # The client survives restarts: it retries soon and does not give up within the test.
         patience = {"message.timeout.ms": 120_000, "reconnect.backoff.max.ms": 200, "linger.ms": 2}
         self._producer = Producer({"bootstrap.servers": bootstrap, **patience, **settings})
         self._topic = topic
@@ -59,7 +59,7 @@ class Load:
         )
 
     def finish(self) -> None:
-        """Sends nothing more and waits for the answer to everything sent."""
+        """Stops sending, and waits for the acknowledgement of everything sent."""
         self._stop.set()
         self._thread.join()
         flush(self._producer)
@@ -73,7 +73,7 @@ class Load:
                 self.sent += 1
             except BufferError:
                 self._producer.poll(0.05)
-            # About twenty thousand records a second: enough for a batch to be under way at every moment.
+            # About twenty thousand records per second: a batch is in flight at every moment.
             if self.sent % 200 == 0:
                 self._producer.poll(0)
                 time.sleep(0.01)
@@ -124,7 +124,7 @@ def test_with_acks_1_and_no_idempotence_every_acknowledged_record_is_there(
         crash_under_load(broker, load)
     for partition in range(PARTITIONS):
         acknowledged = load.acknowledged[partition]
-        # A marker at the end of the log says when all has been read, for a retry may have written a record twice.
+        # A last record marks the end of the log, as a retry may have written records twice.
         end = Producer({"bootstrap.servers": broker.bootstrap})
         ends: list[int] = []
         end.produce(
@@ -138,7 +138,7 @@ def test_with_acks_1_and_no_idempotence_every_acknowledged_record_is_there(
         assert set(acknowledged) <= {number_of(record) for record in records}
 
 
-def test_a_torn_tail_is_cut_and_the_log_goes_on(
+def test_a_torn_last_batch_is_truncated_and_the_log_continues(
     own_broker: Callable[..., RunningBroker], topic_name: str
 ) -> None:
     broker = own_broker()
@@ -149,7 +149,7 @@ def test_a_torn_tail_is_cut_and_the_log_goes_on(
     whole = segment.read_bytes().rstrip(b"\0")
     with segment.open("r+b") as file:
         file.seek(len(whole))
-        # The beginning of a further batch, as a crash of the machine may leave it.
+        # The beginning of another batch, as a crash of the machine may leave it.
         file.write(whole[:40])
     broker.start()
     (delivered,) = produce_values(broker.bootstrap, topic_name, [b"after"])
@@ -192,7 +192,7 @@ def watermarks(broker: RunningBroker, topic: str) -> tuple[int, int]:
 
 
 def delete_and_create_again(broker: RunningBroker, topic: str) -> None:
-    """Until the new topic is there: on Kafka the deletion goes on after it is answered."""
+    """Waits until the new topic exists: in Kafka the deletion continues after its response."""
     admin = admin_of(broker.bootstrap)
     admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
@@ -208,7 +208,7 @@ def delete_and_create_again(broker: RunningBroker, topic: str) -> None:
     wait_until(is_created, f"{topic} is created again")
 
 
-def test_a_topic_created_again_keeps_its_records_where_the_old_one_had_deleted_its_own(
+def test_a_topic_that_is_created_again_keeps_records_at_offsets_that_were_deleted_in_the_old_one(
     own_broker: Callable[..., RunningBroker], topic_name: str
 ) -> None:
     broker = own_broker()

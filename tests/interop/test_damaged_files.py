@@ -21,7 +21,7 @@ INDEXES = {
 
 
 def write_transactions(bootstrap: str, topic: str, transactional_id: str) -> list[str]:
-    """Over several segments; the longest begins first and is aborted last. Returns the committed values."""
+    """Transactions over several segments; the first to begin is aborted last. Returns the committed values."""
     create_topic(bootstrap, topic, config={"segment.bytes": str(1 << 20)})
     padding = "x" * 100_000
     longest = Transactional(bootstrap, f"{transactional_id}-longest")
@@ -94,7 +94,7 @@ def files_in(folder: Path, suffix: str = "") -> dict[str, bytes]:
 
 
 def refusal(broker: RunningBroker) -> str:
-    """What a start that is refused says: one line, no traceback, and the second time the same."""
+    """The message of a start that fails: one line, no traceback, and the same for the second start."""
     said = []
     for _ in range(2):
         before = len(broker.log_text())
@@ -112,7 +112,7 @@ def refusal(broker: RunningBroker) -> str:
 
 @pytest.fixture
 def stopped(own_broker: Callable[..., RunningBroker], topic_name: str) -> RunningBroker:
-    """A broker that was stopped in order after 100 acknowledged records, with a snapshot of its metadata."""
+    """A broker that was stopped cleanly after 100 acknowledged records, with a metadata snapshot."""
     broker = own_broker(set={"metadata.log.max.record.bytes.between.snapshots": "500"})
     create_topic(broker.bootstrap, topic_name)
     produce_values(broker.bootstrap, topic_name, VALUES)
@@ -156,7 +156,7 @@ def test_a_metadata_snapshot_with_one_flipped_bit_stops_the_start(
 
 
 @pytest.mark.parametrize("kept", [None, "quorum-state", "partition.metadata"])
-def test_a_metadata_log_that_is_gone_stops_the_start(
+def test_a_missing_metadata_log_stops_the_start(
     stopped: RunningBroker, topic_name: str, tmp_path: Path, kept: str | None
 ) -> None:
     folder, backup = stopped.data_dir / "__cluster_metadata-0", tmp_path / "backup"
@@ -198,7 +198,7 @@ def test_missing_meta_properties_and_those_of_another_cluster_stop_the_start(
     check_all_is_there(stopped, topic_name)
 
 
-def test_a_folder_with_the_id_of_another_topic_is_set_aside_and_can_be_restored(
+def test_a_folder_with_the_id_of_another_topic_is_renamed_and_can_be_restored(
     stopped: RunningBroker, topic_name: str
 ) -> None:
     folder = stopped.data_dir / f"{topic_name}-0"
@@ -207,7 +207,7 @@ def test_a_folder_with_the_id_of_another_topic_is_set_aside_and_can_be_restored(
     path.write_bytes(good[:-2] + (b"AA" if good[-2:] != b"AA" else b"Ag"))
     before = files_in(folder, ".log")
     stopped.start()
-    # Any client may write now, as if the topic were empty.
+    # Clients can write now, as if the topic were empty.
     (delivered,) = produce_values(stopped.bootstrap, topic_name, [b"new"])
     assert delivered.offset() == 0
     (stray,) = stopped.data_dir.glob("*-stray")
@@ -222,9 +222,7 @@ def test_a_folder_with_the_id_of_another_topic_is_set_aside_and_can_be_restored(
     check_all_is_there(stopped, topic_name)
 
 
-def test_a_folder_that_the_metadata_does_not_know_is_set_aside(
-    stopped: RunningBroker, topic_name: str
-) -> None:
+def test_a_folder_that_is_not_in_the_metadata_is_renamed(stopped: RunningBroker, topic_name: str) -> None:
     unknown = f"{topic_name}-unknown"
     shutil.copytree(stopped.data_dir / f"{topic_name}-0", stopped.data_dir / f"{unknown}-0")
     before = files_in(stopped.data_dir / f"{unknown}-0", ".log")
@@ -239,7 +237,7 @@ def test_a_folder_that_the_metadata_does_not_know_is_set_aside(
     assert [record.value() for record in read_records(stopped.bootstrap, topic_name, 100)] == VALUES
 
 
-def test_a_log_damaged_below_what_was_flushed_is_offline_and_kept(
+def test_a_log_with_damaged_flushed_records_is_offline_and_kept(
     stopped: RunningBroker, topic_name: str
 ) -> None:
     other = create_other_topic(stopped, f"{topic_name}-other")

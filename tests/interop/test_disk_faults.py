@@ -20,7 +20,7 @@ VALUE = bytes(200_000)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts file systems of a few megabytes; the test is skipped where that is not allowed."""
+    """Mounts file systems of a few megabytes; the test is skipped if that is not permitted."""
     mounted: list[Path] = []
 
     def mount(name: str) -> Path:
@@ -39,7 +39,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 
 def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:
-    """Writes until the broker refuses or ends."""
+    """Writes until the broker rejects a record or stops."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000, "linger.ms": 0})
     failed: list[object] = []
     deadline = time.monotonic() + 60
@@ -53,7 +53,7 @@ def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:
     producer.purge()
 
 
-def test_a_broker_whose_only_disk_is_full_ends_with_the_reason(small_disk: Callable[[str], Path]) -> None:
+def test_a_broker_whose_only_disk_is_full_stops_with_the_reason(small_disk: Callable[[str], Path]) -> None:
     disk = small_disk("disk")
     with run_ottla(disk) as broker:
         topic = create_topic(broker.bootstrap, "journal")
@@ -67,7 +67,7 @@ def test_a_broker_whose_only_disk_is_full_ends_with_the_reason(small_disk: Calla
         assert "Traceback" not in log
 
 
-def test_a_broker_with_a_full_disk_and_another_goes_on_with_the_other(
+def test_a_broker_with_a_full_disk_and_another_continues_with_the_other(
     small_disk: Callable[[str], Path], tmp_path: Path
 ) -> None:
     full, sound = small_disk("full"), tmp_path / "sound"
@@ -86,7 +86,7 @@ def test_a_broker_with_a_full_disk_and_another_goes_on_with_the_other(
 
 
 class Sender:
-    """A producer to partition 0 that keeps what became of each record."""
+    """A producer to partition 0 that keeps the result of each record."""
 
     def __init__(self, bootstrap: str, topic: str, **config: object) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
@@ -104,7 +104,7 @@ class Sender:
         assert self._producer.flush(60) == 0
 
 
-def test_a_broker_without_descriptors_refuses_what_needs_one_and_recovers(tmp_path: Path) -> None:
+def test_a_broker_without_descriptors_rejects_requests_that_need_one_and_recovers(tmp_path: Path) -> None:
     with run_ottla(tmp_path / "data", set={"log.segment.bytes": "1048576"}) as broker:
         topic = create_topic(broker.bootstrap, "journal")
         patient = Sender(broker.bootstrap, topic, enable_idempotence=True, retry_backoff_max_ms=200)

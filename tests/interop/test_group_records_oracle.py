@@ -57,7 +57,7 @@ TOPIC_ID = uuid.UUID("001dfe72-7593-4c30-8354-0c8a78e15dd3")
 SHOWN_ID = uuid_to_string(TOPIC_ID)
 
 # Each record with what Kafka shows as the version and data of its value. A member's subscription and assignment are
-# Kafka's ConsumerProtocol, which the decoder takes apart where they are not empty.
+# Kafka's ConsumerProtocol, which the decoder parses if they are not empty.
 GROUP_RECORDS: list[tuple[GroupKey, GroupValue | None, dict[str, Any], tuple[int, dict[str, Any]] | None]] = [
     (
         OffsetCommitKey(group="g", topic="orders", partition=7),
@@ -222,7 +222,7 @@ GROUP_RECORDS: list[tuple[GroupKey, GroupValue | None, dict[str, Any], tuple[int
 
 
 def written(directory: Path, topic: str, records: Sequence[tuple[bytes, bytes | None]], **batch: Any) -> str:
-    """The path of a segment that our storage wrote them to."""
+    """Writes the records with our storage. Returns the path of the segment."""
     log = Log.open(
         RealDisk(),
         str(directory / f"{topic}-0"),

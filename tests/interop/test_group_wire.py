@@ -1,4 +1,4 @@
-"""Requests about groups that no honest client sends: Kafka's error code comes back, and nothing has changed."""
+"""Group requests that no correct client sends: they get Kafka's error code and change nothing."""
 
 import contextlib
 import uuid
@@ -380,7 +380,7 @@ def test_bad_input_gets_its_error_and_changes_nothing(stage: Stage, name: str) -
     assert stage.look() == before
 
 
-def test_a_refused_join_makes_no_member(stage: Stage) -> None:
+def test_a_rejected_join_adds_no_member(stage: Stage) -> None:
     assert stage.errors(join(stage, group_id=stage.nowhere, member_id="", protocols=[])) == [
         "inconsistent_group_protocol"
     ]
@@ -388,8 +388,8 @@ def test_a_refused_join_makes_no_member(stage: Stage) -> None:
     assert described.groups[0].members == ()
 
 
-def test_a_new_member_must_join_again_with_the_id_that_it_gets(stage: Stage) -> None:
-    """KIP-394: a client that never gets the answer leaves no member behind."""
+def test_a_new_member_must_join_again_with_its_assigned_id(stage: Stage) -> None:
+    """KIP-394: a client that never gets the response leaves no member behind."""
     first = stage.ask(join(stage, group_id=stage.nowhere, member_id=""))
     assert (errors_in(first), first.member_id.startswith("wire-")) == (["member_id_required"], True)
     again = stage.ask(join(stage, group_id=stage.nowhere, member_id=first.member_id))
@@ -401,7 +401,7 @@ def test_before_v4_a_new_member_joins_at_once(stage: Stage) -> None:
     assert (errors_in(joined), joined.generation_id, joined.leader) == ([], 1, joined.member_id)
 
 
-def test_before_the_assignment_is_there_a_commit_has_to_wait(stage: Stage) -> None:
+def test_a_commit_before_the_assignment_gets_rebalance_in_progress(stage: Stage) -> None:
     joined = stage.ask(join(stage, group_id=stage.nowhere, member_id="", group_instance_id="one"))
     early = commit(stage, group_id=stage.nowhere, member_id=joined.member_id)
     assert stage.errors(early) == ["rebalance_in_progress"]
@@ -411,8 +411,10 @@ def test_before_the_assignment_is_there_a_commit_has_to_wait(stage: Stage) -> No
     assert stage.errors(early) == []
 
 
-def test_a_commit_of_the_member_epoch_before_is_stale_for_a_partition_that_has_moved(stage: Stage) -> None:
-    """The race of seed 000 in KIP-848: another member has joined, the group has gone on, and one partition is gone."""
+def test_a_commit_with_the_previous_member_epoch_is_stale_for_a_partition_that_has_moved(
+    stage: Stage,
+) -> None:
+    """Another member has joined, the group has a new epoch, and one partition has moved to that member."""
     assert stage.errors(consumer_join(stage, new_id())) == []
     heard: Any = None
 
@@ -433,7 +435,7 @@ def test_a_commit_of_the_member_epoch_before_is_stale_for_a_partition_that_has_m
     late = consumer_commit(stage, topics=[offset_of(stage.topic, lost, 100)])
     assert stage.errors(late) == ["stale_member_epoch"]
     assert committed_offset(stage, stage.consumer, lost) == 6
-    # KIP-1251: what it has had all the time it may commit with the epoch before, which a heartbeat has overtaken.
+    # KIP-1251: partitions that it kept may still be committed with the previous epoch.
     assert stage.errors(consumer_commit(stage, topics=[offset_of(stage.topic, kept, 8)])) == []
     assert committed_offset(stage, stage.consumer, kept) == 8
 
@@ -442,19 +444,19 @@ def test_metadata_may_be_as_long_as_the_limit(stage: Stage) -> None:
     assert stage.errors(commit(stage, topics=[offset_of(stage.topic, metadata="m" * 4096)])) == []
 
 
-def test_one_bad_partition_does_not_spoil_the_commit_of_the_others(stage: Stage) -> None:
+def test_one_invalid_partition_does_not_fail_the_commit_of_the_others(stage: Stage) -> None:
     topics = [offset_of("never-made"), offset_of(stage.topic, offset=8), offset_of(stage.topic, partition=9)]
     assert stage.errors(commit(stage, topics=topics)) == ["unknown_topic_or_partition"] * 2
     assert committed_offset(stage, stage.classic) == 8
 
 
-def test_a_group_that_is_not_there_has_no_offsets_and_is_dead_in_older_versions(stage: Stage) -> None:
+def test_an_unknown_group_has_no_offsets_and_is_dead_in_older_versions(stage: Stage) -> None:
     assert committed_offset(stage, stage.nowhere) == -1
     described = stage.ask(describe_groups(stage.nowhere, version=5))
     assert [(group.error_code.name, group.group_state) for group in described.groups] == [("none", "Dead")]
 
 
-def test_a_group_that_was_deleted_knows_its_member_and_its_offsets_no_more(stage: Stage) -> None:
+def test_a_deleted_group_has_neither_members_nor_offsets(stage: Stage) -> None:
     assert stage.errors(leave(stage, member_id=stage.member_id)) == []
     assert stage.errors((DELETE_GROUPS, 2, {"groups_names": (stage.classic,)})) == []
     assert stage.errors(heartbeat(stage)) == ["unknown_member_id"]
@@ -465,7 +467,7 @@ def test_a_group_that_was_deleted_knows_its_member_and_its_offsets_no_more(stage
     assert committed_offset(stage, stage.classic) == -1
 
 
-def test_a_group_has_a_session_and_a_heartbeat_of_its_own_where_it_is_configured(
+def test_a_group_can_have_its_own_session_timeout_and_heartbeat_interval(
     group_broker: RunningBroker, stage: Stage
 ) -> None:
     """KIP-848: configs of the resource type GROUP."""
@@ -478,7 +480,7 @@ def test_a_group_has_a_session_and_a_heartbeat_of_its_own_where_it_is_configured
     wait_until(lambda: interval_ms() == 150, "the group's members are told its own interval")
 
 
-def test_a_group_takes_no_more_members_than_group_max_size(
+def test_a_group_accepts_no_more_members_than_group_max_size(
     own_broker: Callable[..., RunningBroker], topic_name: str
 ) -> None:
     limits = {"group.max.size": "1", "group.consumer.max.size": "1"}

@@ -1,4 +1,4 @@
-"""Groups as aiokafka administers them, and what its consumer asks; its members are in `test_groups_other_clients`."""
+"""aiokafka: its group administration, and its consumer. Its members are in `test_groups_other_clients`."""
 
 import asyncio
 

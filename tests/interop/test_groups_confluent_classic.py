@@ -1,4 +1,4 @@
-"""Groups of the classic protocol as librdkafka lives in them: the commit race, static members, offsets by hand."""
+"""librdkafka in groups of the classic protocol: the commit race, static members, manual offsets."""
 
 import time
 from collections.abc import Callable
@@ -46,14 +46,14 @@ def commit_error(consumer: Consumer, offset: TopicPartition) -> int | None:
         return code
 
 
-def test_a_commit_of_the_generation_before_is_refused_and_moves_nothing(
+def test_a_commit_of_the_previous_generation_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
-    """The race of seed 000: a slow member commits after another one has got its partition."""
+    """The commit race: a slow member commits after another one has got its partition."""
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     produce_to_each(bootstrap, topic_name, 1, 200)
-    # It does not come to the rebalance in time (max.poll.interval.ms is its rebalance timeout) but stays alive.
+    # It does not rejoin in time (max.poll.interval.ms is its rebalance timeout), but it is alive.
     slow = members.start(bootstrap, group_id, topic_name, "eager", max_poll_interval_ms=3500, commits=False)
     wait_for_records([slow], 200)
     assert slow.commit(topic_name, 0, 50) is None
@@ -69,7 +69,7 @@ def test_a_commit_of_the_generation_before_is_refused_and_moves_nothing(
     assert committed(bootstrap, group_id, topic_name) == 200
 
 
-def test_cooperative_members_keep_what_does_not_move(
+def test_cooperative_members_keep_partitions_that_do_not_move(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -86,7 +86,7 @@ def test_cooperative_members_keep_what_does_not_move(
     assert sum(moved) == 3 + 2
 
 
-def test_eager_members_give_up_everything_when_one_joins(
+def test_eager_members_revoke_everything_when_one_joins(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -101,7 +101,7 @@ def test_eager_members_give_up_everything_when_one_joins(
 def test_a_new_group_waits_for_more_members_before_its_first_rebalance(
     own_broker: Callable[..., RunningBroker], members: Members, topic_name: str, group_id: str
 ) -> None:
-    """group.initial.rebalance.delay.ms: those that come together get their share at once, and nobody is disturbed."""
+    """group.initial.rebalance.delay.ms: members that join together get their share in one rebalance."""
     broker = own_broker(set=GROUP_BROKER | {"group.initial.rebalance.delay.ms": "3000"})
     bootstrap = broker.bootstrap
     create_topic(bootstrap, topic_name, partitions=4)
@@ -111,7 +111,7 @@ def test_a_new_group_waits_for_more_members_before_its_first_rebalance(
     assert [member.named("revoked") for member in together] == [[]] * 4
 
 
-def test_a_static_member_that_comes_back_in_its_session_keeps_its_partitions_without_a_rebalance(
+def test_a_static_member_that_rejoins_within_its_session_keeps_its_partitions_without_a_rebalance(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -166,14 +166,14 @@ def test_a_consumer_with_partitions_assigned_by_hand_commits_without_being_a_mem
     consumer.close()
     described = describe(bootstrap, group_id)
     assert (described.state.name, described.members) == ("EMPTY", [])
-    # The next one goes on where that one stopped.
+    # The next consumer continues where that one stopped.
     consumer = consumer_of(bootstrap, group_id)
     consumer.assign([TopicPartition(topic_name, 0)])
     assert [record.offset() for record in take(consumer, 10)] == list(range(10, 20))
     consumer.close()
 
 
-def test_a_commit_by_hand_into_a_group_with_members_is_refused(
+def test_a_commit_without_membership_in_a_group_with_members_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -202,13 +202,13 @@ def test_the_metadata_of_a_commit_is_kept(
     assert committed_with_metadata(bootstrap, group_id, topic_name)[0] == 4
 
 
-def test_metadata_that_is_too_long_is_refused_and_the_commit_before_stays(
+def test_metadata_that_is_too_long_is_rejected_and_the_previous_commit_stays(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     consumer = consumer_of(bootstrap, group_id)
-    # One less than the limit: the client sends the zero at the end of the string along.
+    # One less than the limit, because the client also sends the terminating zero.
     assert commit_error(consumer, TopicPartition(topic_name, 0, 3, metadata="m" * 4095)) is None
     too_long = TopicPartition(topic_name, 0, 4, metadata="m" * 4096)
     assert commit_error(consumer, too_long) == KafkaError.OFFSET_METADATA_TOO_LARGE
@@ -216,7 +216,7 @@ def test_metadata_that_is_too_long_is_refused_and_the_commit_before_stays(
     assert committed_with_metadata(bootstrap, group_id, topic_name) == (3, "m" * 4095)
 
 
-def test_a_member_goes_to_a_time_and_the_group_goes_on_from_there(
+def test_a_member_seeks_to_a_timestamp_and_the_group_continues_from_there(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     bootstrap, now_ms = group_broker.bootstrap, int(time.time() * 1000)
@@ -227,7 +227,7 @@ def test_a_member_goes_to_a_time_and_the_group_goes_on_from_there(
     flush(producer)
     consumer = consumer_of(bootstrap, group_id)
     consumer.subscribe([topic_name])
-    # librdkafka seeks only where it is fetching already.
+    # librdkafka can only seek in a partition that it fetches already.
     assert [record.offset() for record in take(consumer, 1)] == [0]
     (found,) = consumer.offsets_for_times([TopicPartition(topic_name, 0, now_ms - 60_000)], timeout=10)
     assert found.offset == 40
@@ -236,7 +236,7 @@ def test_a_member_goes_to_a_time_and_the_group_goes_on_from_there(
     consumer.commit(asynchronous=False)
     consumer.close()
     assert committed(bootstrap, group_id, topic_name) == 100
-    # A new group reads everything again: the other group's offsets are not its own.
+    # A new group reads everything again: it has no offsets of the other group.
     again = consumer_of(bootstrap, f"{group_id}-again")
     again.subscribe([topic_name])
     assert [record.offset() for record in take(again, 100)] == list(range(100))
@@ -256,7 +256,7 @@ def test_auto_commit_commits_what_was_processed_when_the_member_leaves(
     assert committed(bootstrap, group_id, topic_name) == 30
 
 
-def test_members_without_a_common_strategy_do_not_get_together(
+def test_members_without_a_common_assignment_strategy_cannot_form_a_group(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap

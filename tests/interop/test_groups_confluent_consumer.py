@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) as librdkafka lives in them, and the way from the classic one and back."""
+"""librdkafka in groups of the consumer protocol (KIP-848), and the migration from the classic protocol and back."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ PARTITIONS = 4
 
 
 class Stream:
-    """A producer in a thread that never rests, and knows how many records each partition has."""
+    """A producer thread that writes all the time, and counts the records of each partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
@@ -54,13 +54,13 @@ class Stream:
 
 
 def wait_for_error(member: MemberProcess, text: str) -> None:
-    """librdkafka tells the broker's fatal error in words."""
+    """librdkafka reports the broker's fatal error as text."""
     wait_until(
         lambda: any(text in event["text"] for event in member.named("error")), f"{member} says {text!r}"
     )
 
 
-def test_members_keep_what_does_not_move(
+def test_members_keep_partitions_that_do_not_move(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 6)
@@ -77,10 +77,10 @@ def test_members_keep_what_does_not_move(
     assert third.named("revoked") == []
 
 
-def test_a_commit_of_a_member_that_was_put_out_is_refused_and_moves_nothing(
+def test_a_commit_of_a_member_that_was_removed_is_rejected_and_changes_nothing(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
-    """The race of seed 000 where the coordinator assigns: the slow member does not give its partition back in time."""
+    """The commit race in the consumer protocol: a slow member does not revoke its partition in time."""
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     produce_to_each(bootstrap, topic_name, 1, 200)
@@ -104,7 +104,7 @@ def test_a_commit_of_a_member_that_was_put_out_is_refused_and_moves_nothing(
 @pytest.mark.parametrize(
     ("assignor", "shares"), [("range", [{0, 1}, {2}]), ("uniform", None)], ids=["range", "uniform"]
 )
-def test_the_coordinator_assigns_as_the_member_asks(
+def test_the_coordinator_uses_the_assignor_that_the_member_requests(
     group_broker: RunningBroker,
     members: Members,
     topic_name: str,
@@ -129,7 +129,7 @@ def test_the_coordinator_assigns_as_the_member_asks(
     assert describe(bootstrap, group_id).partition_assignor == assignor
 
 
-def test_an_assignor_that_the_coordinator_does_not_have_is_refused(
+def test_an_assignor_that_the_coordinator_does_not_have_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     create_topic(group_broker.bootstrap, topic_name)
@@ -140,14 +140,14 @@ def test_an_assignor_that_the_coordinator_does_not_have_is_refused(
     assert member.owned == set()
 
 
-def test_a_regular_expression_that_cannot_be_read_is_refused(
+def test_an_invalid_regular_expression_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
     create_topic(bootstrap, topic_name)
     good = members.start(bootstrap, group_id, f"^{topic_name}", "consumer")
     wait_for_owners([good], partitions_of(topic_name, 1))
-    # The client reads it as a POSIX expression, the broker as one of RE2, which has no back references.
+    # The client parses it as a POSIX expression, the broker as RE2, which has no back references.
     bad = members.start(bootstrap, group_id, r"^(a)\1", "consumer")
     wait_for_error(bad, "regular expression")
     assert bad.owned == set()
@@ -155,7 +155,7 @@ def test_a_regular_expression_that_cannot_be_read_is_refused(
     assert good.named("revoked") == []
 
 
-def test_a_static_member_that_comes_back_in_its_session_gets_the_same_partitions(
+def test_a_static_member_that_rejoins_within_its_session_gets_the_same_partitions(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -173,7 +173,7 @@ def test_a_static_member_that_comes_back_in_its_session_gets_the_same_partitions
     assert {event["event"] for event in stays.events[seen:]} <= {"record", "committed"}
 
 
-def test_a_second_member_with_the_same_instance_id_is_refused_while_the_first_lives(
+def test_a_second_member_with_the_same_instance_id_is_rejected_while_the_first_lives(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap

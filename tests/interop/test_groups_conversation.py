@@ -1,4 +1,4 @@
-"""The same conversation, word for word, with Ottla and with Apache Kafka: every answer and every record is the same.
+"""The same requests to Ottla and to Apache Kafka: every response and every record is the same.
 
 Members are sockets that say what their part in a scene is, so that nothing depends on the timing of a client.
 """
@@ -42,17 +42,17 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC = "orders"
 BROKERS: dict[str, BrokerStarter] = {"kafka": run_kafka, "ottla": run_ottla}
-# Kafka still writes the group's topics away, though it no longer writes them.
+# Kafka still deletes the records of the group's topics, which it no longer writes.
 TOPICS_OF_GROUP = "4"
 # A group that was upgraded has no hash of its topics yet, and one that was downgraded no leader: both are open until
-# they are decided, whereas Kafka takes what it finds.
+# they are decided, whereas Kafka uses what it finds.
 OPEN = {"leader", "metadataHash"}
-# A target assignment that waits for its interval would make the conversation a matter of luck.
+# A target assignment that waits for its interval would make the sequence random.
 AT_ONCE = GROUP_BROKER | {"group.consumer.assignment.interval.ms": "0"}
 
 
 class Conversation:
-    """One group's scene: who said what, and what was answered, with names in place of ids."""
+    """The requests and responses of one group, with names in place of ids."""
 
     def __init__(self, bootstrap: str, group_id: str, topic_id: uuid.UUID) -> None:
         self.group_id = group_id
@@ -63,7 +63,7 @@ class Conversation:
         self._clients: dict[str, KioClient] = {}
 
     def tell(self, who: str, api_key: int, version: int, **values: Any) -> None:
-        """Sends; the answer is heard later."""
+        """Sends a request; the response is read later."""
         self._client(who).send(api_key, version, **values)
 
     def hear(self, who: str, api_key: int, version: int) -> Any:
@@ -102,7 +102,7 @@ def kafka_id(value: uuid.UUID) -> str:
 
 
 def plain(answer: Any, rename: Callable[[str], str]) -> str:
-    """An answer as text, with members by their names, and without error messages (their wording is free)."""
+    """A response as text, with members by their names, and without error messages, which may differ."""
     if is_dataclass(answer):
         shown = [
             f"{field.name}={plain(getattr(answer, field.name), rename)}"
@@ -119,7 +119,7 @@ def plain(answer: Any, rename: Callable[[str], str]) -> str:
 
 
 def join_at_once(scene: Conversation, name: str, **changes: Any) -> str:
-    """Joins a group where nobody else has to come along. Returns the member's id."""
+    """Joins a group that has no other members. Returns the member's id."""
     request = join_fields(scene) | changes
     answer = scene.ask(name, JOIN_GROUP, 9, **request)
     if errors_in(answer) == ["member_id_required"]:
@@ -141,7 +141,7 @@ def join_fields(scene: Conversation) -> dict[str, Any]:
 
 
 def sync(scene: Conversation, name: str, member_id: str, generation: int, **assigned: list[int]) -> None:
-    """As the leader, with what each member (by its id) gets, or as anyone else."""
+    """As the leader, with the assignment of each member (by its id), or as another member."""
     real = {name: real_id for real_id, name in scene.names.items()}
     assignments = [{"member_id": real[who], "assignment": assignment(p)} for who, p in assigned.items()]
     scene.ask(
@@ -222,7 +222,7 @@ def two_members_come_and_go(scene: Conversation) -> None:
 
 
 def wait_for_rebalance(scene: Conversation, member_id: str, generation: int) -> None:
-    """Looks from aside, so that the number of looks is not part of the conversation."""
+    """Uses another connection, so that the number of attempts is not part of the sequence."""
     with contextlib.closing(KioClient(scene.bootstrap)) as aside:
         member = {"group_id": scene.group_id, "generation_id": generation, "member_id": member_id}
         wait_until(
@@ -330,7 +330,7 @@ SCENES: tuple[Callable[[Conversation], None], ...] = (
 
 
 def play(libs: Path, name: str, data_dir: Path) -> dict[str, tuple[list[str], list[str]]]:
-    """For each scene what was heard, and what was written."""
+    """The responses and the written records of each scene."""
     scenes: dict[str, Conversation] = {}
     with BROKERS[name](data_dir, set=AT_ONCE) as broker, contextlib.ExitStack() as stack:
         create_topic(broker.bootstrap, TOPIC, partitions=2)
@@ -353,7 +353,7 @@ def play(libs: Path, name: str, data_dir: Path) -> dict[str, tuple[list[str], li
 
 
 def plain_record(key: dict[str, Any], value: dict[str, Any] | None) -> str:
-    """Without times, and without what Ottla writes otherwise on purpose."""
+    """Without timestamps, and without the intended differences of Ottla."""
     if value is not None and "members" in value["data"]:
         value["data"]["members"].sort(key=lambda member: member["memberId"])
     shown = without_times(value)
@@ -375,11 +375,11 @@ def wait_for_coordinator(bootstrap: str, group_id: str) -> None:
         )
 
 
-def test_the_same_conversation_has_the_same_answers_and_leaves_the_same_records(
+def test_the_same_requests_have_the_same_responses_and_leave_the_same_records_as_in_kafka(
     kafka_libs: Path, tmp_path: Path
 ) -> None:
     kafka, ottla = (play(kafka_libs, name, tmp_path / name) for name in BROKERS)
     for group_id, (answers, records) in kafka.items():
         assert ottla[group_id][0] == answers, group_id
-        # The order of records that one request writes is nobody's promise.
+        # The order of the records of one request is not specified.
         assert sorted(ottla[group_id][1]) == sorted(records), group_id

@@ -1,4 +1,4 @@
-"""What goes wrong in a group's life: members stopped past their session, members that poll too late, a dozen at
+"""Faults in a group: members that are paused beyond their session, members that poll too late, a dozen that start at
 once, and a broker that is killed."""
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.parametrize("protocol", PROTOCOL
 DOZEN = 12
 
 
-def test_a_member_stopped_past_its_session_comes_back_as_a_zombie_whose_commit_is_refused(
+def test_a_commit_of_a_member_that_was_paused_beyond_its_session_is_rejected(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -36,7 +36,7 @@ def test_a_member_stopped_past_its_session_comes_back_as_a_zombie_whose_commit_i
     wait_for_owners([first, zombie], wanted, each=2)
     _, lost = min(zombie.owned)
     assert zombie.commit(topic_name, lost, 1) is None
-    # As it does not poll, it cannot have joined again when it goes on and commits.
+    # It does not poll, so it cannot have rejoined when it continues and commits.
     zombie.tell("stop polling")
     zombie.wait_for("stopped polling")
     zombie.pause()
@@ -46,12 +46,12 @@ def test_a_member_stopped_past_its_session_comes_back_as_a_zombie_whose_commit_i
     assert zombie.commit(topic_name, lost, 1000) is not None
     assert committed(bootstrap, group_id, topic_name, lost) == 2
     zombie.tell("poll")
-    # It finds out, gives up what it held, and joins again.
+    # It gets the error, drops its partitions, and rejoins.
     wait_for_owners([first, zombie], wanted, each=2)
     assert zombie.named("lost")
 
 
-def test_a_member_that_polls_too_late_loses_its_partitions_and_may_come_back(
+def test_a_member_that_polls_too_late_loses_its_partitions_and_may_rejoin(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -76,7 +76,7 @@ def test_a_dozen_members_that_start_at_once_share_the_partitions_and_each_record
     bootstrap, partitions = group_broker.bootstrap, 2 * DOZEN
     create_topic(bootstrap, topic_name, partitions=partitions)
     produce_to_each(bootstrap, topic_name, partitions, 50)
-    # Twelve processes start on few cores: a session is to outlast that.
+    # Twelve processes start on few cores: the session must be longer than that.
     patience = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
     dozen = [members.start(bootstrap, group_id, topic_name, protocol, **patience) for _ in range(DOZEN)]
     wait_for_owners(dozen, partitions_of(topic_name, partitions), each=2, timeout_s=60)
@@ -86,7 +86,7 @@ def test_a_dozen_members_that_start_at_once_share_the_partitions_and_each_record
     assert len(wait_for_state(bootstrap, group_id, "STABLE").members) == DOZEN
 
 
-def test_the_group_outlives_a_broker_that_is_killed_with_its_members_and_offsets(
+def test_the_group_with_its_members_and_offsets_survives_a_kill_of_the_broker(
     own_broker: Callable[..., RunningBroker], members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     broker = own_broker(set=GROUP_BROKER | {"group.consumer.session.timeout.ms": "20000"})
@@ -108,7 +108,7 @@ def test_the_group_outlives_a_broker_that_is_killed_with_its_members_and_offsets
     produce_to_each(bootstrap, topic_name, 4, 50)
     wait_for_records(both, 400, timeout_s=60)
     assert all_records(both) == [(topic_name, p, n) for p in range(4) for n in range(100)]
-    # The same members with the same partitions: nobody had to join again.
+    # The same members with the same partitions: no member had to rejoin.
     assert {member.member_id for member in describe(bootstrap, group_id).members} == names
     for member, seen in zip(both, events, strict=True):
         assert not {"assigned", "revoked", "lost"} & {event["event"] for event in member.events[seen:]}

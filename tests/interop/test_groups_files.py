@@ -1,4 +1,4 @@
-"""The offsets topic is Kafka's, to the byte: each broker goes on with the groups where the other stopped."""
+"""The offsets topic has Kafka's format: each broker continues the groups of the other."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ BROKERS: dict[str, BrokerStarter] = {"kafka": run_kafka, "ottla": run_ottla}
 
 
 def live(broker: RunningBroker, members: Members) -> None:
-    """A group of each protocol whose members commit all and leave, and a commit by hand with a note."""
+    """A group of each protocol whose members commit everything and leave, and a manual commit with metadata."""
     bootstrap = broker.bootstrap
     create_topic(bootstrap, TOPIC, partitions=2)
     produce_to_each(bootstrap, TOPIC, 2, 20)
@@ -41,7 +41,7 @@ def live(broker: RunningBroker, members: Members) -> None:
 
 
 def go_on(broker: RunningBroker, members: Members) -> None:
-    """Each group reads what is new, and nothing that is not."""
+    """Each group reads only the new records."""
     bootstrap = broker.bootstrap
     assert committed_with_metadata(bootstrap, "by-hand", TOPIC) == (7, NOTE)
     produce_to_each(bootstrap, TOPIC, 2, 20)
@@ -55,7 +55,7 @@ def go_on(broker: RunningBroker, members: Members) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("ottla", "kafka"), ("kafka", "ottla")])
-def test_each_broker_goes_on_with_the_groups_that_the_other_left(
+def test_each_broker_continues_with_the_groups_of_the_other(
     tmp_path: Path, members: Members, first: str, second: str
 ) -> None:
     with BROKERS[first](tmp_path / "data", set=GROUP_BROKER) as broker:
@@ -66,7 +66,7 @@ def test_each_broker_goes_on_with_the_groups_that_the_other_left(
 
 
 @pytest.mark.parametrize(("first", "second"), [("ottla", "kafka"), ("kafka", "ottla")])
-def test_members_go_on_when_the_other_broker_takes_the_place_of_theirs(
+def test_members_continue_when_the_other_broker_replaces_theirs(
     tmp_path: Path, members: Members, first: str, second: str
 ) -> None:
     settings = GROUP_BROKER | {"group.consumer.session.timeout.ms": "40000"}

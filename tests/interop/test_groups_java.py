@@ -118,7 +118,7 @@ def test_java_members_share_the_partitions_and_the_one_left_takes_over_from_one_
 
 
 @pytest.mark.parametrize("protocol", JAVA_PROTOCOLS)
-def test_java_and_librdkafka_live_in_one_group(
+def test_java_and_librdkafka_share_one_group(
     kafka_libs: Path,
     group_broker: RunningBroker,
     members: Members,
@@ -179,7 +179,7 @@ def test_a_group_of_java_members_moves_to_the_consumer_protocol_and_back_and_los
 
 
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
-def test_a_static_java_member_that_comes_back_gets_its_partitions_without_a_rebalance(
+def test_a_static_java_member_that_rejoins_gets_its_partitions_without_a_rebalance(
     kafka_libs: Path,
     group_broker: RunningBroker,
     members: Members,
@@ -189,7 +189,7 @@ def test_a_static_java_member_that_comes_back_gets_its_partitions_without_a_reba
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
     create_topic(bootstrap, topic_name, partitions=4)
-    # A JVM takes its time to come back.
+    # A JVM takes some time to start again.
     session = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
     if protocol == "consumer":
         set_group_config(bootstrap, group_id, "consumer.session.timeout.ms", "20000")
@@ -231,14 +231,14 @@ def test_console_consumer_and_consumer_performance_read_as_a_group(
     assert len(tools(*console, "--max-messages", "500").splitlines()) == 500
     done = [committed(bootstrap, group_id, topic_name, partition) or 0 for partition in range(2)]
     assert sum(done) == 500
-    # The same group goes on where it stopped.
+    # The same group continues where it stopped.
     result = tools("org.apache.kafka.tools.ConsumerPerformance", *as_group, "--num-records", "1500")
     header, numbers = (line.split(", ") for line in result.splitlines()[-2:])
     assert dict(zip(header, numbers, strict=True))["data.consumed.in.nMsg"] == "1500"
 
 
 @pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
-def test_consumer_group_command_shows_a_group_that_is_at_work(
+def test_consumer_group_command_shows_an_active_group(
     tools: Tools, group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -273,7 +273,7 @@ def test_consumer_group_command_shows_a_group_that_is_at_work(
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "2")
     strategy = "uniform" if protocol == "consumer" else "cooperative-sticky"
     assert state["ASSIGNMENT-STRATEGY"] == strategy
-    # What would pull the rug away from under the members is refused.
+    # Changes that would affect active members are rejected.
     refused = tools(GROUPS, "--reset-offsets", "--group", group_id, "--topic", topic_name, "--to-earliest")
     assert "can only be reset if the group" in refused
     assert "is not empty" in tools(GROUPS, "--delete", "--group", group_id)

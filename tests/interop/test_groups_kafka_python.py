@@ -1,4 +1,4 @@
-"""Groups as kafka-python administers them, and what its consumer asks; its members: `test_groups_other_clients`."""
+"""kafka-python: its group administration, and its consumer. Its members are in `test_groups_other_clients`."""
 
 from collections.abc import Iterator
 
@@ -70,7 +70,7 @@ def test_a_member_is_removed_by_the_admin_and_the_other_takes_over(
         group_id, [MemberToRemove(member_id=member_id), MemberToRemove("nobody")]
     )
     assert done == {member_id: NoError, "nobody": UnknownMemberIdError}
-    # A member that was put out comes back under another id.
+    # A member that was removed rejoins with another id.
     wait_until(
         lambda: (
             [
@@ -112,7 +112,7 @@ def test_offsets_are_altered_reset_listed_and_deleted(
         admin.delete_group_offsets(group_id, [first])
 
 
-def test_a_consumer_asks_for_what_its_group_committed(
+def test_a_consumer_reads_the_committed_offsets_of_its_group(
     group_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     create_topic(group_broker.bootstrap, topic_name)

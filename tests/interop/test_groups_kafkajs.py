@@ -1,4 +1,4 @@
-"""Groups as kafkajs administers them, and its consumer by batches; its members are in `test_groups_other_clients`."""
+"""kafkajs: its group administration and its batch consumer. Its members are in `test_groups_other_clients`."""
 
 import pytest
 from tests.interop.brokers import RunningBroker

@@ -1,4 +1,4 @@
-"""How long records are on their way to a running consumer in a group, as a ratio to Apache Kafka in the same run.
+"""The latency of records to a running consumer in a group, as a ratio to Apache Kafka in the same run.
 
 Each client is a group of one, with its default settings, on Ottla and on Kafka at the same time: what else the machine
 does slows both. 40 records a second are far from what either can do, so a record waits only where client or broker
@@ -28,10 +28,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 JAVA = Path(__file__).parent / "java"
 RECORDS_A_SECOND = 40
 WARM_UP_RECORDS = 40  # JVMs are slow at first
-# Six seconds: clients send a heartbeat every three, so what it delays is seen in the upper tenth at least.
+# Six seconds: clients send a heartbeat every three, so a delay by it is visible in the upper tenth at least.
 RECORDS = 240
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
-# How much later than on Kafka records may come: times so many, and so many milliseconds, for what a scheduler does.
+# How much later than on Kafka records may arrive: a factor, and milliseconds for the scheduling of processes.
 MEDIAN_RATIO_MAX, MEDIAN_SLACK_MS = 3.0, 10.0
 P90_RATIO_MAX, P90_SLACK_MS = 3.0, 50.0
 
@@ -87,7 +87,7 @@ class Latency:
 
 
 class Side:
-    """A broker, the member that reads from it, and who writes to it."""
+    """A broker, the member that reads from it, and the producer that writes to it."""
 
     def __init__(self, broker: RunningBroker, command: Commands, libs: Path) -> None:
         name = f"latency-{uuid.uuid4().hex[:12]}"
@@ -131,7 +131,7 @@ def two_brokers(
 @pytest.mark.parametrize(
     "client", [pytest.param(name, marks=pytest.mark.node if name == "kafkajs" else ()) for name in CLIENTS]
 )
-def test_records_come_about_as_fast_as_from_kafka(
+def test_records_arrive_about_as_fast_as_from_kafka(
     kafka_libs: Path,
     two_brokers: tuple[RunningBroker, RunningBroker],
     record_property: Callable[[str, object], None],

@@ -1,4 +1,4 @@
-"""The life of a group with clients that share no code with librdkafka or Java: kafka-python, aiokafka and kafkajs."""
+"""Groups with clients that share no code with librdkafka or Java: kafka-python, aiokafka and kafkajs."""
 
 import pytest
 from tests.interop.brokers import RunningBroker
@@ -26,7 +26,7 @@ def client(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_two_members_share_and_the_one_that_stays_takes_over(
+def test_two_members_share_partitions_and_the_remaining_one_takes_over(
     group_broker: RunningBroker, foreign_members: ForeignMembers, client: str, topic_name: str, group_id: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -47,7 +47,7 @@ def test_two_members_share_and_the_one_that_stays_takes_over(
     wait_for_state(bootstrap, group_id, "EMPTY")
 
 
-def test_a_group_goes_on_where_it_committed(
+def test_a_group_continues_from_its_committed_offsets(
     group_broker: RunningBroker, foreign_members: ForeignMembers, client: str, topic_name: str, group_id: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -90,13 +90,13 @@ def test_a_pattern_subscribes_to_the_topics_that_match(
     matching = partitions_of(names[0], 2) | partitions_of(names[1], 2)
     member = foreign_members.start(client, bootstrap, group_id, pattern=rf"^{topic_name}-\d$")
     wait_for_owners([member], matching)
-    if client != "kafkajs":  # which looks for topics only when it subscribes
+    if client != "kafkajs":  # it looks for topics only when it subscribes
         create_topic(bootstrap, f"{topic_name}-3", partitions=2)
         wait_for_owners([member], matching | partitions_of(f"{topic_name}-3", 2))
 
 
 @pytest.mark.parametrize("earliest", [True, False])
-def test_a_new_group_begins_where_its_members_say(
+def test_a_new_group_starts_at_auto_offset_reset(
     group_broker: RunningBroker,
     foreign_members: ForeignMembers,
     client: str,
@@ -111,7 +111,7 @@ def test_a_new_group_begins_where_its_members_say(
     wait_for_owners([member], partitions_of(topic_name, 1))
 
     def has_begun() -> bool:
-        # Which offset the end was when it looked for it, nobody tells: records are sent until one of them comes.
+        # The end offset that it has found is unknown: records are sent until one of them arrives.
         if not earliest:
             produce_to_each(bootstrap, topic_name, 1, 1)
         return bool(member.records)
@@ -137,5 +137,5 @@ def test_kafka_python_aiokafka_and_librdkafka_share_one_group(
     wait_for_owners(group, wanted, each=2)
     produce_to_each(bootstrap, topic_name, 6, 10)
     wait_for_records(group, 60)
-    # The assignor that all of them know.
+    # The assignor that all of them support.
     assert wait_for_state(bootstrap, group_id, "STABLE").partition_assignor == "range"

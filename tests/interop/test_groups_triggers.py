@@ -1,4 +1,4 @@
-"""The five causes of a rebalance, with librdkafka in each of its three ways: eager, cooperative, and KIP-848."""
+"""The five causes of a rebalance, with librdkafka in each of its three modes: eager, cooperative, and KIP-848."""
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -19,7 +19,7 @@ from tests.interop.librdkafka import TIMEOUT_S, admin_of, create_topic
 pytestmark = [pytest.mark.contract, pytest.mark.parametrize("protocol", PROTOCOLS)]
 
 
-def test_a_member_that_joins_gets_its_share_and_one_that_leaves_gives_it_back(
+def test_a_member_that_joins_gets_its_share_and_returns_it_when_it_leaves(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
@@ -59,7 +59,7 @@ def test_a_member_that_is_killed_loses_its_partitions_with_its_session(
     assert len(left.assignment.topic_partitions) == 4
 
 
-def test_partitions_that_are_added_are_given_to_the_members(
+def test_new_partitions_are_assigned_to_the_members(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap = group_broker.bootstrap
@@ -73,7 +73,7 @@ def test_partitions_that_are_added_are_given_to_the_members(
     wait_for_records(both, 30)
 
 
-def test_a_topic_that_is_deleted_is_taken_from_the_members(
+def test_a_deleted_topic_is_revoked_from_the_members(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, other = group_broker.bootstrap, f"{topic_name}-other"
@@ -88,7 +88,7 @@ def test_a_topic_that_is_deleted_is_taken_from_the_members(
     wait_for_records(both, 10)
 
 
-def test_a_new_topic_that_matches_the_pattern_is_given_to_the_members(
+def test_a_new_topic_that_matches_the_pattern_is_assigned_to_the_members(
     group_broker: RunningBroker, members: Members, topic_name: str, group_id: str, protocol: str
 ) -> None:
     bootstrap, later = group_broker.bootstrap, f"{topic_name}-later"
@@ -112,7 +112,7 @@ def test_a_member_that_changes_its_subscription_gets_other_partitions(
         produce_to_each(bootstrap, name, 2, 5)
     first, second = (members.start(bootstrap, group_id, topic_name, protocol) for _ in range(2))
     wait_for_owners([first, second], partitions_of(topic_name, 2), each=1)
-    # The old topic stays in it: a cooperative librdkafka that drops all its topics at once forgets to join again.
+    # The subscription keeps the old topic: a cooperative librdkafka that drops all topics at once does not rejoin.
     second.tell("subscribe", topics=[topic_name, other])
     wait_for_owners([first, second], partitions_of(topic_name, 2) | partitions_of(other, 2))
     assert partitions_of(other, 2) <= second.owned

@@ -1,4 +1,4 @@
-"""What one client does, by malice or by accident, neither stops the broker for the others nor bloats it."""
+"""A client that misbehaves, on purpose or not, neither delays other clients nor increases the broker's memory."""
 
 import contextlib
 import socket
@@ -18,7 +18,7 @@ ANNOUNCED = 100_000_000
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    """Of its own: memory is measured."""
+    """A separate broker, because memory is measured."""
     with run_ottla(tmp_path / "data") as running:
         create_topic(running.bootstrap, "neighbour")
         yield running
@@ -37,30 +37,30 @@ def send_part(connection: socket.socket, size: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_memory_of_requests_that_were_half_sent_is_free_after_their_connections(
+def test_the_memory_of_incomplete_requests_is_freed_with_their_connections(
     broker: RunningBroker,
 ) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
         for _ in range(30):
             with connect(broker) as connection:
                 send_part(connection, 30 * MB)
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     assert neighbour.peak_kb - neighbour.before_kb < 250_000
     assert neighbour.after_kb - neighbour.before_kb < 60_000
 
 
 @pytest.mark.slow
-def test_memory_follows_what_has_arrived_and_not_what_was_announced(broker: RunningBroker) -> None:
+def test_memory_grows_with_received_bytes_and_not_with_announced_sizes(broker: RunningBroker) -> None:
     with contextlib.ExitStack() as stack, Neighbour(broker, "neighbour") as neighbour:
         for _ in range(1000):
             connection = stack.enter_context(connect(broker))
             connection.sendall(struct.pack(">i", ANNOUNCED) + b"x")
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     assert neighbour.peak_kb - neighbour.before_kb < 50_000
 
 
 @pytest.mark.slow
-def test_connections_over_their_share_of_memory_wait_and_the_others_are_served(tmp_path: Path) -> None:
+def test_connections_above_their_share_of_memory_wait_and_the_others_are_served(tmp_path: Path) -> None:
     limit = {"queued.max.request.bytes": "60000000", "socket.request.max.bytes": "50000000"}
     with run_ottla(tmp_path / "data", set=limit) as broker, contextlib.ExitStack() as stack:
         create_topic(broker.bootstrap, "neighbour")
@@ -71,11 +71,11 @@ def test_connections_over_their_share_of_memory_wait_and_the_others_are_served(t
                 sender.send(struct.pack(">i", 40_000_000))
             sent = [0] * len(senders)
             chunk = bytes(MB)
-            for _ in range(60):  # all but the last byte of each, if the broker took it
+            for _ in range(60):  # all but the last byte of each, if the broker reads it
                 for index, sender in enumerate(senders):
                     with contextlib.suppress(BlockingIOError):
                         sent[index] += sender.send(chunk[: 39_999_999 - sent[index]])
-                neighbour.go_on(1)
+                neighbour.wait_for_requests(1)
             assert sum(sent) < 8 * 39_999_999, "the broker took more than its limit allows"
-            neighbour.go_on()
+            neighbour.wait_for_requests()
         assert neighbour.peak_kb - neighbour.before_kb < 150_000

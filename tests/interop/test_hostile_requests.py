@@ -1,4 +1,4 @@
-"""One request, however much it asks for, neither stops the broker for the others nor bloats it."""
+"""A request that asks for very much neither delays other clients nor increases the broker's memory."""
 
 import contextlib
 import struct
@@ -29,7 +29,7 @@ TWO_MB = 2_000_000
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    """Of its own: memory is measured. Its coordinators have their topics."""
+    """A separate broker, because memory is measured. The internal topics exist."""
     with run_ottla(tmp_path / "data") as running:
         create_topic(running.bootstrap, "neighbour")
         with WireClient(running.bootstrap) as client:
@@ -51,7 +51,7 @@ def array(count: int, items: bytes) -> bytes:
 
 
 def names(count: int) -> bytes:
-    """Different ones, as an array of compact strings."""
+    """Different names, as an array of compact strings."""
     return array(count, b"".join(b"\x07%06x" % number for number in range(count)))
 
 
@@ -92,7 +92,7 @@ DIFFERENT_NAMES = {
 
 
 def send(broker: RunningBroker, attack: Attack) -> bool:
-    """Whether the request was answered; else its connection was closed."""
+    """Whether the request got a response; otherwise its connection was closed."""
     with WireClient(broker.bootstrap, timeout_s=300.0) as client:
         client.send(request(*attack, flexible=True))
         try:
@@ -104,24 +104,26 @@ def send(broker: RunningBroker, attack: Attack) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EQUAL_NAMES)
-def test_a_request_of_equal_names_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+def test_a_request_of_equal_names_does_not_delay_other_clients(broker: RunningBroker, name: str) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
         send(broker, EQUAL_NAMES[name])
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     assert neighbour.peak_kb - neighbour.before_kb < 100_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENT_NAMES)
-def test_a_request_of_many_names_is_answered_and_holds_up_nobody(broker: RunningBroker, name: str) -> None:
+def test_a_request_of_many_names_is_served_and_does_not_delay_other_clients(
+    broker: RunningBroker, name: str
+) -> None:
     with Neighbour(broker, "neighbour") as neighbour:
         assert send(broker, DIFFERENT_NAMES[name])
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     assert neighbour.peak_kb - neighbour.before_kb < 400_000
 
 
 @pytest.mark.slow
-def test_a_topic_of_thousands_of_partitions_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_topic_of_thousands_of_partitions_does_not_delay_other_clients(broker: RunningBroker) -> None:
     client = KioClient(broker.bootstrap, timeout_s=120.0)
     with Neighbour(broker, "neighbour") as neighbour:
         topic = {
@@ -132,13 +134,13 @@ def test_a_topic_of_thousands_of_partitions_holds_up_nobody(broker: RunningBroke
             "configs": [],
         }
         created = client.ask(CREATE_TOPICS, 7, topics=[topic], timeout=60_000, validate_only=False)
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     client.close()
     assert [result.num_partitions for result in created.topics] == [9_990]
 
 
 def fetch_of(partitions: int) -> bytes:
-    """Fetch v12 that opens a session of a topic that is not there, and does not wait."""
+    """Fetch v12 that opens a session of an unknown topic, and does not wait."""
     start = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, 0)
     asked = b"".join(
         struct.pack(">iiqiqi", index, -1, 0, -1, -1, 1 << 20) + NO_TAGS for index in range(partitions)
@@ -148,7 +150,9 @@ def fetch_of(partitions: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_commit_of_very_many_offsets_is_accepted_and_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_commit_of_very_many_offsets_is_accepted_and_does_not_delay_other_clients(
+    broker: RunningBroker,
+) -> None:
     create_topic(broker.bootstrap, "wide", 1000)
     client = KioClient(broker.bootstrap, timeout_s=120.0)
     offsets = [
@@ -164,7 +168,7 @@ def test_a_commit_of_very_many_offsets_is_accepted_and_holds_up_nobody(broker: R
     with Neighbour(broker, "neighbour") as neighbour:
         topics = [{"name": "wide", "partitions": offsets}] * 100
         committed = client.ask(OFFSET_COMMIT, 8, **commit, topics=topics)
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     client.close()
     assert [len(topic.partitions) for topic in committed.topics] == [1000] * 100
     assert errors_in(committed) == []
@@ -179,7 +183,7 @@ def commit_to(group: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_list_of_very_many_groups_holds_up_nobody(broker: RunningBroker) -> None:
+def test_a_list_of_very_many_groups_does_not_delay_other_clients(broker: RunningBroker) -> None:
     number, at_once = 100_000, 500
     with WireClient(broker.bootstrap, timeout_s=120.0) as client:
         for start in range(0, number, at_once):
@@ -188,13 +192,13 @@ def test_a_list_of_very_many_groups_holds_up_nobody(broker: RunningBroker) -> No
                 client.receive()
         with Neighbour(broker, "neighbour") as neighbour:
             listed = client.ask(request(LIST_GROUPS, 3, NO_TAGS, flexible=True))
-            neighbour.go_on()
+            neighbour.wait_for_requests()
     assert all(b"%06x" % group in listed for group in (0, number - 1))
     assert len(listed) > 7 * number
 
 
 @pytest.mark.slow
-def test_fetch_sessions_of_very_many_partitions_take_a_bounded_amount_of_memory(
+def test_fetch_sessions_of_very_many_partitions_use_bounded_memory(
     broker: RunningBroker,
 ) -> None:
     fetch = fetch_of(80_000)  # 2.6 MB
@@ -203,6 +207,6 @@ def test_fetch_sessions_of_very_many_partitions_take_a_bounded_amount_of_memory(
             for _ in range(20):
                 client = stack.enter_context(WireClient(broker.bootstrap, timeout_s=120.0))
                 client.ask(fetch)
-        neighbour.go_on()
+        neighbour.wait_for_requests()
     assert neighbour.peak_kb - neighbour.before_kb < 300_000
     assert neighbour.after_kb - neighbour.before_kb < 200_000

@@ -102,7 +102,7 @@ def test_console_producer_and_console_consumer_pass_keys_and_headers(tools: Tool
     assert read.splitlines() == ["Partition:0\tOffset:0\th:1\tk1\tv1", "Partition:0\tOffset:1\th:2\tk2\tv2"]
 
 
-def test_producer_performance_has_every_record_acknowledged(tools: Tools, topic_name: str) -> None:
+def test_producer_performance_gets_every_record_acknowledged(tools: Tools, topic_name: str) -> None:
     result = tools(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic_name, "--num-records", "20000", "--record-size", "1000", "--throughput", "-1"),
@@ -110,7 +110,7 @@ def test_producer_performance_has_every_record_acknowledged(tools: Tools, topic_
     assert "20000 records sent" in result.splitlines()[-1]
 
 
-def test_verifiable_producer_has_every_record_acknowledged(tools: Tools, topic_name: str) -> None:
+def test_verifiable_producer_gets_every_record_acknowledged(tools: Tools, topic_name: str) -> None:
     printed = tools(
         "org.apache.kafka.tools.VerifiableProducer", "--topic", topic_name, "--max-messages", "500"
     )
@@ -131,7 +131,7 @@ def test_end_to_end_latency_sees_each_record(
         *("org.apache.kafka.tools.EndToEndLatency", *args, "--producer-acks", "all", "--record-size", "100"),
     )
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    # It commits an offset when it has measured, which a broker without groups refuses: what it measured counts here.
+    # It commits an offset at the end, which a broker without groups rejects; only its measurements count here.
     assert "Percentiles: 50th" in done.stdout, done.stderr
 
 
@@ -187,7 +187,7 @@ def test_log_dirs_command_shows_the_size_of_the_partition(
     assert replica["offsetLag"] == 0
 
 
-def test_broker_api_versions_command_knows_every_api_that_we_name(
+def test_broker_api_versions_command_knows_every_api_that_we_offer(
     tools: Tools, broker: RunningBroker
 ) -> None:
     listed = tools("org.apache.kafka.tools.BrokerApiVersionsCommand")

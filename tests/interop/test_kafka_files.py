@@ -1,4 +1,4 @@
-"""The files are Kafka's: its DumpLogSegments reads ours without an error, and Ottla's log serves what Kafka wrote."""
+"""The files have Kafka's format: DumpLogSegments reads ours without an error, and Ottla reads Kafka's."""
 
 import shutil
 import subprocess
@@ -111,7 +111,7 @@ def test_kafka_finds_the_indexes_in_order(ottla_log: Log, flag: str) -> None:
         assert complaint not in shown, shown
     if flag == "--index-sanity-check":
         passed = [line for line in shown.splitlines() if line.endswith("passed sanity check.")]
-        # Kafka has no such check for transaction indexes, which it shows.
+        # Kafka's tool shows transaction indexes, but has no check for them.
         assert len(passed) == 2 * len(ottla_log.segments)
 
 
@@ -146,7 +146,7 @@ def test_kafka_reads_the_producer_snapshots_and_transaction_indexes(ottla_log: L
 
 @pytest.fixture(scope="module")
 def kafka_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Apache Kafka leaves after a clean stop: 200 records in each codec, over several small segments."""
+    """The files of Apache Kafka after a clean stop: 200 records in each codec, over several small segments."""
     if ensure_jars() is None:
         pytest.skip(why_no_jars())
     from confluent_kafka import Producer
@@ -204,7 +204,7 @@ def produce_transactions(bootstrap: str) -> None:
 def opened(kafka_directory: Path) -> Iterator[LogDirs]:
     dirs = LogDirs(RealDisk(), [str(kafka_directory)])
     yield dirs
-    # Nothing was written: leave the directory as Kafka did.
+    # Nothing was written: the directory is left as Kafka wrote it.
     dirs.release()
     (kafka_directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
 
@@ -240,9 +240,7 @@ def test_a_directory_that_kafka_wrote_is_opened_and_read(opened: LogDirs, codec:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_recovery_of_what_kafka_wrote_changes_no_byte_of_it(
-    kafka_directory: Path, tmp_path: Path, codec: str
-) -> None:
+def test_recovery_of_kafkas_files_changes_no_byte(kafka_directory: Path, tmp_path: Path, codec: str) -> None:
     source = kafka_directory / f"written-{codec}-0"
     copy = tmp_path / f"written-{codec}-0"
     shutil.copytree(source, copy)
@@ -267,7 +265,7 @@ def test_aborted_transactions_that_kafka_indexed_are_found(opened: LogDirs) -> N
     assert [first_offset for _, first_offset in found] == [0, 42, 84]
 
 
-def test_ottla_goes_on_where_kafka_stopped_and_kafka_goes_on_where_ottla_stopped(tmp_path: Path) -> None:
+def test_ottla_continues_kafkas_directory_and_kafka_continues_ottlas(tmp_path: Path) -> None:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka import TopicPartition as ClientPartition
 

@@ -1,4 +1,4 @@
-"""kafka-python, a client with no C in it: its own encoder, its own fetcher, its own admin client."""
+"""kafka-python, a client in pure Python: producer, consumer and admin client."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def admin(broker: RunningBroker) -> Iterator[KafkaAdminClient]:
 
 
 def send_all(broker: RunningBroker, topic: str, values: list[bytes | None], **config: object) -> list[int]:
-    """Sends to partition 0 and returns the offsets that the broker gave."""
+    """Sends to partition 0 and returns the offsets that the broker assigned."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **config)
     try:
         sent = [producer.send(topic, value, partition=0) for value in values]

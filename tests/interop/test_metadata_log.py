@@ -1,4 +1,4 @@
-"""The metadata log is Kafka's: its tools read ours, and Ottla and Apache Kafka go on from what the other wrote."""
+"""The metadata log has Kafka's format: its tools read ours, and Ottla and Kafka continue each other's logs."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def run_quorum(log_dir: Path, use: Callable[[Quorum], Any], settings: QuorumSett
 
 
 async def fill(quorum: Quorum) -> None:
-    """One of each command that writes."""
+    """Submits one of each command that writes."""
     features = (FeatureRange(name="metadata.version", min_supported_version=17, max_supported_version=30),)
     end_points = (Endpoint(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),)
     await quorum.submit(commands.RegisterController(1, uuid.UUID(int=7), end_points, features))
@@ -93,7 +93,7 @@ async def fill(quorum: Quorum) -> None:
 
 
 def dump(libs: Path, file: Path) -> list[dict[str, Any]]:
-    """The records of a file as Kafka's own tool reads them; it must find nothing wrong."""
+    """The records of a file as Kafka's own tool reads them; it must report no error."""
     command = java_command(libs, DUMP, "--cluster-metadata-decoder", "--deep-iteration", "--files", str(file))
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     said = done.stdout + done.stderr
@@ -160,7 +160,7 @@ def use_kafka(bootstrap: str) -> None:
 
 
 @pytest.mark.slow
-def test_ottla_goes_on_from_the_log_that_apache_kafka_wrote(kafka_libs: Path, tmp_path: Path) -> None:
+def test_ottla_continues_the_metadata_log_of_apache_kafka(kafka_libs: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "kafka"
     with run_kafka(data_dir) as kafka:
         use_kafka(kafka.bootstrap)
@@ -188,7 +188,7 @@ def test_ottla_goes_on_from_the_log_that_apache_kafka_wrote(kafka_libs: Path, tm
 
 
 @pytest.mark.slow
-def test_apache_kafka_goes_on_from_the_metadata_that_ottla_wrote(kafka_libs: Path, tmp_path: Path) -> None:
+def test_apache_kafka_continues_the_metadata_log_of_ottla(kafka_libs: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "ottla"
     data_dir.mkdir()
     # A snapshot in the middle, and records after it.

@@ -1,4 +1,4 @@
-"""Many partitions, much data, slow readers: the broker serves and its memory stays flat."""
+"""Many partitions, much data, slow readers: the broker serves them with constant memory."""
 
 import contextlib
 import random
@@ -42,7 +42,7 @@ def test_records_pass_through_500_partitions(broker: RunningBroker, topic_name: 
         assert int(record.value() or b"") == record.offset() * 500 + record.partition()
 
 
-def test_slow_readers_neither_grow_the_broker_nor_hold_up_others(
+def test_slow_readers_neither_increase_memory_nor_delay_others(
     broker: RunningBroker, topic_name: str
 ) -> None:
     create_topic(broker.bootstrap, topic_name)
@@ -63,9 +63,9 @@ def test_slow_readers_neither_grow_the_broker_nor_hold_up_others(
             assert answers_metadata(broker.bootstrap, timeout_s=5)
             assert time.monotonic() - began < 2
         if broker.name == "ottla":
-            # Held in memory, the answers would take 900 MB.
+            # In memory, the responses would take 900 MB.
             assert broker.memory_kb() - before_kb < 100 * MEGABYTE_KB
-        # The answer is whole for a reader that has the patience.
+        # A reader that continues gets the complete response.
         rest = readers[0].makefile("rb")
         assert len(rest.read(20_000_000)) == 20_000_000
 
@@ -116,7 +116,7 @@ def test_2000_partitions_open_in_seconds_after_a_clean_stop(
     assert len(read_records(broker.bootstrap, topic_name, 50, partitions=range(0, 2_000, 40))) == 50
 
 
-def test_pipelined_requests_of_one_connection_are_answered_in_order(broker: RunningBroker) -> None:
+def test_pipelined_requests_of_one_connection_are_served_in_order(broker: RunningBroker) -> None:
     with WireClient(broker.bootstrap) as client:
         sent = b"".join(
             request(METADATA, 1, struct.pack(">i", 0), correlation_id=n)

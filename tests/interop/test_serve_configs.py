@@ -1,4 +1,4 @@
-"""Configs of a real broker process: refused by name, or with the effect that they promise."""
+"""Configs of a real broker process: each is rejected by name, or has its documented effect."""
 
 import subprocess
 import sys
@@ -23,9 +23,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_broker_that_is_asked_for_protection_it_does_not_have_does_not_start(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_broker_with_unsupported_security_configs_does_not_start(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data", str(tmp_path / "data")]
     done = subprocess.run(
         [*command, "--listen", "127.0.0.1:0", "--set", f"{name}={REFUSED[name]}"],
@@ -40,7 +38,7 @@ def test_a_broker_that_is_asked_for_protection_it_does_not_have_does_not_start(
     assert "Traceback" not in done.stderr
 
 
-def test_a_connection_stays_open_where_the_idle_time_is_negative(tmp_path: Path) -> None:
+def test_a_connection_stays_open_if_the_idle_time_is_negative(tmp_path: Path) -> None:
     with (
         run_ottla(tmp_path / "data", set={"connections.max.idle.ms": "-1"}) as broker,
         WireClient(broker.bootstrap, timeout_s=0.5) as client,
@@ -51,7 +49,7 @@ def test_a_connection_stays_open_where_the_idle_time_is_negative(tmp_path: Path)
         client.ask(request(API_VERSIONS, 0, b""))
 
 
-def test_many_large_requests_pass_through_a_small_memory(tmp_path: Path) -> None:
+def test_many_large_requests_are_served_with_a_small_request_memory(tmp_path: Path) -> None:
     settings = {"socket.request.max.bytes": "1100000", "queued.max.request.bytes": "1100000"}
     with run_ottla(tmp_path / "data", set=settings) as broker:
         topic = create_topic(broker.bootstrap, "journal")

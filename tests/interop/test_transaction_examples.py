@@ -1,4 +1,4 @@
-"""Each example of the guide to exactly-once does what the guide says, as a program of its own, and through kill -9."""
+"""Each example of the exactly-once guide works as the guide says, as a separate process that is killed."""
 
 import re
 import signal
@@ -31,7 +31,7 @@ def test_the_guide_shows_the_examples_as_they_are() -> None:
 def start(
     request: pytest.FixtureRequest, transaction_broker: RunningBroker, topic_name: str, group_id: str
 ) -> Iterator[Start]:
-    """Starts the example; it copies what is in partition 0, the only one."""
+    """Starts the example, which copies partition 0, the only one."""
     last = {"confluent": f"{group_id}-1", "aiokafka": "0"}[request.param]
     program = EXAMPLES / f"copy_{request.param}.py"
     running: list[subprocess.Popen[str]] = []
@@ -55,7 +55,7 @@ def start(
             pass
 
 
-def test_the_loop_copies_exactly_once_though_it_is_killed_and_stopped(
+def test_the_loop_copies_exactly_once_even_if_it_is_killed_and_stopped(
     transaction_broker: RunningBroker, topic_name: str, group_id: str, start: Start
 ) -> None:
     bootstrap = transaction_broker.bootstrap

@@ -1,4 +1,4 @@
-"""aiokafka's transactions: an asyncio client that speaks the protocol from before KIP-890, in its oldest versions."""
+"""aiokafka's transactions: an asyncio client that uses the protocol before KIP-890, in its oldest versions."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ async def send(producer: AIOKafkaProducer, topic: str, values: list[str], partit
         await producer.send_and_wait(topic, value.encode(), partition=partition)
 
 
-def test_commits_and_aborts_are_all_or_nothing_to_its_own_readers_and_to_others(
+def test_commits_and_aborts_are_atomic_for_aiokafka_and_for_other_readers(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name, partitions=2)
@@ -134,7 +134,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first(
     assert committed_values(bootstrap, topic_name) == ["kept"]
 
 
-def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_told(
+def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_gets_an_error(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name)

@@ -37,7 +37,7 @@ def bootstrap(transaction_broker: RunningBroker) -> str:
     return transaction_broker.bootstrap
 
 
-def test_a_transaction_over_partitions_and_topics_is_seen_whole_when_it_is_committed_and_not_before(
+def test_a_transaction_over_partitions_and_topics_is_visible_whole_after_its_commit_and_not_before(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     other = f"{topic_name}-other"
@@ -56,13 +56,13 @@ def test_a_transaction_over_partitions_and_topics_is_seen_whole_when_it_is_commi
     producer.commit()
     for topic, partition in where:
         assert committed_values(bootstrap, topic, partition) == numbers(0, 10)
-        # The marker has an offset, too.
+        # The marker has an offset too.
         assert (
             last_stable_offset(bootstrap, topic, partition) == end_offset(bootstrap, topic, partition) == 11
         )
 
 
-def test_no_record_of_an_aborted_transaction_is_seen_and_the_next_one_is(
+def test_records_of_an_aborted_transaction_are_invisible_and_those_of_the_next_are_visible(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name, partitions=2)
@@ -88,7 +88,7 @@ def test_the_last_stable_offset_is_the_first_offset_of_the_oldest_open_transacti
     first.send(topic_name, ["first"])
     second.transaction(topic_name, ["second"])
     produce_values(bootstrap, topic_name, [b"after"])
-    # before, first, second, the marker of second, after: what is behind the open one waits, whoever wrote it.
+    # before, first, second, the marker of second, after: all records behind the open transaction wait.
     assert (last_stable_offset(bootstrap, topic_name), end_offset(bootstrap, topic_name)) == (1, 5)
     assert committed_values(bootstrap, topic_name) == ["before"]
     second.begin()
@@ -159,7 +159,7 @@ def test_compressed_batches_are_committed_and_aborted_like_others(
 # -- fencing and timeouts
 
 
-def test_a_second_producer_with_the_same_id_aborts_what_is_open_and_fences_the_first(
+def test_a_second_producer_with_the_same_id_aborts_the_open_transaction_and_fences_the_first(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name)
@@ -206,7 +206,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(
     assert committed_values(bootstrap, topic_name) == ["next"]
 
 
-def test_a_timeout_beyond_the_maximum_is_refused(bootstrap: str, transactional_id: str) -> None:
+def test_a_timeout_beyond_the_maximum_is_rejected(bootstrap: str, transactional_id: str) -> None:
     with pytest.raises(KafkaException) as refused:
         Transactional(bootstrap, transactional_id, transaction_timeout_ms=900_001)
     assert error_of(refused.value).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
@@ -219,7 +219,7 @@ GROUP_PROTOCOLS = ("eager", "cooperative", "consumer")
 
 @contextlib.contextmanager
 def member(bootstrap: str, group_id: str, topic: str, protocol: str, **config: object) -> Iterator[Consumer]:
-    """A consumer of this process that has been given partitions."""
+    """A consumer of this process with assigned partitions."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     consumer = Consumer(
         {
@@ -276,7 +276,7 @@ def test_offsets_of_the_consumer_move_with_the_records_when_the_transaction_is_c
 
 
 @pytest.mark.parametrize("protocol", GROUP_PROTOCOLS)
-def test_offsets_of_a_member_that_has_left_are_refused_and_nothing_moves(
+def test_offsets_of_a_member_that_has_left_are_rejected_and_change_nothing(
     bootstrap: str, topic_name: str, group_id: str, transactional_id: str, protocol: str
 ) -> None:
     output = f"{topic_name}-out"
@@ -301,7 +301,7 @@ def test_offsets_of_a_member_that_has_left_are_refused_and_nothing_moves(
     assert committed_values(bootstrap, output) == []
 
 
-def test_offsets_of_an_older_generation_are_refused(
+def test_offsets_of_an_older_generation_are_rejected(
     bootstrap: str, topic_name: str, group_id: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name, partitions=2)
@@ -328,7 +328,7 @@ def test_offsets_of_an_older_generation_are_refused(
 # -- other readers and writers beside
 
 
-def test_a_reader_that_waits_at_an_open_transaction_goes_on_when_it_ends(
+def test_a_reader_that_waits_at_an_open_transaction_continues_when_it_ends(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
     create_topic(bootstrap, topic_name)
@@ -344,10 +344,10 @@ def test_a_reader_that_waits_at_an_open_transaction_goes_on_when_it_ends(
             assert message.value() == str(number).encode()
 
 
-def test_the_offset_of_a_time_is_that_of_a_record_that_the_reader_may_see(
+def test_a_lookup_by_timestamp_finds_only_records_that_the_reader_may_see(
     bootstrap: str, topic_name: str, transactional_id: str
 ) -> None:
-    create_topic(bootstrap, topic_name, config={"retention.ms": "-1"})  # the record is of 1970
+    create_topic(bootstrap, topic_name, config={"retention.ms": "-1"})  # the record has a timestamp of 1970
     producer = Transactional(bootstrap, transactional_id)
     producer.begin()
     producer.producer.produce(topic_name, b"open", partition=0, timestamp=1_000)

@@ -1,4 +1,4 @@
-"""Transactions when brokers and clients are killed and stopped in the middle of them: nothing twice, nothing lost."""
+"""Transactions while brokers and clients are killed and stopped: nothing is duplicated, nothing is lost."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.contract
 PARTITIONS = 3
 COUNT = 1500
 COPY_TIMEOUT_S = 90.0
-# A member that was killed holds up its partitions until this is over.
+# A member that was killed keeps its partitions until this timeout.
 PATIENT_BROKER = TRANSACTION_BROKER | {"group.consumer.session.timeout.ms": "3000"}
 
 
@@ -50,7 +50,7 @@ class CopierProcess(EventProcess):
 
 
 class Copiers:
-    """Copiers from one topic to another. Those of one number have one transactional id, as a restarted program has."""
+    """Copiers from one topic to another. Copiers with the same number have the same transactional id."""
 
     def __init__(self, broker: RunningBroker, topic: str, group_id: str, protocol: str) -> None:
         self.source, self.target = topic, f"{topic}-copy"
@@ -62,7 +62,7 @@ class Copiers:
         common = {
             "bootstrap.servers": self._broker.bootstrap,
             "reconnect.backoff.max.ms": 200,
-            # When all brokers are away, librdkafka 2.16 forgets them and begins anew with the bootstrap servers, but
+            # When all brokers are down, librdkafka 2.16 forgets them and starts again with the bootstrap servers, but
             # sends offsets to the coordinator that it has forgotten, until the request times out.
             "metadata.recovery.strategy": "none",
             "log_level": 0,
@@ -92,11 +92,11 @@ class Copiers:
 
     @property
     def copied(self) -> int:
-        """As far as the copiers could tell."""
+        """As reported by the copiers."""
         return sum(copier.copied for copier in self._all)
 
     def wait_for(self, count: int) -> None:
-        """Or for all that there are: the copiers may be faster than the test."""
+        """Or for all records: the copiers may be faster than the test."""
         count = min(count, COUNT)
         try:
             wait_until(lambda: self.copied >= count, f"{count} records are copied", COPY_TIMEOUT_S)
@@ -105,7 +105,7 @@ class Copiers:
             raise AssertionError(f"{self.copied} of {count} records are copied:\n{said}") from None
 
     def is_done(self) -> bool:
-        """By the offsets of the group: a copier that was killed may not have told all that it copied."""
+        """By the offsets of the group: a copier that was killed may not have reported all that it copied."""
         try:
             done = [
                 committed(self._broker.bootstrap, self._group_id, self.source, p) for p in range(PARTITIONS)
@@ -150,7 +150,7 @@ def assert_copied_exactly_once(broker: RunningBroker, copying: Copiers) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["eager", "consumer"])
-def test_copies_are_exact_though_copiers_and_broker_are_killed_and_stopped(
+def test_copies_are_exact_even_if_copiers_and_broker_are_killed_and_stopped(
     own_broker: Callable[..., RunningBroker], topic_name: str, group_id: str, protocol: str
 ) -> None:
     broker = own_broker(set=PATIENT_BROKER)
@@ -172,7 +172,7 @@ def test_copies_are_exact_though_copiers_and_broker_are_killed_and_stopped(
         copying.running[0].kill()
         broker.kill()
         broker.start()
-        copying.start(0)  # it aborts what its predecessor left open
+        copying.start(0)  # it aborts the open transaction of its predecessor
         assert_copied_exactly_once(broker, copying)
         for partition in range(PARTITIONS):
             found = all_values(broker.bootstrap, copying.target, partition)
@@ -207,7 +207,7 @@ def test_copies_are_exact_through_many_kills_at_random(
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_transaction_goes_on_after_the_broker_was_away_and_is_committed_whole(
+def test_a_transaction_continues_after_a_restart_of_the_broker_and_is_committed_whole(
     own_broker: Callable[..., RunningBroker], topic_name: str, transactional_id: str, how: str
 ) -> None:
     broker = own_broker(set=TRANSACTION_BROKER)
@@ -230,10 +230,10 @@ def test_a_transaction_goes_on_after_the_broker_was_away_and_is_committed_whole(
     assert all_values(bootstrap, topic_name, 0) == ["aborted", "before", "after"]
 
 
-def test_an_outcome_that_was_answered_stands_though_the_broker_is_killed_at_once(
+def test_an_acknowledged_outcome_survives_a_kill_of_the_broker(
     own_broker: Callable[..., RunningBroker], topic_name: str, transactional_id: str
 ) -> None:
-    """The answer comes when the outcome is in the log; the markers of 20 partitions come after that."""
+    """The response is sent when the outcome is in the log; the markers of 20 partitions follow."""
     broker = own_broker(set=TRANSACTION_BROKER)
     bootstrap, partitions = broker.bootstrap, 20
     create_topic(bootstrap, topic_name, partitions=partitions)
@@ -258,7 +258,7 @@ def test_an_outcome_that_was_answered_stands_though_the_broker_is_killed_at_once
 def test_the_transaction_of_a_producer_that_was_killed_is_aborted_by_its_successor_or_its_timeout(
     own_broker: Callable[..., RunningBroker], topic_name: str, transactional_id: str
 ) -> None:
-    """The timeout counts from the beginning of the transaction, whether the broker was restarted meanwhile or not."""
+    """The timeout counts from the beginning of the transaction, even if the broker is restarted meanwhile."""
     broker = own_broker(set=TRANSACTION_BROKER)
     bootstrap = broker.bootstrap
     create_topic(bootstrap, topic_name)

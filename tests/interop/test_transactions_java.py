@@ -1,4 +1,4 @@
-"""Kafka's own producer, which speaks transactions of version 2 (KIP-890), and Kafka's tools for transactions."""
+"""Kafka's own producer, which uses transaction version 2 (KIP-890), and Kafka's tools for transactions."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def rows(printed: str) -> list[dict[str, str]]:
 
 
 class JavaCopier(EventProcess):
-    """It ends when it has copied what its partition held at its start.
+    """It ends when it has copied the records that its partition had at the start.
 
     It asks for its offset before it initializes its producer, and waits then for what a predecessor left open to be
     aborted by its timeout. That has to be longer than a restart of the broker takes.
@@ -121,7 +121,7 @@ def test_the_message_copier_copies_exactly_once_through_aborts_and_kills_of_itse
         assert committed(broker.bootstrap, group_id, topic_name, partition) == count
 
 
-def test_members_of_a_group_copy_exactly_once_while_partitions_go_from_one_to_the_other(
+def test_members_of_a_group_copy_exactly_once_while_partitions_move_between_them(
     kafka_libs: Path, transaction_broker: RunningBroker, topic_name: str, group_id: str
 ) -> None:
     bootstrap, count = transaction_broker.bootstrap, 500
@@ -144,7 +144,7 @@ def test_members_of_a_group_copy_exactly_once_while_partitions_go_from_one_to_th
         assert committed_values(bootstrap, f"{topic_name}-copy", partition) == numbers(0, count)
 
 
-def test_each_transaction_of_version_2_has_an_epoch_of_its_own(
+def test_each_transaction_of_version_2_has_its_own_epoch(
     kafka_libs: Path, transaction_broker: RunningBroker, topic_name: str, transactional_id: str
 ) -> None:
     bootstrap = transaction_broker.bootstrap

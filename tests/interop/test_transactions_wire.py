@@ -1,4 +1,4 @@
-"""Requests about transactions that no honest client sends: Kafka's error code comes back, and nothing has changed."""
+"""Transaction requests that no correct client sends: they get Kafka's error code and change nothing."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -232,7 +232,7 @@ def test_bad_input_of_a_transaction_gets_its_error_and_changes_nothing(stage: St
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_retried_end_is_answered_again_and_the_other_outcome_is_refused(stage: Stage, commit: bool) -> None:
+def test_a_retried_end_succeeds_again_and_the_other_outcome_is_rejected(stage: Stage, commit: bool) -> None:
     ended = stage.accept(end(stage, commit=commit))
     stage.wait_for_state(stage.ongoing, "CompleteCommit" if commit else "CompleteAbort")
     again = stage.accept(end(stage, commit=commit))
@@ -248,7 +248,7 @@ def test_a_retried_end_is_answered_again_and_the_other_outcome_is_refused(stage:
 def test_a_delayed_end_does_not_end_the_next_transaction(
     stage: Stage, transaction_broker: RunningBroker
 ) -> None:
-    """What Jepsen found in every Kafka before KIP-890: a commit, delayed in the network, commits what came after."""
+    """Jepsen found this in every Kafka before KIP-890: a delayed commit request commits the next transaction."""
     delayed = end(stage)
     ended = stage.accept(delayed)
     stage.wait_for_state(stage.ongoing, "CompleteCommit")
@@ -263,13 +263,13 @@ def test_a_delayed_end_does_not_end_the_next_transaction(
         stage.accept(end(stage, commit=False))
         wanted = ["mine"]
     else:
-        assert stage.errors(delayed) == []  # nothing in it tells it from one that is in time
+        assert stage.errors(delayed) == []  # it cannot be distinguished from a request in time
         wanted = ["mine", "next"]
     wait_until(lambda: stage.state(stage.ongoing).startswith("Complete"), "the next one is complete")
     assert committed_values(transaction_broker.bootstrap, stage.topic) == wanted
 
 
-def test_a_record_that_comes_after_the_end_is_refused_and_leaves_nothing_open(
+def test_a_record_after_the_end_is_rejected_and_opens_no_transaction(
     stage: Stage, transaction_broker: RunningBroker
 ) -> None:
     late = [produce(stage, value=b"late", sequence=1), produce(stage, value=b"late", partition=1)]
@@ -282,10 +282,10 @@ def test_a_record_that_comes_after_the_end_is_refused_and_leaves_nothing_open(
     assert all_values(transaction_broker.bootstrap, stage.topic) == ["mine"]
 
 
-def test_a_record_for_a_partition_that_was_not_named_is_refused_where_the_client_has_to_name_it(
+def test_a_record_for_a_partition_that_an_older_client_did_not_add_is_rejected(
     stage: Stage,
 ) -> None:
-    """KIP-890: since part 2 the record itself names the partition."""
+    """KIP-890, part 2: the first record adds the partition."""
     refused = {10: "invalid_txn_state", 11: "transaction_abortable"}
     for version, error in refused.items():
         assert stage.errors(produce(stage, partition=1, version=version)) == [error]
@@ -295,7 +295,7 @@ def test_a_record_for_a_partition_that_was_not_named_is_refused_where_the_client
         assert stage.end_offset(1) == 1
 
 
-def test_who_initializes_during_a_transaction_waits_for_its_abort_and_fences_its_producer(
+def test_a_producer_that_initializes_during_a_transaction_waits_for_its_abort_and_fences_the_other(
     stage: Stage, transaction_broker: RunningBroker
 ) -> None:
     producer_id, epoch = stage.producer[stage.ongoing]
@@ -308,10 +308,10 @@ def test_who_initializes_during_a_transaction_waits_for_its_abort_and_fences_its
     assert committed_values(transaction_broker.bootstrap, stage.topic) == []
 
 
-def test_a_producer_that_starts_over_after_an_error_keeps_its_id_and_loses_what_was_open(
+def test_a_producer_that_initializes_again_after_an_error_keeps_its_id_and_aborts_its_transaction(
     stage: Stage,
 ) -> None:
-    """KIP-360. The answer that it did not hear is given again."""
+    """KIP-360. A retry gets the response that was lost."""
     producer_id, epoch = stage.producer[stage.empty]
     again = initialize(stage.empty, producer_id=producer_id, producer_epoch=epoch)
     first, second = stage.accept(again), stage.accept(again)
@@ -329,7 +329,7 @@ def test_transactions_are_listed_by_state_producer_duration_and_pattern(stage: S
     assert listed(state_filters=("Ongoing",)) == {stage.ongoing}
     assert listed(state_filters=("Empty", "Ongoing")) == {stage.ongoing, stage.empty}
     assert listed(producer_id_filters=(stage.producer[stage.empty][0],)) == {stage.empty}
-    # One that never began a transaction counts as open for longer than anything.
+    # An id without a transaction passes every duration filter.
     assert listed(duration_filter=3_600_000) == {stage.empty}
     assert listed(duration_filter=3_600_000, state_filters=("Ongoing",)) == set()
     wait_until(lambda: listed(duration_filter=0, state_filters=("Ongoing",)) == {stage.ongoing}, "time goes")

@@ -1,4 +1,4 @@
-"""Transactions with confluent-kafka: short ways to write them, and to see what each kind of reader sees of them."""
+"""Transactions with confluent-kafka: helpers to write them, and to read with both isolation levels."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ LIST_OFFSETS = 2
 DESCRIBE_TRANSACTIONS = 65
 LATEST = -1
 
-# Kafka looks for transactions that are open for too long at an interval; Ottla has a timer for each.
+# Kafka checks for transactions that are open for too long at an interval; Ottla has a timer for each.
 TRANSACTION_BROKER = GROUP_BROKER | {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "transaction.state.log.num.partitions": "4",
@@ -22,7 +22,7 @@ TRANSACTION_BROKER = GROUP_BROKER | {
 
 
 class Transactional:
-    """A producer that is ready to begin; who had the id before is fenced."""
+    """A producer that is initialized; the previous producer with this id is fenced."""
 
     def __init__(self, bootstrap: str, transactional_id: str, **config: object) -> None:
         self.bootstrap, self.transactional_id = bootstrap, transactional_id
@@ -49,12 +49,12 @@ class Transactional:
         flush(self.producer)
 
     def send_offset(self, topic: str, offset: int, metadata: object) -> None:
-        """Partition 0; `metadata` is that of the consumer."""
+        """Of partition 0; `metadata` is that of the consumer."""
         offsets = [TopicPartition(topic, 0, offset)]
         self.producer.send_offsets_to_transaction(offsets, metadata, TIMEOUT_S)  # type: ignore[arg-type]
 
     def commit(self) -> None:
-        """Returns when every partition has the marker: the broker answers once the outcome is decided."""
+        """Returns when every partition has the marker: the broker responds before, when the outcome is decided."""
         self.producer.commit_transaction(TIMEOUT_S)
         wait_until_complete(self.bootstrap, self.transactional_id)
 
@@ -63,7 +63,7 @@ class Transactional:
         wait_until_complete(self.bootstrap, self.transactional_id)
 
     def transaction(self, topic: str, values: Iterable[str], partition: int = 0) -> None:
-        """A whole one, committed."""
+        """Writes and commits one transaction."""
         self.begin()
         self.send(topic, values, partition)
         self.commit()
@@ -77,7 +77,7 @@ def describe_transaction(bootstrap: str, transactional_id: str) -> Any:
 
 
 def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
-    """Complete, or Empty where there was nothing to end."""
+    """Waits until the state is Complete, or Empty if there was no transaction."""
     done = ("CompleteCommit", "CompleteAbort", "Empty")
     wait_until(
         lambda: describe_transaction(bootstrap, transactional_id).transaction_state in done,
@@ -86,7 +86,7 @@ def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
 
 
 def committed_values(bootstrap: str, topic: str, partition: int = 0) -> list[str]:
-    """What read_committed gets of a partition as it is now."""
+    """The values of a partition that a read_committed consumer gets now."""
     return values_to_end(bootstrap, topic, partition, "read_committed")
 
 
@@ -95,7 +95,7 @@ def all_values(bootstrap: str, topic: str, partition: int = 0) -> list[str]:
 
 
 def values_to_end(bootstrap: str, topic: str, partition: int, isolation: str) -> list[str]:
-    """From the beginning to where the broker says that there is no more."""
+    """From the beginning to the end that the broker reports."""
     position = TopicPartition(topic, partition, 0)
     options = {"isolation_level": isolation, "enable_partition_eof": True, "fetch_wait_max_ms": 10}
     with consumer_at(bootstrap, [position], **options) as consumer:

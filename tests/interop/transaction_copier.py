@@ -31,7 +31,7 @@ class Copier:
         self._consumer.subscribe([self._source], on_assign=self._on_assign)
         while self._is_running:
             messages = self._consumer.consume(RECORDS_A_TRANSACTION, timeout=0.1)
-            # A connection that breaks off is made again by the client, and told all the same.
+            # The client reconnects by itself, but reports the error as well.
             records = [message for message in messages if message.error() is None]
             if records:
                 self._copy(records)
@@ -59,7 +59,7 @@ class Copier:
             emit("committed", records=len(records))
 
     def _finish(self, end: Any) -> None:
-        """A broker that is away comes back: the outcome is not known until it has answered."""
+        """The broker comes back: the outcome is unknown until it has responded."""
         while True:
             try:
                 end(TIMEOUT_S)
@@ -69,12 +69,12 @@ class Copier:
                     raise
 
     def _rewind(self) -> None:
-        """What the aborted transaction had read is read again."""
+        """Reads again what the aborted transaction had read."""
         while True:
             try:
                 positions = self._consumer.committed(self._consumer.assignment(), TIMEOUT_S)
                 if any(found.error is not None for found in positions):
-                    continue  # not known, which is something else than none
+                    continue  # unknown, which is not the same as none
                 for found in positions:
                     found.offset = found.offset if found.offset >= 0 else OFFSET_BEGINNING
                     self._consumer.seek(found)

@@ -1,4 +1,4 @@
-"""A producer as a process that begins a transaction, says so, and then waits to be killed."""
+"""A producer process that begins a transaction, prints that, and waits until it is killed."""
 
 import sys
 import time

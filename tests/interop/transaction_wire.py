@@ -1,4 +1,4 @@
-"""A transaction made by hand on one socket, and requests about it that are good but for what a test changes."""
+"""A transaction on one plain socket, and requests that are valid except for the fields that a test changes."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ Request = tuple[int, int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Versions:
-    """What a client speaks: before KIP-890 it names partitions first, and ends all transactions under one epoch."""
+    """The client's protocol: before KIP-890 it adds partitions first, and all transactions have one epoch."""
 
     produce: int
     end: int
@@ -52,8 +52,8 @@ SINCE_890 = Versions(produce=12, end=5, offsets=5, names_partitions=False)
 
 @dataclass
 class Stage:
-    """An id with an ongoing transaction that has one record in partition 0 of two and offset 5 of a simple group; an
-    id that has begun nothing; and one that nobody has initialized."""
+    """Three transactional ids: one with an ongoing transaction, which has a record in partition 0 of two and offset 5
+    of a simple group; one without a transaction; and one that was never initialized."""
 
     client: KioClient
     topic: str
@@ -74,7 +74,7 @@ class Stage:
     def set_up(self) -> None:
         for transactional_id in (self.ongoing, self.empty):
             self.producer[transactional_id] = self.initialize(transactional_id)
-        # The epoch is to have one before it.
+        # The epoch must have a predecessor.
         self.producer[self.ongoing] = self.initialize(self.ongoing)
         if self.versions.names_partitions:
             self.accept_in_time(add_partitions(self))
@@ -96,7 +96,7 @@ class Stage:
         return answer
 
     def accept_in_time(self, request: Request) -> Any:
-        """Topics are new here and coordinators load: what has to be tried again is."""
+        """Retries while topics are new and coordinators load."""
         answer: Any = None
 
         def is_accepted() -> bool:
@@ -109,7 +109,7 @@ class Stage:
         return answer
 
     def look(self) -> list[Any]:
-        """Everything that can be seen of the ids, of both partitions and of the group's offset."""
+        """Everything that is visible of the ids, of both partitions and of the group's offset."""
         ids = (self.ongoing, self.empty, self.unknown)
         partitions = [{"name": self.topic, "partition_indexes": (0, 1)}]
         group = {"group_id": self.group, "topics": [{"name": self.topic, "partition_indexes": (0, 1)}]}
@@ -145,7 +145,7 @@ def list_offsets(stage: Stage, partition: int, stable: bool = False) -> Request:
 
 
 def identity(stage: Stage, prefix: str = "", **changes: Any) -> dict[str, Any]:
-    """Who asks: `transactional_id`, `producer_id` and `producer_epoch`, or what a test gives in their stead."""
+    """`transactional_id`, `producer_id` and `producer_epoch`, unless a test replaces them."""
     transactional_id = changes.get("transactional_id", stage.ongoing)
     producer_id, epoch = stage.producer.get(transactional_id, stage.producer[stage.ongoing])
     who = {

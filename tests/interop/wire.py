@@ -1,4 +1,4 @@
-"""Kafka's wire format at its barest: frames as bytes on a plain socket, with no client in between."""
+"""Kafka's wire format as raw bytes on a plain socket, without a client library."""
 
 import socket
 import struct
@@ -35,7 +35,7 @@ def address_of(bootstrap: str) -> tuple[str, int]:
 
 
 class WireClient:
-    """A socket that sends bytes as they are and reads one response frame at a time."""
+    """A socket that sends raw bytes and reads one response frame at a time."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 10.0) -> None:
         self._socket = socket.create_connection(address_of(bootstrap), timeout=timeout_s)
@@ -44,7 +44,7 @@ class WireClient:
         self._socket.sendall(data)
 
     def receive(self) -> bytes:
-        """The next response without its length. ConnectionError where the broker closed the connection."""
+        """The next response without its length. Raises ConnectionError if the broker has closed the connection."""
         (length,) = struct.unpack(">i", self._read(4))
         return self._read(length)
 
@@ -81,7 +81,7 @@ class WireClient:
 
 
 def answers_metadata(bootstrap: str, timeout_s: float = 1.0) -> bool:
-    """Whether the broker serves: it answers a Metadata request (v1, no topics)."""
+    """Whether the broker responds to a Metadata request (v1, no topics)."""
     try:
         with WireClient(bootstrap, timeout_s) as client:
             return len(client.ask(request(METADATA, 1, struct.pack(">i", 0)))) > 4
@@ -119,7 +119,7 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     timestamp_ms: int | None = None,
 ) -> bytes:
-    """A batch of format v2 around `records` (already compressed where `attributes` say so).
+    """A batch of format v2 around `records` (already compressed if `attributes` have a codec).
 
     `producer` is its id, its epoch and the sequence number of the first record.
     """
@@ -150,7 +150,7 @@ def produce_error(response: bytes, topic: str) -> int:
 
 
 def fetch_request(topic: str, *, max_bytes: int, correlation_id: int = 7) -> bytes:
-    """Fetch v4 of partition 0 from its beginning, answered at once."""
+    """Fetch v4 of partition 0 from its beginning, without waiting."""
     limits = struct.pack(">iiiib", -1, 0, 1, max_bytes, 0)
     partition = struct.pack(">iiqi", 1, 0, 0, max_bytes)
     return request(
