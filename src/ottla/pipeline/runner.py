@@ -203,7 +203,7 @@ def check_spark(spark: "SparkSession", error: BaseException) -> None:
 @contextlib.contextmanager
 def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
     """A Spark session as the file configures it. `master` overrides the file's."""
-    from ottla.pipeline.spark.session import spark_session
+    from ottla.pipeline.spark import spark_session
 
     conf = {key: as_text(value) for key, value in pipeline.spark.conf.items()}
     spark = spark_session(f"ottla {pipeline.context.pipeline}", master or pipeline.spark.master, conf)
