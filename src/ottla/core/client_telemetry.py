@@ -14,7 +14,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.regex import compile_regex
 
 DEFAULT_INTERVAL_MS = 300_000
-INSTANCES_MAX = 16_384
+_INSTANCES_MAX = 16_384
 _ALL = "*"
 
 
@@ -62,7 +62,7 @@ class ClientTelemetry:
         subscription = self._subscription_of(labels)
         self._instances[instance_id] = ClientInstance(labels, subscription)
         self._instances.move_to_end(instance_id)
-        if len(self._instances) > INSTANCES_MAX:
+        if len(self._instances) > _INSTANCES_MAX:
             self._instances.popitem(last=False)
         return subscription
 

@@ -25,10 +25,10 @@ from ottla.protocol.fetch_codec import (
 NO_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-SESSION_ID_MAX = EPOCH_MAX = 0x7FFFFFFF
+_SESSION_ID_MAX = _EPOCH_MAX = 0x7FFFFFFF
 
 # The sum of topics and partitions over all sessions. Each takes about 500 bytes, so this limits them to 100 MB.
-ENTRIES_MAX = 200_000
+_ENTRIES_MAX = 200_000
 
 
 class SessionTopic:
@@ -261,7 +261,7 @@ class FetchSessionCache:
     """
 
     def __init__(
-        self, max_sessions: int = 1000, min_eviction_ms: int = 120_000, max_entries: int = ENTRIES_MAX
+        self, max_sessions: int = 1000, min_eviction_ms: int = 120_000, max_entries: int = _ENTRIES_MAX
     ) -> None:
         self.max_sessions = max_sessions
         self.min_eviction_ms = min_eviction_ms
@@ -312,7 +312,7 @@ class FetchSessionCache:
                 f"fetch session {session_id} has grown to {len(session.partitions)} partitions, which exceeds the "
                 "memory for fetch sessions; fetch with epoch 0",
             )
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         return IncrementalContext(session)
 
     def add(self, session: FetchSession, now_ms: int, random_id: int) -> int:
@@ -321,9 +321,9 @@ class FetchSessionCache:
             return NO_SESSION_ID
         if len(self._sessions) >= self.max_sessions and not self._try_evict(session, now_ms):
             return NO_SESSION_ID
-        session_id = max(random_id & SESSION_ID_MAX, 1)
+        session_id = max(random_id & _SESSION_ID_MAX, 1)
         while session_id in self._sessions:
-            session_id = session_id % SESSION_ID_MAX + 1
+            session_id = session_id % _SESSION_ID_MAX + 1
         session.session_id = session_id
         session.created_ms = now_ms
         self._sessions[session_id] = session

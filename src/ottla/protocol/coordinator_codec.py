@@ -14,7 +14,7 @@ from ottla.protocol.messages import converter
 from ottla.protocol.record_schema import schema_of
 
 TYPE = Struct(">h")
-VERSION = Struct(">h")
+_VERSION = Struct(">h")
 
 
 def encode_key(key: Any) -> bytes:
@@ -22,7 +22,7 @@ def encode_key(key: Any) -> bytes:
 
 
 def encode_value(value: Any, version: int) -> bytes:
-    return encode(VERSION.pack(version), schema_of(value.__class__, version), value)
+    return encode(_VERSION.pack(version), schema_of(value.__class__, version), value)
 
 
 def encode(prefix: bytes, schema: type, message: Any) -> bytes:
@@ -53,9 +53,9 @@ def decode_value(value: bytes, value_type: Any) -> Any:
 
 
 def read_version(value: bytes, value_type: Any) -> int:
-    if len(value) < VERSION.size:
+    if len(value) < _VERSION.size:
         raise corrupt(f"a {value_type.__name__} of {len(value)} bytes has no version")
-    version = int(VERSION.unpack_from(value)[0])
+    version = int(_VERSION.unpack_from(value)[0])
     if not 0 <= version <= value_type.__version__:
         raise KafkaError(
             ErrorCode.unsupported_version,

@@ -30,15 +30,15 @@ from ottla.protocol.primitives import (
     topic_id_of,
 )
 
-LAST_WITH_RETENTION = 4
-THROTTLE_TIME_FROM = 3
-LEADER_EPOCH_FROM = 6
-GROUP_INSTANCE_ID_FROM = 7
-FLEXIBLE_FROM = 8
-TOPIC_IDS_FROM = 10
+_LAST_WITH_RETENTION = 4
+_THROTTLE_TIME_FROM = 3
+_LEADER_EPOCH_FROM = 6
+_GROUP_INSTANCE_ID_FROM = 7
+_FLEXIBLE_FROM = 8
+_TOPIC_IDS_FROM = 10
 
 NO_RETENTION = -1
-ONE_BYTE_MAX = 0x7F  # of a varint
+_ONE_BYTE_MAX = 0x7F  # of a varint
 
 OFFSET_FIELDS = "qi"  # an offset and its leader epoch, both in requests (from v6) and in records
 
@@ -76,18 +76,18 @@ class OffsetCommitRequest(NamedTuple):
 
 def read_commit_sender(body: bytes, version: int) -> bytes | None:
     """The first bytes of a request: group, generation and member. None if it is old or short, or has long names."""
-    if version < FLEXIBLE_FROM or not body:
+    if version < _FLEXIBLE_FROM or not body:
         return None
     group_end = body[0]
     generation_end = group_end + INT32.size
-    if group_end > ONE_BYTE_MAX or generation_end >= len(body) or body[generation_end] > ONE_BYTE_MAX:
+    if group_end > _ONE_BYTE_MAX or generation_end >= len(body) or body[generation_end] > _ONE_BYTE_MAX:
         return None
     return body[: generation_end + body[generation_end]]
 
 
 def decode_offset_commit_request(body: memoryview, version: int) -> OffsetCommitRequest:
     try:
-        return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_rigid(body, version)
+        return _decode_flexible(body, version) if version >= _FLEXIBLE_FROM else _decode_rigid(body, version)
     except MALFORMED as error:
         raise MalformedRequest(f"OffsetCommit v{version} cannot be read: {error}") from error
 
@@ -102,7 +102,7 @@ def _decode_flexible(body: memoryview, version: int) -> OffsetCommitRequest:
     topics: list[OffsetCommitTopic] = []
     for _ in range(count):
         name = topic_id = None
-        if version >= TOPIC_IDS_FROM:
+        if version >= _TOPIC_IDS_FROM:
             topic_id = topic_id_of(bytes(body[position : position + 16]))
             position += 16
         else:
@@ -130,12 +130,12 @@ def _decode_rigid(body: memoryview, version: int) -> OffsetCommitRequest:
     (generation,) = INT32.unpack_from(body, position)
     member_id, position = read_string(body, position + 4)
     group_instance_id, retention_ms = None, NO_RETENTION
-    if version >= GROUP_INSTANCE_ID_FROM:
+    if version >= _GROUP_INSTANCE_ID_FROM:
         group_instance_id, position = read_string(body, position)
-    if version <= LAST_WITH_RETENTION:
+    if version <= _LAST_WITH_RETENTION:
         (retention_ms,) = _INT64.unpack_from(body, position)
         position += 8
-    layout = _PARTITION if version >= LEADER_EPOCH_FROM else _PARTITION_V2
+    layout = _PARTITION if version >= _LEADER_EPOCH_FROM else _PARTITION_V2
     count, position = read_count(body, position)
     elements = count_elements(0, count)
     topics: list[OffsetCommitTopic] = []
@@ -162,8 +162,8 @@ def encode_offset_commit_response(
     topics: Sequence[OffsetCommitTopic], codes: Iterator[ErrorCode], version: int
 ) -> bytes:
     """`codes` has one code per partition, in the order of `topics`."""
-    throttle_time = NO_THROTTLE_TIME if version >= THROTTLE_TIME_FROM else b""
-    flexible = version >= FLEXIBLE_FROM
+    throttle_time = NO_THROTTLE_TIME if version >= _THROTTLE_TIME_FROM else b""
+    flexible = version >= _FLEXIBLE_FROM
     encode_name = encode_compact_string if flexible else encode_string
     encoded = [
         (

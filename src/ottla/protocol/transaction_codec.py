@@ -31,9 +31,9 @@ from ottla.protocol.primitives import (
 )
 from ottla.protocol.varint import encode_uvarint
 
-FLEXIBLE_FROM = 3
-SEVERAL_TRANSACTIONS_FROM = 4
-NEXT_EPOCH_FROM = 5
+_FLEXIBLE_FROM = 3
+_SEVERAL_TRANSACTIONS_FROM = 4
+_NEXT_EPOCH_FROM = 5
 
 _PRODUCER = Struct(">qh")
 _PRODUCER_AND_FLAG = Struct(">qh?")  # whether to verify only, or whether to commit
@@ -69,9 +69,9 @@ class EndTxnRequest(NamedTuple):
 def decode_add_partitions_request(body: memoryview, version: int) -> list[PartitionsOfTransaction]:
     """The transactions of the request; before v4 it has exactly one."""
     try:
-        if version >= SEVERAL_TRANSACTIONS_FROM:
+        if version >= _SEVERAL_TRANSACTIONS_FROM:
             return _decode_several(body)
-        return [_decode_flexible(body) if version >= FLEXIBLE_FROM else _decode_rigid(body)]
+        return [_decode_flexible(body) if version >= _FLEXIBLE_FROM else _decode_rigid(body)]
     except MALFORMED as error:
         raise MalformedRequest(f"AddPartitionsToTxn v{version} cannot be read: {error}") from error
 
@@ -154,12 +154,12 @@ def encode_add_partitions_response(
     transactions: Sequence[PartitionsOfTransaction], codes: Sequence[Sequence[ErrorCode]], version: int
 ) -> bytes:
     """`codes` has the codes of each transaction's partitions, in their order."""
-    flexible = version >= FLEXIBLE_FROM
+    flexible = version >= _FLEXIBLE_FROM
     encoded = [
         _encode_topics(transaction, each, flexible)
         for transaction, each in zip(transactions, codes, strict=True)
     ]
-    if version < SEVERAL_TRANSACTIONS_FROM:
+    if version < _SEVERAL_TRANSACTIONS_FROM:
         return NO_THROTTLE_TIME + encoded[0]
     parts = [NO_THROTTLE_TIME, b"\x00\x00", encode_uvarint(len(transactions) + 1)]
     for transaction, topics in zip(transactions, encoded, strict=True):
@@ -180,7 +180,7 @@ def _encode_topics(transaction: PartitionsOfTransaction, codes: Sequence[ErrorCo
 
 def decode_end_txn_request(body: memoryview, version: int) -> EndTxnRequest:
     try:
-        if version >= FLEXIBLE_FROM:
+        if version >= _FLEXIBLE_FROM:
             transactional_id, position = _read_compact_name(body, 0)
             end = skip_tags(body, position + _PRODUCER_AND_FLAG.size)
         else:
@@ -195,6 +195,6 @@ def decode_end_txn_request(body: memoryview, version: int) -> EndTxnRequest:
 def encode_end_txn_response(
     error_code: ErrorCode, producer_id: int, producer_epoch: int, version: int
 ) -> bytes:
-    if version >= NEXT_EPOCH_FROM:
+    if version >= _NEXT_EPOCH_FROM:
         return _END_V5.pack(0, error_code, producer_id, producer_epoch, 0)
-    return _END_V3.pack(0, error_code, 0) if version >= FLEXIBLE_FROM else _END.pack(0, error_code)
+    return _END_V3.pack(0, error_code, 0) if version >= _FLEXIBLE_FROM else _END.pack(0, error_code)

@@ -2,7 +2,7 @@
 
 Buffer = bytes | bytearray | memoryview
 
-MAX_UVARINT_BYTES = 5  # enough for 32 bits, the largest in a message
+_MAX_UVARINT_BYTES = 5  # enough for 32 bits, the largest in a message
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -15,7 +15,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     if byte < 0x80:
         return byte, position
     value = byte & 0x7F
-    for shift in range(7, 7 * MAX_UVARINT_BYTES, 7):
+    for shift in range(7, 7 * _MAX_UVARINT_BYTES, 7):
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift

@@ -37,7 +37,7 @@ from ottla.records.records import Record, build_batch
 
 ControlMessage = EndTransactionMarker | QuorumMessage
 
-READERS = {
+_READERS = {
     ControlType.LEADER_CHANGE: read_leader_change,
     ControlType.SNAPSHOT_HEADER: read_snapshot_header,
     ControlType.SNAPSHOT_FOOTER: read_snapshot_footer,
@@ -83,7 +83,7 @@ def read_control_record(record: Record) -> ControlMessage | None:
     if marker is not None:
         return marker
     number = control_type(record)
-    if number not in READERS:
+    if number not in _READERS:
         return None
     return _decode(record, ControlType(number), record.value or b"")
 
@@ -99,7 +99,7 @@ def _encode(message: ControlMessage) -> tuple[bytes, bytes]:
 def _decode(record: Record, control_type: ControlType, value: bytes) -> ControlMessage:
     """Newer versions only add fields at the end, which are not read."""
     try:
-        message = READERS[control_type](ValueReader(value))
+        message = _READERS[control_type](ValueReader(value))
     except ValueError as error:
         raise corrupt_control_record(record, f"its value cannot be read: {error}") from error
     if message.version < 0:

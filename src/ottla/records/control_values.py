@@ -14,11 +14,11 @@ from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.schema.voters_record.v0 import data as voters_v0
 
-INT16 = Struct(">h")
-UINT16 = Struct(">H")
-INT32 = Struct(">i")
-INT64 = Struct(">q")
-VARINT_BYTES_MAX = 5
+_INT16 = Struct(">h")
+_UINT16 = Struct(">H")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_VARINT_BYTES_MAX = 5
 
 QuorumMessage = (
     leader_change_v0.LeaderChangeMessage
@@ -50,12 +50,12 @@ class ValueReader:
 
     def varint(self) -> int:
         value = 0
-        for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
+        for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise ValueError(f"a varint has more than {VARINT_BYTES_MAX} bytes")
+        raise ValueError(f"a varint has more than {_VARINT_BYTES_MAX} bytes")
 
     def uuid(self) -> UUID | None:
         raw = self.take(16)
@@ -86,8 +86,8 @@ class ValueReader:
 
 
 def read_leader_change(reader: ValueReader) -> QuorumMessage:
-    version = reader.number(INT16)
-    leader_id = reader.number(INT32)
+    version = reader.number(_INT16)
+    leader_id = reader.number(_INT32)
     if version == 0:
         return leader_change_v0.LeaderChangeMessage(
             version=version,
@@ -103,7 +103,7 @@ def read_leader_change(reader: ValueReader) -> QuorumMessage:
 def _voters_v0(reader: ValueReader) -> tuple[leader_change_v0.Voter, ...]:
     voters: list[leader_change_v0.Voter] = []
     for _ in range(reader.count()):
-        voters.append(leader_change_v0.Voter(voter_id=reader.number(INT32)))
+        voters.append(leader_change_v0.Voter(voter_id=reader.number(_INT32)))
         reader.skip_tags()
     return tuple(voters)
 
@@ -111,43 +111,45 @@ def _voters_v0(reader: ValueReader) -> tuple[leader_change_v0.Voter, ...]:
 def _voters_v1(reader: ValueReader) -> tuple[leader_change_v1.Voter, ...]:
     voters: list[leader_change_v1.Voter] = []
     for _ in range(reader.count()):
-        voters.append(leader_change_v1.Voter(voter_id=reader.number(INT32), voter_directory_id=reader.uuid()))
+        voters.append(
+            leader_change_v1.Voter(voter_id=reader.number(_INT32), voter_directory_id=reader.uuid())
+        )
         reader.skip_tags()
     return tuple(voters)
 
 
 def read_snapshot_header(reader: ValueReader) -> QuorumMessage:
     return SnapshotHeaderRecord(
-        version=reader.number(INT16), last_contained_log_timestamp=reader.number(INT64)
+        version=reader.number(_INT16), last_contained_log_timestamp=reader.number(_INT64)
     )
 
 
 def read_snapshot_footer(reader: ValueReader) -> QuorumMessage:
-    return SnapshotFooterRecord(version=reader.number(INT16))
+    return SnapshotFooterRecord(version=reader.number(_INT16))
 
 
 def read_kraft_version(reader: ValueReader) -> QuorumMessage:
-    return KRaftVersionRecord(version=reader.number(INT16), k_raft_version=reader.number(INT16))
+    return KRaftVersionRecord(version=reader.number(_INT16), k_raft_version=reader.number(_INT16))
 
 
 def read_voters(reader: ValueReader) -> QuorumMessage:
-    version = reader.number(INT16)
+    version = reader.number(_INT16)
     return voters_v0.VotersRecord(
         version=version, voters=tuple(_voter(reader) for _ in range(reader.count()))
     )
 
 
 def _voter(reader: ValueReader) -> voters_v0.Voter:
-    voter_id = reader.number(INT32)
+    voter_id = reader.number(_INT32)
     directory_id = reader.uuid()
     endpoints: list[voters_v0.Endpoint] = []
     for _ in range(reader.count()):
         endpoints.append(
-            voters_v0.Endpoint(name=reader.string(), host=reader.string(), port=reader.number(UINT16))
+            voters_v0.Endpoint(name=reader.string(), host=reader.string(), port=reader.number(_UINT16))
         )
         reader.skip_tags()
     feature = voters_v0.KRaftVersionFeature(
-        min_supported_version=reader.number(INT16), max_supported_version=reader.number(INT16)
+        min_supported_version=reader.number(_INT16), max_supported_version=reader.number(_INT16)
     )
     reader.skip_tags()  # of the feature
     reader.skip_tags()  # of the voter

@@ -23,14 +23,14 @@ from ottla.records.header import (
 from ottla.records.records import Record, iter_records
 
 KEY = Struct(">hh")
-KEY_VERSION = 0
-END_TRANSACTION = Struct(">hi")
-END_TRANSACTION_VERSION = 0
+_KEY_VERSION = 0
+_END_TRANSACTION = Struct(">hi")
+_END_TRANSACTION_VERSION = 0
 # The record of a marker batch: length, attributes, timestamp and offset deltas of 0, key, value, no headers.
-MARKER = Struct(">bbbbbhhbhib")
-MARKER_PREFIX = (2 * (MARKER.size - 1), 0, 0, 0, 2 * KEY.size)  # lengths are zigzag varints
-MARKER_VALUE_LENGTH = 2 * END_TRANSACTION.size
-MARKER_BATCH_SIZE = HEADER_SIZE + MARKER.size
+_MARKER = Struct(">bbbbbhhbhib")
+_MARKER_PREFIX = (2 * (_MARKER.size - 1), 0, 0, 0, 2 * KEY.size)  # lengths are zigzag varints
+_MARKER_VALUE_LENGTH = 2 * _END_TRANSACTION.size
+_MARKER_BATCH_SIZE = HEADER_SIZE + _MARKER.size
 
 
 class ControlType(IntEnum):
@@ -54,11 +54,11 @@ class EndTransactionMarker(NamedTuple):
         return ControlType.COMMIT if self.commit else ControlType.ABORT
 
     def encode_value(self) -> bytes:
-        return END_TRANSACTION.pack(END_TRANSACTION_VERSION, self.coordinator_epoch)
+        return _END_TRANSACTION.pack(_END_TRANSACTION_VERSION, self.coordinator_epoch)
 
 
 def encode_key(control_type: ControlType) -> bytes:
-    return KEY.pack(KEY_VERSION, control_type)
+    return KEY.pack(_KEY_VERSION, control_type)
 
 
 def build_marker_batch(
@@ -68,18 +68,18 @@ def build_marker_batch(
 
     The speed matters, because a transaction ends in each of its partitions.
     """
-    payload = MARKER.pack(
-        *MARKER_PREFIX,
-        KEY_VERSION,
+    payload = _MARKER.pack(
+        *_MARKER_PREFIX,
+        _KEY_VERSION,
         message.control_type,
-        MARKER_VALUE_LENGTH,
-        END_TRANSACTION_VERSION,
+        _MARKER_VALUE_LENGTH,
+        _END_TRANSACTION_VERSION,
         message.coordinator_epoch,
         0,
     )
     header = BatchHeader(
         0,
-        MARKER_BATCH_SIZE - LOG_OVERHEAD,
+        _MARKER_BATCH_SIZE - LOG_OVERHEAD,
         NO_LEADER_EPOCH,
         MAGIC,
         0,
@@ -100,14 +100,14 @@ def read_marker_batch(data: Bytes) -> EndTransactionMarker | None:
 
     None also for an empty batch, which compaction leaves behind to keep the state of the producer.
     """
-    if len(data) == MARKER_BATCH_SIZE:
-        *prefix, key_version, number, value_length, version, coordinator_epoch, headers = MARKER.unpack_from(
+    if len(data) == _MARKER_BATCH_SIZE:
+        *prefix, key_version, number, value_length, version, coordinator_epoch, headers = _MARKER.unpack_from(
             data, HEADER_SIZE
         )
         if (
-            tuple(prefix) == MARKER_PREFIX
+            tuple(prefix) == _MARKER_PREFIX
             and (key_version, value_length, version, headers)
-            == (KEY_VERSION, MARKER_VALUE_LENGTH, END_TRANSACTION_VERSION, 0)
+            == (_KEY_VERSION, _MARKER_VALUE_LENGTH, _END_TRANSACTION_VERSION, 0)
             and number in (ControlType.ABORT, ControlType.COMMIT)
         ):
             return EndTransactionMarker(number == ControlType.COMMIT, coordinator_epoch)
@@ -123,11 +123,11 @@ def read_marker(record: Record) -> EndTransactionMarker | None:
     number, value = control_type(record), record.value or b""
     if number not in (ControlType.ABORT, ControlType.COMMIT):
         return None
-    if len(value) < END_TRANSACTION.size:
+    if len(value) < _END_TRANSACTION.size:
         raise corrupt_control_record(
-            record, f"the end of a transaction has {len(value)} bytes, not {END_TRANSACTION.size}"
+            record, f"the end of a transaction has {len(value)} bytes, not {_END_TRANSACTION.size}"
         )
-    version, coordinator_epoch = END_TRANSACTION.unpack_from(value)
+    version, coordinator_epoch = _END_TRANSACTION.unpack_from(value)
     if version < 0:
         raise corrupt_control_record(record, f"the end of a transaction has the version {version}")
     return EndTransactionMarker(number == ControlType.COMMIT, coordinator_epoch)

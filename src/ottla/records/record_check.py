@@ -16,17 +16,17 @@ from ottla.records.varint import read_varint
 
 # With fewer records than this, or with larger records (few per window), a plain loop is faster than numpy.
 COLUMNS_MIN = 4096
-COLUMNS_RECORD_BYTES_MAX = 256
+_COLUMNS_RECORD_BYTES_MAX = 256
 # The maximum number of record errors in a response: a batch may have millions, and the client fails all of it anyway.
 RECORD_ERRORS_MAX = 100
 # Length, attributes, two deltas, key and value lengths, header count: a byte each.
-RECORD_SIZE_MIN = 7
+_RECORD_SIZE_MIN = 7
 NULL = 1  # the varint of -1, the length of a null key or value
 VARINT_BYTES_MAX = 5  # of a 32-bit number; Kafka rejects longer ones
 
-# `check_start` reads START_RECORDS records of an uncompressed batch, and one more per START_BYTES_PER_RECORD.
-START_RECORDS = 4
-START_BYTES_PER_RECORD = 32 * 1024
+# `check_start` reads _START_RECORDS records of an uncompressed batch, and one more per _START_BYTES_PER_RECORD.
+_START_RECORDS = 4
+_START_BYTES_PER_RECORD = 32 * 1024
 
 
 class TimeBounds(NamedTuple):
@@ -78,7 +78,7 @@ def check_start(batch: Bytes, header: BatchHeader) -> None:
             raise invalid(f"they are not {CODEC_NAMES[codec]}, which the batch is marked with")
         return
     end = header.batch_length + LOG_OVERHEAD
-    checked = START_RECORDS + end // START_BYTES_PER_RECORD
+    checked = _START_RECORDS + end // _START_BYTES_PER_RECORD
     unchecked = header.records_count - checked
     if unchecked < 0:
         checked, unchecked = header.records_count, 0
@@ -88,7 +88,7 @@ def check_start(batch: Bytes, header: BatchHeader) -> None:
         raise invalid("a record reaches beyond the batch") from None
     except ValueError as error:
         raise invalid(str(error)) from None
-    if left < unchecked * RECORD_SIZE_MIN or (left and not unchecked):
+    if left < unchecked * _RECORD_SIZE_MIN or (left and not unchecked):
         raise invalid(f"{left} bytes follow record {checked} of {header.records_count}")
 
 
@@ -118,9 +118,9 @@ def check_records(data: Bytes, header: BatchHeader, bounds: TimeBounds = NO_BOUN
     Raises KafkaError(INVALID_RECORD) if they are not `records_count` complete records with the offset deltas 0, 1, 2...
     """
     found = CheckedRecords(header, bounds)
-    if header.records_count * RECORD_SIZE_MIN > len(data):
+    if header.records_count * _RECORD_SIZE_MIN > len(data):
         raise invalid(f"{len(data)} bytes cannot hold {header.records_count} records")
-    if header.records_count < COLUMNS_MIN or len(data) > header.records_count * COLUMNS_RECORD_BYTES_MAX:
+    if header.records_count < COLUMNS_MIN or len(data) > header.records_count * _COLUMNS_RECORD_BYTES_MAX:
         end = check_one_by_one(data, 0, len(data), 0, header.records_count, found)
     else:
         # Imported for the first large batch, so that a broker starts without numpy.

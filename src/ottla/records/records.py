@@ -27,7 +27,7 @@ from ottla.records.varint import encode_varint, read_varint
 Header = tuple[str, bytes | None]
 
 # The key of a record header is text, but a client may send other bytes; they must come back unchanged.
-KEY_ERRORS = "surrogateescape"
+_KEY_ERRORS = "surrogateescape"
 NULL = encode_varint(-1)
 
 
@@ -64,7 +64,7 @@ def iter_records(buffer: Bytes, position: int = 0, limit: int | None = None) -> 
     try:
         yield from _parse_records(data, header)
     except (IndexError, ValueError) as error:
-        raise corrupt_records(header, error) from error
+        raise _corrupt_records(header, error) from error
 
 
 def whole_header(buffer: Bytes, position: int = 0) -> BatchHeader:
@@ -88,7 +88,7 @@ def unpacked_records(buffer: Bytes, position: int, header: BatchHeader, limit: i
     return decompress(header.compression, payload, limit or unpacked_bytes_max(len(payload)))
 
 
-def corrupt_records(header: BatchHeader, error: IndexError | ValueError) -> KafkaError:
+def _corrupt_records(header: BatchHeader, error: IndexError | ValueError) -> KafkaError:
     reason = "they end inside a number" if isinstance(error, IndexError) else str(error)
     return KafkaError(
         ErrorCode.corrupt_message,
@@ -142,7 +142,7 @@ def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tup
         if key is None:
             raise ValueError("a header has no key")
         value, position = _read_bytes(data, position, end)
-        headers.append((key.decode("utf-8", KEY_ERRORS), value))
+        headers.append((key.decode("utf-8", _KEY_ERRORS), value))
     return tuple(headers), position
 
 
@@ -282,7 +282,7 @@ def _encode_records(records: list[Record], base_offset: int, base_timestamp: int
                 _encode_bytes(record.value),
                 encode_varint(len(record.headers)),
                 *(
-                    _encode_bytes(key.encode("utf-8", KEY_ERRORS)) + _encode_bytes(value)
+                    _encode_bytes(key.encode("utf-8", _KEY_ERRORS)) + _encode_bytes(value)
                     for key, value in record.headers
                 ),
             )

@@ -2,7 +2,7 @@
 
 Buffer = bytes | bytearray | memoryview
 
-MAX_VARINT_BYTES = 10  # of a 64-bit number
+_MAX_VARINT_BYTES = 10  # of a 64-bit number
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -23,8 +23,8 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         if byte < 0x80:
             break
         shift += 7
-        if shift >= 7 * MAX_VARINT_BYTES:
-            raise ValueError(f"a varint has more than {MAX_VARINT_BYTES} bytes")
+        if shift >= 7 * _MAX_VARINT_BYTES:
+            raise ValueError(f"a varint has more than {_MAX_VARINT_BYTES} bytes")
     value &= 0xFFFFFFFFFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 

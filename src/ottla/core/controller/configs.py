@@ -18,7 +18,7 @@ from ottla.model.config.definition import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.records import ConfigRecord
 
-VALUE_BYTES_MAX = 32767
+_VALUE_BYTES_MAX = 32767
 
 # (resource, all its configs after the change, the names that change) -> the error message, or None.
 ConfigValidator = Callable[[ConfigResource, Mapping[str, str], Collection[str]], str | None]
@@ -67,11 +67,11 @@ def alter_records(
     current = image.configs.get(resource, {})
     result = {name: value for name, value in {**current, **new}.items() if value is not None}
     _check_name(resource)
-    if any(len(value.encode()) > VALUE_BYTES_MAX for value in result.values()):
+    if any(len(value.encode()) > _VALUE_BYTES_MAX for value in result.values()):
         raise KafkaError(
             ErrorCode.invalid_config,
             "The configuration value cannot be added because it exceeds the maximum value size of "
-            f"{VALUE_BYTES_MAX} bytes.",
+            f"{_VALUE_BYTES_MAX} bytes.",
         )
     reason = validate(resource, result, new.keys())
     if reason is not None:

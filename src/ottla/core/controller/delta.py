@@ -73,7 +73,7 @@ class MetadataDelta:
 
     def replay(self, record: MetadataRecord) -> None:
         """Raises ReplayError. The delta must not be used after that."""
-        REPLAY[type(record)](self, record)
+        _REPLAY[type(record)](self, record)
 
     def image(self, offset: int, epoch: int) -> MetadataImage:
         """The image at `offset`. Inside a transaction it includes the transaction's records so far."""
@@ -152,7 +152,7 @@ class MetadataDelta:
         old = partitions.get(record.partition_id)
         if old is None:
             raise ReplayError(f"{record} changes a partition that does not exist")
-        partitions[record.partition_id] = changed_partition(old, record)
+        partitions[record.partition_id] = _changed_partition(old, record)
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         topics, topics_by_id = self._own_topics()
@@ -287,7 +287,7 @@ class MetadataDelta:
         self._reset(before)
 
 
-def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+def _changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
     """A record with a leader raises the leader epoch, even if the leader stays the same, to fence its older process."""
     leads = record.leader != NO_LEADER_CHANGE
     return PartitionImage(
@@ -313,7 +313,7 @@ def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> Par
     )
 
 
-REPLAY: dict[type[Any], Callable[[MetadataDelta, Any], None]] = {
+_REPLAY: dict[type[Any], Callable[[MetadataDelta, Any], None]] = {
     TopicRecord: MetadataDelta._replay_topic,
     PartitionRecord: MetadataDelta._replay_partition,
     PartitionChangeRecord: MetadataDelta._replay_partition_change,

@@ -43,8 +43,8 @@ from ottla.core.controller.topics import (
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.records import MetadataRecord, ProducerIdsRecord
 
-PRODUCER_IDS_PER_BLOCK = 1000
-PRODUCER_ID_MAX = 2**63 - 1
+_PRODUCER_IDS_PER_BLOCK = 1000
+_PRODUCER_ID_MAX = 2**63 - 1
 
 
 class ControllerMachine:
@@ -104,7 +104,7 @@ class ControllerMachine:
     def _allocate_producer_ids(self, command: AllocateProducerIds) -> ControllerDecision[ProducerIdBlock]:
         registered_broker(self.image, command.broker_id, command.broker_epoch)
         first = self.image.next_producer_id
-        if first > PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK:
+        if first > _PRODUCER_ID_MAX - _PRODUCER_IDS_PER_BLOCK:
             raise KafkaError(
                 ErrorCode.unknown_server_error,
                 f"No producer ids are left: the next block would begin at {first}",
@@ -112,9 +112,9 @@ class ControllerMachine:
         record = ProducerIdsRecord(
             broker_id=command.broker_id,
             broker_epoch=command.broker_epoch,
-            next_producer_id=first + PRODUCER_IDS_PER_BLOCK,
+            next_producer_id=first + _PRODUCER_IDS_PER_BLOCK,
         )
-        return ControllerDecision((record,), ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK))
+        return ControllerDecision((record,), ProducerIdBlock(first, _PRODUCER_IDS_PER_BLOCK))
 
 
 DECIDE: dict[type[Any], Callable[[ControllerMachine, Any], ControllerDecision[Any]]] = {

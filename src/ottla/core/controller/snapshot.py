@@ -14,7 +14,7 @@ from ottla.protocol.metadata_records.records import (
     TopicRecord,
 )
 
-NO_BROKER = -1
+_NO_BROKER = -1
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
@@ -29,7 +29,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
                 resource_type=resource.type, resource_name=resource.name, name=name, value=value
             )
     if image.next_producer_id:
-        yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=image.next_producer_id)
+        yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
     yield from image.opaque
 
 
@@ -65,10 +65,10 @@ def _registrations(image: MetadataImage) -> Iterator[MetadataRecord]:
 def _topic(topic: TopicImage) -> Iterator[MetadataRecord]:
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for index, partition in topic.partitions.items():
-        yield partition_record(topic, index, partition)
+        yield _partition_record(topic, index, partition)
 
 
-def partition_record(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
+def _partition_record(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
     return PartitionRecord(
         partition_id=index,
         topic_id=topic.topic_id,

@@ -33,7 +33,7 @@ from ottla.protocol.metadata_records.records import (
 )
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-DUPLICATE_NAME = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+_DUPLICATE_NAME = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 
 def decide_create_topics(
@@ -45,7 +45,7 @@ def decide_create_topics(
     created: list[str] = []
     for topic in command.topics:
         if counts[topic.name] > 1:
-            results[topic.name] = NewTopicResult(topic.name, DUPLICATE_NAME)
+            results[topic.name] = NewTopicResult(topic.name, _DUPLICATE_NAME)
             continue
         try:
             _check_name(image, topic.name, created)
@@ -107,7 +107,7 @@ def decide_create_partitions(
     results: dict[str, ApiError] = {}
     for topic in command.topics:
         if counts[topic.name] > 1:
-            results[topic.name] = DUPLICATE_NAME
+            results[topic.name] = _DUPLICATE_NAME
             continue
         try:
             records += _new_partition_records(image, topic, command.placement_start + len(records))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.protocol.primitives import INT16, INT32, MALFORMED, encode_string, read_string, required
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-HIGHEST_VERSION = 3
+_HIGHEST_VERSION = 3
 _NULL_BYTES = INT32.pack(-1)
 
 
@@ -64,7 +64,7 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
     if position > len(buffer):
         return None
     return ConsumerProtocolSubscription(
-        min(version, HIGHEST_VERSION), topics, user_data, owned, generation_id, rack_id
+        min(version, _HIGHEST_VERSION), topics, user_data, owned, generation_id, rack_id
     )
 
 
@@ -81,7 +81,7 @@ def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment | None:
         return None
     if position > len(buffer):
         return None
-    return ConsumerProtocolAssignment(min(version, HIGHEST_VERSION), partitions, user_data)
+    return ConsumerProtocolAssignment(min(version, _HIGHEST_VERSION), partitions, user_data)
 
 
 def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) -> bytes:

@@ -94,9 +94,9 @@ class Effects(NamedTuple):
 
 
 NO_EFFECTS = Effects()
-HIGH_WATERMARK_MOVED = Effects(high_watermark_moved=True)
-APPENDED = Effects(log_end_moved=True)
-APPENDED_AND_COMMITTED = Effects(log_end_moved=True, high_watermark_moved=True)
+_HIGH_WATERMARK_MOVED = Effects(high_watermark_moved=True)
+_APPENDED = Effects(log_end_moved=True)
+_APPENDED_AND_COMMITTED = Effects(log_end_moved=True, high_watermark_moved=True)
 
 
 class PartitionLeader:
@@ -213,14 +213,14 @@ class PartitionLeader:
         self.log_end_offset = plan.last_offset + 1
         if awaits_flush and self._unflushed_from is None:
             self._unflushed_from = plan.first_offset
-        return APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else APPENDED
+        return _APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else _APPENDED
 
     def on_flushed(self, end_offset: int, now_ms: int) -> Effects:
         """Everything before `end_offset` is on disk."""
         if self._unflushed_from is None or end_offset <= self._unflushed_from:
             return NO_EFFECTS
         self._unflushed_from = None if end_offset >= self.log_end_offset else end_offset
-        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return _HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def is_acknowledged(self, required_offset: int) -> bool:
         """Whether everything before `required_offset` is committed, so that a produce with acks=all is complete.
@@ -305,7 +305,7 @@ class PartitionLeader:
     def on_isr_committed(self, isr: Iterable[int], now_ms: int) -> Effects:
         """The controller has set the ISR. A smaller ISR may commit records that a lagging follower held back."""
         self.replicas.commit(isr)
-        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return _HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     @property
     def isr(self) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ from ottla.records.header import TRANSACTIONAL_MASK, BatchHeader
 # From this transaction.version on, each transaction has an epoch of its own, and its marker the next (KIP-890).
 EPOCH_PER_TRANSACTION = 2
 # A producer has at most five requests in flight, so no retry can reach further back.
-BATCHES_TO_RETAIN = 5
-SEQUENCE_MASK = 0x7FFFFFFF
+_BATCHES_TO_RETAIN = 5
+_SEQUENCE_MASK = 0x7FFFFFFF
 NO_COORDINATOR_EPOCH = -1
 
 
@@ -62,7 +62,7 @@ class Verification:
 
 
 # For batches that are appended while transaction.partition.verification.enable is false.
-NO_VERIFICATION = Verification(-1, SEQUENCE_MASK, 0, epoch_per_transaction=False)
+NO_VERIFICATION = Verification(-1, _SEQUENCE_MASK, 0, epoch_per_transaction=False)
 
 
 class ProducerEntry(NamedTuple):
@@ -104,7 +104,7 @@ class _Producer:
         self.timestamp = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
         self.next_sequence = 0
-        self.batches: deque[_AppendedBatch] = deque(maxlen=BATCHES_TO_RETAIN)
+        self.batches: deque[_AppendedBatch] = deque(maxlen=_BATCHES_TO_RETAIN)
 
     def move_to_epoch(self, epoch: int) -> None:
         """Sequences start at 0 in each epoch (KIP-360), so a batch of the previous epoch cannot be retried."""
@@ -241,9 +241,9 @@ class ProducerStateTable:
         base_offset, delta, timestamp = header.base_offset, header.last_offset_delta, header.max_timestamp
         last_sequence = header.base_sequence
         if last_sequence >= 0:
-            last_sequence = (last_sequence + delta) & SEQUENCE_MASK
+            last_sequence = (last_sequence + delta) & _SEQUENCE_MASK
         producer.batches.append(_AppendedBatch(last_sequence, base_offset + delta, delta, timestamp))
-        producer.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        producer.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
         producer.timestamp = timestamp
         if header.attributes & TRANSACTIONAL_MASK and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
@@ -349,7 +349,7 @@ class ProducerStateTable:
                     entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
                 )
                 producer.batches.append(batch)
-                producer.next_sequence = (entry.last_sequence + 1) & SEQUENCE_MASK
+                producer.next_sequence = (entry.last_sequence + 1) & _SEQUENCE_MASK
             if entry.current_txn_first_offset >= 0:
                 open_transactions[entry.current_txn_first_offset] = entry.producer_id
         self._ongoing = dict(sorted(open_transactions.items()))

@@ -163,7 +163,7 @@ def prepare(
         transaction_start_timestamp_ms=metadata.record.transaction_start_timestamp_ms if ongoing else now_ms,
         transaction_partitions=metadata.record.transaction_partitions or (),
     )
-    write_markers(store, transactional_id, decision, now_ms)
+    _write_markers(store, transactional_id, decision, now_ms)
     if next_producer_id != NO_PRODUCER_ID:
         return ProducerIdAndEpoch(next_producer_id, 0)
     return metadata.producer
@@ -191,10 +191,10 @@ def fence_and_abort(
         producer_epoch=next_epoch(metadata.record.producer_epoch),
         client_transaction_version=0,
     )
-    write_markers(store, transactional_id, decision, now_ms)
+    _write_markers(store, transactional_id, decision, now_ms)
 
 
-def write_markers(
+def _write_markers(
     store: TransactionStore, transactional_id: str, decision: TransactionDecision, now_ms: int
 ) -> None:
     """Has markers written to the partitions of a prepared transaction. Without partitions it is complete."""
@@ -279,4 +279,4 @@ def resume(
     if metadata.state is TransactionState.ONGOING:
         start_timeout(transactional_id, metadata, decision, now_ms)
     elif metadata.state in PREPARED:
-        write_markers(store, transactional_id, decision, now_ms)
+        _write_markers(store, transactional_id, decision, now_ms)

@@ -9,7 +9,7 @@ from ottla.model.config.topic import topic_default
 if TYPE_CHECKING:
     from ottla.model.config.broker import BrokerConfig
 
-MIB = 1 << 20
+_MIB = 1 << 20
 _SESSION_TIMEOUTS = ("group", "group.consumer", "group.share", "group.streams")
 _MODERN_GROUPS = ("group.consumer", "group.share", "group.streams")
 
@@ -39,7 +39,7 @@ def _log_errors(config: "BrokerConfig") -> Iterator[str]:
             f"log.cleaner.max.compaction.lag.ms ({most})"
         )
     threads = config.get_int("log.cleaner.threads")
-    if config.get_int("log.cleaner.dedupe.buffer.size") <= MIB * threads:
+    if config.get_int("log.cleaner.dedupe.buffer.size") <= _MIB * threads:
         yield "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
 
 

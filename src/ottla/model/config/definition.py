@@ -149,11 +149,11 @@ def format_value(value: ConfigValue) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return format_double(value)
+        return _format_double(value)
     return str(value)
 
 
-def format_double(value: float) -> str:
+def _format_double(value: float) -> str:
     """Java writes 1.0E7 where Python writes 10000000.0 or 1e+16."""
     if value != value:
         return "NaN"

@@ -6,8 +6,8 @@ For example, a topic that does not set `retention.ms` gets the broker's `log.ret
 
 from ottla.model.config.definitions import GROUP_CONFIGS, without_listener_prefix
 
-MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
 
 # The first broker config that is set counts. The number converts it to the unit of the topic config.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -36,13 +36,13 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),
-        ("log.retention.minutes", MINUTE_MS),
-        ("log.retention.hours", HOUR_MS),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
     ),
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
 

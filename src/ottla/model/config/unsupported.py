@@ -205,7 +205,7 @@ def unsupported_config(resource_type: int, name: str) -> Unsupported | None:
     return None
 
 
-def static_reason(name: str) -> str | None:
+def _static_reason(name: str) -> str | None:
     """Why a config that is dynamic in Kafka cannot be changed while this broker runs; else None."""
     return _STATIC_CONFIGS.get(name)
 
@@ -261,7 +261,7 @@ def unsupported_change_error(
     """
     if resource_type == ResourceType.BROKER:
         for name in altered:
-            if name in configs and (reason := static_reason(name)) is not None:
+            if name in configs and (reason := _static_reason(name)) is not None:
                 return (
                     f"{name} cannot be changed while the broker runs: {reason}. Set it in the file or by --set, "
                     "and restart the broker."

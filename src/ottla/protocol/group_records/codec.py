@@ -37,17 +37,17 @@ from ottla.protocol.primitives import (
     topic_id_of,
 )
 
-LEGACY_OFFSET_COMMIT = 0  # of releases before 0.8.2; with the same fields as offset commits
+_LEGACY_OFFSET_COMMIT = 0  # of releases before 0.8.2; with the same fields as offset commits
 KEY_TYPES: dict[int, type[Any]] = {key.__api_key__: key for key in get_args(GroupKey)} | {
-    LEGACY_OFFSET_COMMIT: OffsetCommitKey
+    _LEGACY_OFFSET_COMMIT: OffsetCommitKey
 }
 VALUE_TYPES: dict[int, type[Any]] = {
     value.__api_key__: value for value in get_args(GroupValue) if value is not ExpiringOffsetCommitValue
 }
 
 # Kafka 4.3 writes groups in the last version that is not flexible, so that older releases can read them.
-GROUP_METADATA_VERSION = 3
-OFFSET_COMMIT_VERSION = OffsetCommitValue.__version__
+_GROUP_METADATA_VERSION = 3
+_OFFSET_COMMIT_VERSION = OffsetCommitValue.__version__
 
 _OFFSET_KEYS = (b"\x00\x01", b"\x00\x00")
 _OFFSET_HEAD = Struct(">hqi")
@@ -69,10 +69,10 @@ def encode_key(key: GroupKey) -> bytes:
 
 
 def encode_value(value: GroupValue) -> bytes:
-    packer = PACKERS.get(type(value))
+    packer = _PACKERS.get(type(value))
     if packer is not None:
         return packer(value)
-    version = GROUP_METADATA_VERSION if type(value) is GroupMetadataValue else value.__version__
+    version = _GROUP_METADATA_VERSION if type(value) is GroupMetadataValue else value.__version__
     return coordinator_codec.encode_value(value, version)
 
 
@@ -123,13 +123,13 @@ def _pack_offset(value: OffsetCommitValue) -> bytes:
     if not value.metadata:  # nearly always
         return (
             _PLAIN_OFFSET.pack(
-                OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, _NO_METADATA, value.commit_timestamp
+                _OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, _NO_METADATA, value.commit_timestamp
             )
             + tags
         )
     return b"".join(
         (
-            _OFFSET_HEAD.pack(OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch),
+            _OFFSET_HEAD.pack(_OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch),
             encode_compact_string(value.metadata),
             _TIMESTAMP.pack(value.commit_timestamp),
             tags,
@@ -207,7 +207,7 @@ def _pack_member(value: ConsumerGroupMemberMetadataValue) -> bytes:
     return body.removesuffix(NO_TAGS) + encode_tags({_CLASSIC_METADATA_TAG: tag})
 
 
-PACKERS: dict[type[Any], Callable[[Any], bytes]] = {
+_PACKERS: dict[type[Any], Callable[[Any], bytes]] = {
     OffsetCommitValue: _pack_offset,
     ConsumerGroupMemberMetadataValue: _pack_member,
 }

@@ -32,12 +32,12 @@ from ottla.protocol.metadata_records.records import (
 from ottla.protocol.record_schema import copy_field
 from ottla.protocol.varint import encode_uvarint
 
-FRAME_VERSION = 1
-BODY_POSITION = 3
-BY_API_KEY: dict[int, type[Any]] = {record_type.__api_key__: record_type for record_type in RECORD_TYPES}
+_FRAME_VERSION = 1
+_BODY_POSITION = 3
+_BY_API_KEY: dict[int, type[Any]] = {record_type.__api_key__: record_type for record_type in RECORD_TYPES}
 
 # Fields in the middle of a record that older versions do not have. Tagged fields need no entry.
-MISSING_FIELDS: dict[tuple[type[Any], int], frozenset[str]] = {
+_MISSING_FIELDS: dict[tuple[type[Any], int], frozenset[str]] = {
     (RegisterBrokerRecord, 0): frozenset({"is_migrating_zk_broker", "in_controlled_shutdown"}),
     (RegisterBrokerRecord, 1): frozenset({"is_migrating_zk_broker"}),
     (PartitionRecord, 0): frozenset({"directories"}),
@@ -46,7 +46,7 @@ MISSING_FIELDS: dict[tuple[type[Any], int], frozenset[str]] = {
 # (metadata.version, the record version to write from there on). Levels below 3.7-IV2 are not supported.
 METADATA_VERSION_MIN = 17
 METADATA_VERSION_MAX = 30  # 4.3-IV0
-WRITTEN_SINCE: dict[type[Any], tuple[tuple[int, int], ...]] = {
+_WRITTEN_SINCE: dict[type[Any], tuple[tuple[int, int], ...]] = {
     RegisterBrokerRecord: ((METADATA_VERSION_MAX, 4), (METADATA_VERSION_MIN, 3)),
     PartitionRecord: ((23, 2), (METADATA_VERSION_MIN, 1)),
     PartitionChangeRecord: ((23, 2), (METADATA_VERSION_MIN, 1)),
@@ -69,13 +69,13 @@ def encode_record(record: MetadataRecord, metadata_version: int = METADATA_VERSI
 
 def decode_record(data: bytes) -> MetadataRecord:
     """Raises KafkaError: CORRUPT_MESSAGE if it is malformed, UNSUPPORTED_VERSION if a newer Kafka has written it."""
-    if len(data) < 3 or data[0] != FRAME_VERSION or data[1] >= 0x80 or data[2] >= 0x80:
+    if len(data) < 3 or data[0] != _FRAME_VERSION or data[1] >= 0x80 or data[2] >= 0x80:
         raise KafkaError(
             ErrorCode.corrupt_message,
             f"a metadata record starts with {data[:3].hex()!r}, which is not a frame",
         )
     api_key, version = data[1], data[2]
-    record_type = BY_API_KEY.get(api_key)
+    record_type = _BY_API_KEY.get(api_key)
     if record_type is None:
         return OpaqueRecord(api_key, version, data[3:])
     if version > record_type.__version__:
@@ -85,7 +85,7 @@ def decode_record(data: bytes) -> MetadataRecord:
             f"this one reads up to {record_type.__version__}",
         )
     try:
-        is_older = (record_type, version) in MISSING_FIELDS
+        is_older = (record_type, version) in _MISSING_FIELDS
         record: MetadataRecord = (
             _read_older(record_type, version, data) if is_older else _read(record_type, data)
         )
@@ -98,7 +98,7 @@ def decode_record(data: bytes) -> MetadataRecord:
 
 
 def _frame(api_key: int, version: int) -> bytes:
-    return bytes((FRAME_VERSION, api_key, version))  # varints of one byte, because all are below 128
+    return bytes((_FRAME_VERSION, api_key, version))  # varints of one byte, because all are below 128
 
 
 def _version_to_write(record: Any, metadata_version: int) -> int:
@@ -106,14 +106,14 @@ def _version_to_write(record: Any, metadata_version: int) -> int:
         if record.cordoned_log_dirs is not None:
             return 3
         return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
-    for since, version in WRITTEN_SINCE.get(type(record), ()):
+    for since, version in _WRITTEN_SINCE.get(type(record), ()):
         if metadata_version >= since:
             return version
     return int(record.__version__)
 
 
 def _read(schema: type, data: bytes) -> Any:
-    return entity_reader(schema)(memoryview(data), BODY_POSITION)[0]
+    return entity_reader(schema)(memoryview(data), _BODY_POSITION)[0]
 
 
 def _read_older(record_type: type[Any], version: int, data: bytes) -> Any:
@@ -124,8 +124,8 @@ def _read_older(record_type: type[Any], version: int, data: bytes) -> Any:
 
 @cache
 def _older_type(api_key: int, version: int) -> type[Any]:
-    record_type = BY_API_KEY[api_key]
-    missing = MISSING_FIELDS[record_type, version]
+    record_type = _BY_API_KEY[api_key]
+    missing = _MISSING_FIELDS[record_type, version]
     kept = [each for each in fields(record_type) if each.name not in missing]
     namespace = {name: getattr(record_type, name) for name in ("__type__", "__flexible__")}
     return make_dataclass(

@@ -57,7 +57,7 @@ class LeaderAndLog:
         for planned in plan.batches:
             self.epochs.assign(planned.header.partition_leader_epoch, planned.header.base_offset)
             if planned.header.is_control:
-                self.producers.complete(planned.header, commit=True, coordinator_epoch=0)
+                self.producers.complete_transaction(planned.header, commit=True, coordinator_epoch=0)
             elif planned.header.producer_id >= 0:
                 self.producers.update(planned.header)
         self.leader.on_appended(plan, NOW)
@@ -203,7 +203,7 @@ def test_a_sequence_error_rejects_the_append() -> None:
 
 def test_a_marker_from_a_zombie_coordinator_is_rejected() -> None:
     log = LeaderAndLog()
-    log.producers.complete(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
+    log.producers.complete_transaction(marker(offset=0, producer_id=7), commit=True, coordinator_epoch=5)
     with pytest.raises(KafkaError) as caught:
         log.leader.plan_marker(marker(offset=0, producer_id=7), TransactionMarker(7, 0, True, 4), NOW)
     assert caught.value.code is ErrorCode.transaction_coordinator_fenced
@@ -224,7 +224,7 @@ def test_a_read_committed_fetch_ends_before_the_first_open_transaction() -> None
 def test_a_transaction_that_was_replicated_before_a_restart_is_stable_after_it() -> None:
     producers = ProducerStateTable()
     producers.update(batch(offset=0, producer_id=7, sequence=0, transactional=True))
-    producers.complete(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
+    producers.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
     leader = PartitionLeader(
         producers,
         LeaderEpochCache(),

@@ -61,7 +61,7 @@ class ClassicMachine:
     # -- commands
 
     def join_group(self, command: JoinGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        check_group_id(command.group_id)
+        _check_group_id(command.group_id)
         if not self._try_migration(command, waiter, decision, now_ms):
             self._join.join(command, waiter, decision, now_ms)
 
@@ -70,7 +70,7 @@ class ClassicMachine:
         if isinstance(group, ClassicGroup):
             sync(group, command, waiter, decision, now_ms)
         elif not self._try_migration(command, waiter, decision, now_ms):
-            check_group_id(command.group_id)
+            _check_group_id(command.group_id)
             raise unknown_member(command.group_id, command.member_id)
 
     def heartbeat(self, command: Heartbeat, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
@@ -82,11 +82,11 @@ class ClassicMachine:
             response = rebalance_in_progress(group.group_id) if group.is_rebalancing else None
             decision.reply(waiter, response)
         elif not self._try_migration(command, waiter, decision, now_ms):
-            check_group_id(command.group_id)
+            _check_group_id(command.group_id)
             raise unknown_member(command.group_id, command.member_id)
 
     def leave_group(self, command: LeaveGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
-        check_group_id(command.group_id)
+        _check_group_id(command.group_id)
         if self._try_migration(command, waiter, decision, now_ms):
             return
         group = self._find(command.group_id)
@@ -243,6 +243,6 @@ class ClassicMachine:
     }
 
 
-def check_group_id(group_id: str) -> None:
+def _check_group_id(group_id: str) -> None:
     if not group_id:
         raise KafkaError(ErrorCode.invalid_group_id, "The group id is empty: set group.id.")

@@ -18,7 +18,7 @@ from ottla.core.groups.classic.timers import (
 from ottla.core.groups.group import GroupDecision
 
 # A client may set a rebalance timeout of 0. Waiting for static members again and again must not become a busy loop.
-REJOIN_WAIT_AGAIN_MS_MIN = 100
+_REJOIN_WAIT_AGAIN_MS_MIN = 100
 
 
 class ClassicRebalancer:
@@ -80,7 +80,7 @@ class ClassicRebalancer:
             if member.awaiting_join is None and member.group_instance_id is None:
                 group.remove(member.member_id, decision)
         if not group.elect_joined_leader() and group.members:
-            self._await_rejoin(group, max(group.rebalance_timeout_ms, REJOIN_WAIT_AGAIN_MS_MIN), decision)
+            self._await_rejoin(group, max(group.rebalance_timeout_ms, _REJOIN_WAIT_AGAIN_MS_MIN), decision)
             return
         group.start_generation(now_ms)
         if group.is_empty:

@@ -14,7 +14,7 @@ from ottla.core.groups.consumer.member import ConsumerGroupMember
 from ottla.core.groups.consumer.target_assignment import assignor_name
 from ottla.core.groups.state import ClusterTopics, GroupsState
 
-CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def describe_group(group: ConsumerGroup, state: GroupsState) -> DescribedConsumerGroup:
@@ -42,7 +42,7 @@ def _describe_member(
         subscribed_topic_regex=metadata.subscribed_topic_regex,
         assignment=_with_names(_held_partitions(member), topics),
         target_assignment=_with_names(group.target(member.member_id), topics),
-        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,
     )
 
 

@@ -20,9 +20,9 @@ from ottla.protocol.group_records.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 
-PROTOCOL_TYPE = "consumer"
+_PROTOCOL_TYPE = "consumer"
 Target = Mapping[UUID, frozenset[int]]
-NO_TARGET: Target = {}
+_NO_TARGET: Target = {}
 
 
 class ConsumerGroup:
@@ -80,7 +80,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target(self, member_id: str) -> Target:
-        return self.targets.get(member_id, NO_TARGET)
+        return self.targets.get(member_id, _NO_TARGET)
 
     # -- changes by records
 
@@ -202,7 +202,7 @@ class ConsumerGroup:
         decision.write(ConsumerGroupMetadataKey(group_id=group_id), None)
 
     def as_listed_group(self) -> ListedGroup:
-        return ListedGroup(self.group_id, PROTOCOL_TYPE, self.state, "consumer")
+        return ListedGroup(self.group_id, _PROTOCOL_TYPE, self.state, "consumer")
 
     # -- for tests
 

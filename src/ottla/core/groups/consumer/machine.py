@@ -48,8 +48,8 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.records import ConsumerGroupMemberMetadataValue, GroupValue
 
 # How long to wait after a change of topics before groups are refreshed, because changes often come in bursts.
-REFRESH_DELAY_MS = 100
-REFRESHED_AT_ONCE_MAX = 100
+_REFRESH_DELAY_MS = 100
+_REFRESHED_AT_ONCE_MAX = 100
 
 
 class ConsumerMigration(Protocol):
@@ -259,7 +259,7 @@ class ConsumerMachine:
         """The next heartbeat of a group would notice the change; the timer serves groups without one soon."""
         if not self._refresh_is_scheduled:
             self._refresh_is_scheduled = True
-            decision.start_timer(REFRESH_KEY, REFRESH_DELAY_MS, RefreshSubscriptions())
+            decision.start_timer(REFRESH_KEY, _REFRESH_DELAY_MS, RefreshSubscriptions())
 
     def refresh(
         self, timer: RefreshSubscriptions, waiter: Waiter, decision: GroupDecision, now_ms: int
@@ -272,7 +272,7 @@ class ConsumerMachine:
             if not isinstance(group, ConsumerGroup) or group.is_empty:
                 continue
             if self.rebalancer.is_stale(group, now_ms):
-                if refreshed == REFRESHED_AT_ONCE_MAX:
+                if refreshed == _REFRESHED_AT_ONCE_MAX:
                     self.on_topics_changed(decision, now_ms)
                     return
                 refreshed += 1

@@ -23,7 +23,7 @@ LEAVE_STATIC_EPOCH = -2
 
 # For each topic, its partitions and the epoch at which each was assigned to the member (KIP-1251).
 Assigned = Mapping[UUID, Mapping[int, int]]
-NOTHING_ASSIGNED: Assigned = {}
+_NOTHING_ASSIGNED: Assigned = {}
 
 
 class MemberState(IntEnum):
@@ -39,7 +39,7 @@ class MemberState(IntEnum):
         return cls(value) if value in (0, 1, 2) else cls.UNKNOWN
 
 
-NO_METADATA = ConsumerGroupMemberMetadataValue(
+_NO_METADATA = ConsumerGroupMemberMetadataValue(
     instance_id=None,
     rack_id=None,
     client_id="",
@@ -55,7 +55,7 @@ class ConsumerGroupMember:
     """`assigned` has the partitions that the member may consume, `pending_revocation` those that it must revoke."""
 
     member_id: str
-    metadata: ConsumerGroupMemberMetadataValue = NO_METADATA
+    metadata: ConsumerGroupMemberMetadataValue = _NO_METADATA
     member_epoch: int = JOIN_EPOCH
     previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
@@ -100,7 +100,7 @@ class ConsumerGroupMember:
         epoch: int,
         state: MemberState,
         assigned: Assigned,
-        pending_revocation: Assigned = NOTHING_ASSIGNED,
+        pending_revocation: Assigned = _NOTHING_ASSIGNED,
     ) -> "ConsumerGroupMember":
         """Keeps the previous epoch, because the member may miss the response with the new one."""
         return replace(
@@ -123,7 +123,7 @@ class ConsumerGroupMember:
             assigned={
                 topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()
             },
-            pending_revocation=NOTHING_ASSIGNED,
+            pending_revocation=_NOTHING_ASSIGNED,
         )
 
     def replaced_by(self, member_id: str) -> "ConsumerGroupMember":
@@ -150,8 +150,8 @@ class ConsumerGroupMember:
             self,
             member_epoch=LEAVE_EPOCH,
             previous_member_epoch=LEAVE_EPOCH,
-            assigned=NOTHING_ASSIGNED,
-            pending_revocation=NOTHING_ASSIGNED,
+            assigned=_NOTHING_ASSIGNED,
+            pending_revocation=_NOTHING_ASSIGNED,
         )
 
     def current_assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:

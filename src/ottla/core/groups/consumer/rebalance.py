@@ -37,7 +37,7 @@ REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 # The interval of a member that waits for partitions or for a new target. The Java client and librdkafka follow the
 # interval of each response. librdkafka also takes it as the timeout of the next heartbeat and closes the connection if
 # that passes, so it must not be shorter than a slow round trip.
-WAITING_HEARTBEAT_INTERVAL_MS = 1000
+_WAITING_HEARTBEAT_INTERVAL_MS = 1000
 
 
 class ConsumerRebalancer:
@@ -253,7 +253,7 @@ class ConsumerRebalancer:
         overridden = self._state.settings.overrides(group.group_id).consumer_heartbeat_interval_ms
         interval_ms = overridden or self._state.settings.consumer_heartbeat_interval_ms
         if member.state is MemberState.UNRELEASED_PARTITIONS or group.assignment_epoch < group.group_epoch:
-            return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
+            return min(interval_ms, _WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms
 
     def _assignment_interval_ms(self, group_id: str) -> int:

@@ -11,7 +11,7 @@ from uuid import UUID
 from ottla.core.groups.commands import TopicIdPartitions
 from ottla.core.groups.consumer.member import Assigned, ConsumerGroupMember, MemberState
 
-NO_PARTITIONS: frozenset[int] = frozenset()
+_NO_PARTITIONS: frozenset[int] = frozenset()
 
 
 class Reconciliation(NamedTuple):
@@ -78,7 +78,7 @@ class Reconciliation(NamedTuple):
         waits = False
         for topic_id in dict.fromkeys((*self.target, *member.assigned)):
             target = (
-                self.target.get(topic_id, NO_PARTITIONS) if topic_id in self.subscribed else NO_PARTITIONS
+                self.target.get(topic_id, _NO_PARTITIONS) if topic_id in self.subscribed else _NO_PARTITIONS
             )
             current = member.assigned.get(topic_id, {})
             kept = {partition: since for partition, since in current.items() if partition in target}

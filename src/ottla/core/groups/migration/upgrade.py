@@ -38,7 +38,7 @@ from ottla.protocol.group_records.records import (
 
 # The user data in assignments of these assignors is not needed. Kafka rejects the upgrade of a group with user data,
 # but librdkafka's sticky assignor writes some, so such a group could be upgraded only in its first generation.
-DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+_DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 
 Partitions = Mapping[UUID, frozenset[int]]
@@ -167,7 +167,7 @@ def _assigned_partitions(
     assignment = read_assignment(member.assignment)
     if assignment is None:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed")
-    if assignment.user_data and group.protocol_name not in DEFAULT_ASSIGNORS:
+    if assignment.user_data and group.protocol_name not in _DEFAULT_ASSIGNORS:
         raise _cannot_upgrade(
             group,
             "an unsupported custom assignor is in use, whose data would be lost: switch to a default assignor first",

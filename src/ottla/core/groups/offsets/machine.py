@@ -33,7 +33,7 @@ from ottla.protocol.group_records.records import (
     OffsetCommitValue,
 )
 
-EXPIRY_TIMER = ("expire-offsets",)
+_EXPIRY_TIMER = ("expire-offsets",)
 NO_ERROR = ErrorCode.none  # looking up an enum member is slow, and this is used for every offset
 
 Method = Callable[[Any, Any, Waiter, GroupDecision, int], None]
@@ -245,7 +245,7 @@ class OffsetsMachine:
 
     def _start_expiry_timer(self, decision: GroupDecision) -> None:
         interval_ms = self._state.settings.offsets_retention_check_interval_ms
-        decision.start_timer(EXPIRY_TIMER, interval_ms, ExpireOffsets())
+        decision.start_timer(_EXPIRY_TIMER, interval_ms, ExpireOffsets())
 
     def durable_state(self) -> object:
         return self._offsets.durable_state()

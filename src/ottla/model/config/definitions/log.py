@@ -20,7 +20,7 @@ from ottla.model.config.validators import (
     OneOf,
 )
 
-DOUBLE_MAX = 1.7976931348623157e308
+_DOUBLE_MAX = 1.7976931348623157e308
 
 CONFIGS = (
     ConfigDef("compression.gzip.level", INT, -1, GzipLevel(), CLUSTER_WIDE),
@@ -40,7 +40,7 @@ CONFIGS = (
     ConfigDef("log.cleaner.enable", BOOLEAN, True),
     ConfigDef("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, scope=CLUSTER_WIDE),
     ConfigDef("log.cleaner.io.buffer.size", INT, 524_288, AtLeast(0), CLUSTER_WIDE),
-    ConfigDef("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, scope=CLUSTER_WIDE),
+    ConfigDef("log.cleaner.io.max.bytes.per.second", DOUBLE, _DOUBLE_MAX, scope=CLUSTER_WIDE),
     ConfigDef("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, AtLeast(1), CLUSTER_WIDE),
     ConfigDef("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, Between(0, 1), CLUSTER_WIDE),
     ConfigDef("log.cleaner.min.compaction.lag.ms", LONG, 0, AtLeast(0), CLUSTER_WIDE),

@@ -3,12 +3,12 @@
 from ottla.model.config.definition import CLUSTER_WIDE, INT, STRING, ConfigDef
 from ottla.model.config.validators import AtLeast, OneOf
 
-RECORD_VALIDATION = OneOf(("quick", "full"))
+_RECORD_VALIDATION = OneOf(("quick", "full"))
 
 CONFIGS = (
     ConfigDef("ottla.log.format", STRING, "text", OneOf(("text", "json"))),
     ConfigDef("ottla.log.level", STRING, "info", OneOf(("debug", "info", "warning", "error"))),
     ConfigDef("ottla.loop.turn.warn.ms", INT, 100, AtLeast(0)),
-    ConfigDef("ottla.record.validation", STRING, "quick", RECORD_VALIDATION, CLUSTER_WIDE),
+    ConfigDef("ottla.record.validation", STRING, "quick", _RECORD_VALIDATION, CLUSTER_WIDE),
 )
-TOPIC_CONFIGS = (ConfigDef("ottla.record.validation", STRING, "quick", RECORD_VALIDATION),)
+TOPIC_CONFIGS = (ConfigDef("ottla.record.validation", STRING, "quick", _RECORD_VALIDATION),)
