@@ -311,9 +311,9 @@ def test_running_out_of_descriptors_fails_the_request_and_nothing_else(error: in
         await bench.produce("journal", big)
         bench.disk.fail("/data/journal-0", error, operations=NO_DESCRIPTORS)
         for _ in range(2):  # the roll for the second batch fails too
-            refused = await bench.produce("journal", big)
-            assert refused.error_code is ErrorCode.kafka_storage_error
-            assert "The disk is not at fault: try again" in refused.error_message
+            rejected = await bench.produce("journal", big)
+            assert rejected.error_code is ErrorCode.kafka_storage_error
+            assert "The disk is not at fault: try again" in rejected.error_message
         assert not bench.services.log_dirs.offline
         bench.disk.heal()
         # The next one fits into the segment that could not be rolled.
