@@ -113,7 +113,7 @@ def test_random_frames_do_no_harm(unharmed: RunningBroker) -> None:
             client.send(request(key, version, body, flexible=chance.random() < 0.5))
 
 
-def honest_batch() -> bytes:
+def valid_batch() -> bytes:
     return batch(record(b"honest"))
 
 
@@ -121,12 +121,12 @@ ANY_ERROR = None
 BAD_RECORDS: dict[str, tuple[Callable[[], bytes], int | None]] = {
     "a wrong checksum": (lambda: batch(record(b"v"), crc=1), CORRUPT_MESSAGE),
     "a flipped bit in a record": (
-        lambda: honest_batch()[:-3] + b"\x55" + honest_batch()[-2:],
+        lambda: valid_batch()[:-3] + b"\x55" + valid_batch()[-2:],
         CORRUPT_MESSAGE,
     ),
     "magic 0": (lambda: old_message(b"v", 0), INVALID_RECORD),
     "magic 1": (lambda: old_message(b"v", 1), INVALID_RECORD),
-    "two batches for one partition": (lambda: honest_batch() * 2, INVALID_RECORD),
+    "two batches for one partition": (lambda: valid_batch() * 2, INVALID_RECORD),
     "a batch without records": (lambda: batch(b"", count=0), INVALID_RECORD),
     "a control batch": (lambda: batch(record(b"v"), attributes=0x20), INVALID_RECORD),
     "an unknown codec": (lambda: batch(record(b"v"), attributes=7), ANY_ERROR),
@@ -144,7 +144,7 @@ def test_bad_records_are_rejected_with_kafkas_code(
 ) -> None:
     create_topic(unharmed.bootstrap, topic_name)
     make, code = BAD_RECORDS[what]
-    check_refused(unharmed, topic_name, make(), code)
+    check_rejected(unharmed, topic_name, make(), code)
 
 
 @pytest.mark.parametrize("what", BAD_CONTENTS)
@@ -152,15 +152,15 @@ def test_invalid_records_are_rejected_if_the_broker_must_read_the_batch(
     unharmed: RunningBroker, topic_name: str, what: str
 ) -> None:
     create_topic(unharmed.bootstrap, topic_name, config={"compression.type": "lz4"})
-    check_refused(unharmed, topic_name, BAD_CONTENTS[what](), ANY_ERROR)
+    check_rejected(unharmed, topic_name, BAD_CONTENTS[what](), ANY_ERROR)
 
 
-def check_refused(broker: RunningBroker, topic: str, records: bytes, code: int | None) -> None:
+def check_rejected(broker: RunningBroker, topic: str, records: bytes, code: int | None) -> None:
     with WireClient(broker.bootstrap) as client:
-        refused = produce_error(client.ask(produce_request(topic, records)), topic)
-        assert refused != 0 if code is ANY_ERROR else refused == code
+        rejected = produce_error(client.ask(produce_request(topic, records)), topic)
+        assert rejected != 0 if code is ANY_ERROR else rejected == code
         # The same connection accepts a correct batch, at the offset that the invalid one did not take.
-        assert produce_error(client.ask(produce_request(topic, honest_batch())), topic) == 0
+        assert produce_error(client.ask(produce_request(topic, valid_batch())), topic) == 0
     (only,) = read_records(broker.bootstrap, topic, 1)
     assert (only.offset(), only.value()) == (0, b"honest")
 
@@ -178,7 +178,7 @@ def test_garbage_for_records_is_rejected(unharmed: RunningBroker, topic_name: st
 def test_an_unknown_topic_is_rejected(unharmed: RunningBroker) -> None:
     for name in ("never-made", "bad/name", ""):
         with WireClient(unharmed.bootstrap) as client:
-            answer = client.ask(produce_request(name, honest_batch()))
+            answer = client.ask(produce_request(name, valid_batch()))
             assert produce_error(answer, name) == UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -175,14 +175,12 @@ REFUSED = (
 
 def test_errors_have_kafkas_messages(kafka: tuple[str, dict[str, str]], ours: BrokerConfig) -> None:
     for resource_type, configs in REFUSED:
-        theirs = refusal(kafka[0], resource_type, configs)
+        theirs = error_message(kafka[0], resource_type, configs)
         # Scala's `require` adds a prefix to its messages.
-        assert our_refusal(resource_type, configs, ours) == theirs.removeprefix("requirement failed: "), (
-            configs
-        )
+        assert our_error(resource_type, configs, ours) == theirs.removeprefix("requirement failed: "), configs
 
 
-def our_refusal(resource_type: ResourceType, configs: dict[str, str], ours: BrokerConfig) -> str | None:
+def our_error(resource_type: ResourceType, configs: dict[str, str], ours: BrokerConfig) -> str | None:
     if resource_type is ResourceType.TOPIC:
         return validate_topic_configs(configs, ours)
     if resource_type is ResourceType.GROUP:
@@ -193,7 +191,7 @@ def our_refusal(resource_type: ResourceType, configs: dict[str, str], ours: Brok
     return validate(resource_type, name, value)
 
 
-def refusal(bootstrap: str, resource_type: ResourceType, configs: dict[str, str]) -> str:
+def error_message(bootstrap: str, resource_type: ResourceType, configs: dict[str, str]) -> str:
     name = {ResourceType.TOPIC: TOPIC, ResourceType.BROKER: "1"}.get(resource_type, "a-name")
     set_operation = i8(0)
     changes = tuple(

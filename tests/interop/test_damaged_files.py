@@ -93,7 +93,7 @@ def files_in(folder: Path, suffix: str = "") -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.endswith(suffix)}
 
 
-def refusal(broker: RunningBroker) -> str:
+def error_message(broker: RunningBroker) -> str:
     """The message of a start that fails: one line, no traceback, and the same for the second start."""
     said = []
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_a_metadata_log_with_one_flipped_bit_stops_the_start(
     (path,) = (stopped.data_dir / "__cluster_metadata-0").glob("*.log")
     position = int((path.stat().st_size - 1) * where)
     flip_bit(path, position)
-    message = refusal(stopped)
+    message = error_message(stopped)
     assert f"{path} is damaged at position " in message
     assert "which is offset " in message
     assert "Restore the directory of the metadata log from a backup" in message
@@ -148,7 +148,7 @@ def test_a_metadata_snapshot_with_one_flipped_bit_stops_the_start(
 ) -> None:
     path = max((stopped.data_dir / "__cluster_metadata-0").glob("*.checkpoint"))
     flip_bit(path, path.stat().st_size // 2)
-    message = refusal(stopped)
+    message = error_message(stopped)
     assert f"the metadata snapshot {path} is damaged at position " in message
     assert "Restore it from a backup" in message
     flip_bit(path, path.stat().st_size // 2)
@@ -164,7 +164,7 @@ def test_a_missing_metadata_log_stops_the_start(
     if kept is not None:
         folder.mkdir()
         (folder / kept).write_bytes((backup / kept).read_bytes())
-    message = refusal(stopped)
+    message = error_message(stopped)
     assert f"the metadata log {folder} is missing or empty" in message
     assert f"{topic_name}-0" in message
     if kept is not None:
@@ -181,7 +181,7 @@ def test_a_file_of_foreign_bytes_that_stops_the_start_is_named(
     path = stopped.data_dir / name
     good = path.read_bytes()
     path.write_bytes(b"\xff\xfe" + good)
-    assert str(path) in refusal(stopped)
+    assert str(path) in error_message(stopped)
     path.write_bytes(good)
     check_all_is_there(stopped, topic_name)
 
@@ -192,7 +192,7 @@ def test_missing_meta_properties_and_those_of_another_cluster_stop_the_start(
     path = stopped.data_dir / "meta.properties"
     good = path.read_text()
     path.unlink()
-    assert f"{path} is missing, but the directory has data" in refusal(stopped)
+    assert f"{path} is missing, but the directory has data" in error_message(stopped)
     assert not path.exists()
     path.write_text(good)
     check_all_is_there(stopped, topic_name)

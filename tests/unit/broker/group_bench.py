@@ -54,8 +54,8 @@ def with_groups(bench: Bench, answer: Any) -> FakeGroups:
     return fake  # type: ignore[no-any-return]
 
 
-def refused(code: ErrorCode) -> KafkaError:
-    return KafkaError(code, "refused by the test")
+def rejected(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, "rejected by the test")
 
 
 def versions(key: ApiKey) -> range:

@@ -280,9 +280,9 @@ def test_data_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
 def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path / "a") as first:
-            with pytest.raises(OSError) as refused:
+            with pytest.raises(OSError) as rejected:
                 await broker_in(tmp_path / "b", port=first.address[1])
-            assert refused.value.errno == errno.EADDRINUSE
+            assert rejected.value.errno == errno.EADDRINUSE
             # This test, and of the first broker: the quorum, idle connections, housekeeping, the log cleaner.
             assert len(asyncio.all_tasks()) == 5
         async with await broker_in(tmp_path / "b"):
@@ -400,7 +400,7 @@ def test_a_broker_with_configs_of_unsupported_functions_does_not_start(tmp_path:
             "create.topic.policy.class.name": "a.Policy",
         }
     )
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         run(Broker.start(config))
     assert [problem.partition(" ")[0] for problem in refused.value.errors] == [
         "authorizer.class.name",

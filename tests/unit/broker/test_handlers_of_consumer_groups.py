@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 from tests.unit.broker.bench import Bench, on_broker
-from tests.unit.broker.group_bench import message, refused, versions, with_groups
+from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.core.groups import commands
 from ottla.core.groups.commands import Client, ConsumerAssignment, TopicIdPartitions
@@ -89,7 +89,7 @@ def test_the_broker_generates_the_member_id_of_an_old_client(
 
     @on_broker()
     async def run(bench: Bench) -> None:
-        fake = with_groups(bench, refused(ErrorCode.invalid_request))
+        fake = with_groups(bench, rejected(ErrorCode.invalid_request))
         await bench.ask(heartbeat(version, member_id="", member_epoch=member_epoch))
         (command,) = fake.commands
         assert len(command.member_id) == (22 if is_made_up else 0)
@@ -101,10 +101,10 @@ def test_the_broker_generates_the_member_id_of_an_old_client(
 def test_a_rejected_heartbeat_has_an_error_message(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
-        with_groups(bench, refused(ErrorCode.fenced_member_epoch))
+        with_groups(bench, rejected(ErrorCode.fenced_member_epoch))
         response = await bench.ask(heartbeat(version, member_epoch=5))
         assert (response.error_code, response.error_message) == (
-            ErrorCode.fenced_member_epoch, "refused by the test",
+            ErrorCode.fenced_member_epoch, "rejected by the test",
         )  # fmt: skip
         assert (response.member_id, response.member_epoch, response.assignment) == (None, 0, None)
 
@@ -135,7 +135,7 @@ def test_describe_returns_members_with_current_and_target_assignment(
     described = commands.DescribedConsumerGroup("g", "Reconciling", 6, 5, "uniform", (member,))
 
     def describe(command: commands.DescribeConsumerGroup) -> Any:
-        return described if command.group_id == "g" else refused(ErrorCode.group_id_not_found)
+        return described if command.group_id == "g" else rejected(ErrorCode.group_id_not_found)
 
     @on_broker()
     async def run(bench: Bench) -> None:
@@ -143,7 +143,7 @@ def test_describe_returns_members_with_current_and_target_assignment(
         request = describe_request(version, "gone", "g", "", include_authorized_operations=include_operations)
         gone, group, nameless = (await bench.ask(request)).groups
         assert (gone.group_id, gone.error_code, gone.error_message) == (
-            "gone", ErrorCode.group_id_not_found, "refused by the test",
+            "gone", ErrorCode.group_id_not_found, "rejected by the test",
         )  # fmt: skip
         assert nameless.error_code is ErrorCode.invalid_group_id
         assert (group.error_code, group.group_state) == (ErrorCode.none, "Reconciling")

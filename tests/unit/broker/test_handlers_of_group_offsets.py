@@ -9,7 +9,7 @@ import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.types import TopicName
 from tests.unit.broker.bench import Bench, on_broker
-from tests.unit.broker.group_bench import message, refused, versions, with_groups
+from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.core.groups import commands
 from ottla.core.groups.commands import CommittedOffset, OffsetToCommit, PartitionError
@@ -96,7 +96,7 @@ def test_an_offset_commit_that_the_group_rejects_still_has_the_errors_of_unknown
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders")
-        with_groups(bench, refused(ErrorCode.illegal_generation))
+        with_groups(bench, rejected(ErrorCode.illegal_generation))
         response = await bench.ask(
             commit_request(version, ("orders", topic_id, [partition(0), partition(1), partition(0)]))
         )
@@ -112,7 +112,7 @@ def test_an_offset_commit_that_the_group_rejects_still_has_the_errors_of_unknown
 def test_an_offset_commit_without_existing_partitions_is_not_submitted() -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
-        fake = with_groups(bench, refused(ErrorCode.illegal_generation))
+        fake = with_groups(bench, rejected(ErrorCode.illegal_generation))
         response = await bench.ask(commit_request(9, ("gone", None, [partition(0)])))
         assert answers(response) == [("gone", 0, ErrorCode.unknown_topic_or_partition)]
         assert (await bench.ask(commit_request(9))).topics == ()
@@ -253,7 +253,7 @@ def test_a_rejected_offset_fetch_is_an_error_of_the_group(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
         topic_id = await bench.create("orders")
-        with_groups(bench, refused(ErrorCode.not_coordinator))
+        with_groups(bench, rejected(ErrorCode.not_coordinator))
         request = fetch_request(version, ("g", [("orders", topic_id, (0, 1))]))
         (answered,) = groups_of(await bench.ask(request), version)
         if version >= 2:
@@ -314,7 +314,7 @@ def test_offset_delete_submits_only_existing_partitions_to_the_group() -> None:
         ]
         assert fake.commands[0].partitions == (TopicPartition("orders", 0),)
 
-        with_groups(bench, refused(ErrorCode.group_id_not_found))
+        with_groups(bench, rejected(ErrorCode.group_id_not_found))
         response = await bench.ask(request)
         assert (response.error_code, response.topics) == (ErrorCode.group_id_not_found, ())
 
@@ -389,6 +389,6 @@ def test_a_repeated_commit_is_rejected_if_its_topic_is_deleted_or_its_group_has_
         assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_topic_or_partition)]
 
     def refuse(*_: Any) -> None:
-        raise refused(ErrorCode.unknown_member_id)
+        raise rejected(ErrorCode.unknown_member_id)
 
     run()

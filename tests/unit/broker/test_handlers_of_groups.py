@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
-from tests.unit.broker.group_bench import message, refused, versions, with_groups
+from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.core.groups import commands
 from ottla.core.groups.commands import Client
@@ -36,7 +36,7 @@ def test_find_coordinator_returns_the_address_that_the_client_has_connected_to(v
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
-@pytest.mark.parametrize("answer", [refused(ErrorCode.coordinator_not_available), 7])
+@pytest.mark.parametrize("answer", [rejected(ErrorCode.coordinator_not_available), 7])
 def test_find_coordinator_returns_an_error_if_there_is_none(version: int, answer: Any) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
@@ -58,7 +58,7 @@ def test_duplicates_in_a_request_have_one_result_in_the_order_of_the_request() -
     @on_broker()
     async def run(bench: Bench) -> None:
         with_groups(
-            bench, lambda asked: 1 if isinstance(asked, str) else refused(ErrorCode.group_id_not_found)
+            bench, lambda asked: 1 if isinstance(asked, str) else rejected(ErrorCode.group_id_not_found)
         )
         found = await bench.ask(message(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=names))
         assert [each.key for each in found.coordinators] == ["b", "a", "c"]
@@ -165,7 +165,7 @@ def test_join_group_submits_the_member_and_returns_its_generation(version: int) 
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(ErrorCode.unknown_member_id),
+        rejected(ErrorCode.unknown_member_id),
         commands.JoinGroupResponse(ErrorCode.unknown_member_id, "m"),
         commands.JoinGroupResponse(ErrorCode.unknown_member_id, "m", protocol_name=""),
     ],
@@ -187,8 +187,8 @@ def test_a_rejected_join_group_has_no_protocol_name(version: int, answer: Any) -
     ("answer", "expected"),
     [
         (None, ErrorCode.none),
-        (refused(ErrorCode.rebalance_in_progress), ErrorCode.rebalance_in_progress),
-        (refused(ErrorCode.coordinator_load_in_progress), ErrorCode.none),
+        (rejected(ErrorCode.rebalance_in_progress), ErrorCode.rebalance_in_progress),
+        (rejected(ErrorCode.coordinator_load_in_progress), ErrorCode.none),
     ],
 )
 def test_heartbeat_returns_the_error_code_of_the_group(
@@ -247,7 +247,7 @@ def test_leave_group_has_one_member_and_in_later_versions_many(version: int) -> 
 def test_leave_group_of_an_unknown_group_has_an_error_for_every_member(version: int) -> None:
     @on_broker()
     async def run(bench: Bench) -> None:
-        with_groups(bench, refused(ErrorCode.unknown_member_id))
+        with_groups(bench, rejected(ErrorCode.unknown_member_id))
         response = await bench.ask(leave_request(version))
         if version < 3:
             assert response.error_code is ErrorCode.unknown_member_id
@@ -255,7 +255,7 @@ def test_leave_group_of_an_unknown_group_has_an_error_for_every_member(version: 
             assert response.error_code is ErrorCode.none
             assert [each.error_code for each in response.members] == [ErrorCode.unknown_member_id] * 2
 
-        with_groups(bench, refused(ErrorCode.not_coordinator))
+        with_groups(bench, rejected(ErrorCode.not_coordinator))
         response = await bench.ask(leave_request(version))
         assert response.error_code is ErrorCode.not_coordinator
 
@@ -297,7 +297,7 @@ def test_sync_group_submits_assignments_and_returns_that_of_the_member(version: 
         if names_protocol:
             assert (response.protocol_type, response.protocol_name) == ("consumer", "range")
 
-        with_groups(bench, refused(ErrorCode.illegal_generation))
+        with_groups(bench, rejected(ErrorCode.illegal_generation))
         response = await bench.ask(sync_request(version))
         assert (response.error_code, response.assignment) == (ErrorCode.illegal_generation, b"")
 
@@ -325,8 +325,8 @@ def test_describe_groups_returns_members_and_errors_for_unknown_groups(
     described = commands.DescribedGroup("g", "Stable", "consumer", "range", (member,))
 
     def describe(command: commands.DescribeGroup) -> Any:
-        return {"g": described, "gone": refused(ErrorCode.group_id_not_found)}.get(
-            command.group_id, refused(ErrorCode.not_coordinator)
+        return {"g": described, "gone": rejected(ErrorCode.group_id_not_found)}.get(
+            command.group_id, rejected(ErrorCode.not_coordinator)
         )
 
     @on_broker()
@@ -353,7 +353,7 @@ def test_describe_groups_returns_members_and_errors_for_unknown_groups(
         if version >= 4:
             assert shown.group_instance_id == "i"
         if version >= 6:
-            assert (group.error_message, gone.error_message) == (None, "refused by the test")
+            assert (group.error_message, gone.error_message) == (None, "rejected by the test")
 
     run()
 
@@ -381,7 +381,7 @@ def test_list_groups_filters_by_state_and_type_ignoring_case(version: int) -> No
         if version >= 5:
             assert group.group_type == "classic"
 
-        with_groups(bench, refused(ErrorCode.coordinator_load_in_progress))
+        with_groups(bench, rejected(ErrorCode.coordinator_load_in_progress))
         response = await bench.ask(message(ApiKey.LIST_GROUPS, version))
         assert (response.error_code, response.groups) == (ErrorCode.coordinator_load_in_progress, ())
 
@@ -391,7 +391,7 @@ def test_list_groups_filters_by_state_and_type_ignoring_case(version: int) -> No
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
 def test_delete_groups_deletes_each_once(version: int) -> None:
     def delete(command: commands.DeleteGroup) -> Any:
-        return refused(ErrorCode.non_empty_group) if command.group_id == "busy" else None
+        return rejected(ErrorCode.non_empty_group) if command.group_id == "busy" else None
 
     @on_broker()
     async def run(bench: Bench) -> None:

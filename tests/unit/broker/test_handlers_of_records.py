@@ -400,10 +400,10 @@ def test_init_producer_id_gives_a_new_id_with_epoch_0(version: int) -> None:
         answers = [await bench.ask(request(None), version) for _ in range(3)]
         assert len({answer.producer_id for answer in answers}) == 3
         assert [answer.producer_epoch for answer in answers] == [0, 0, 0]
-        refused = await bench.ask(request(""), version)
-        assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
-        refused = await bench.ask(request("tx"), version)
-        assert refused.error_code is ErrorCode.not_coordinator
+        rejected = await bench.ask(request(""), version)
+        assert (rejected.error_code, rejected.producer_id) == (ErrorCode.invalid_request, -1)
+        rejected = await bench.ask(request("tx"), version)
+        assert rejected.error_code is ErrorCode.not_coordinator
 
     run()
 

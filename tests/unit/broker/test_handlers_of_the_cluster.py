@@ -122,8 +122,8 @@ async def test_update_features_of_the_oldest_version_knows_upgrades_and_safe_dow
         return UpdateFeaturesRequestV0(feature_updates=(update,))
 
     assert (await bench.ask(request(level, allow_downgrade=False))).error_code is ErrorCode.none
-    refused = await bench.ask(request(level - 1, allow_downgrade=False))
-    assert refused.error_code is not ErrorCode.none
+    rejected = await bench.ask(request(level - 1, allow_downgrade=False))
+    assert rejected.error_code is not ErrorCode.none
     assert bench.services.metadata.image.features["metadata.version"] == level
 
 

@@ -105,9 +105,9 @@ def test_create_topics_rejects_with_a_message_and_creates_nothing(
     @on_broker()
     async def run(bench: Bench) -> None:
         request = CreateTopicsRequest(topics=(topic, new_topic("good")), timeout=SECOND)
-        refused, created = (await bench.ask(request)).topics
-        assert refused.error_code is expected
-        assert refused.error_message
+        rejected, created = (await bench.ask(request)).topics
+        assert rejected.error_code is expected
+        assert rejected.error_message
         assert created.error_code is ErrorCode.none
         assert set(bench.services.metadata.image.topics) == {"good"}
 
@@ -199,8 +199,8 @@ async def test_metadata_of_unknown_topics_ids_and_bad_names(bench: Bench) -> Non
 
 @on_broker()
 async def test_metadata_creates_topics_only_if_client_and_broker_allow_it(bench: Bench) -> None:
-    (refused,) = (await bench.ask(metadata_request("made", create=False))).topics
-    assert refused.error_code is ErrorCode.unknown_topic_or_partition
+    (rejected,) = (await bench.ask(metadata_request("made", create=False))).topics
+    assert rejected.error_code is ErrorCode.unknown_topic_or_partition
     (made,) = (await bench.ask(metadata_request("made", create=True))).topics
     assert (made.error_code, len(made.partitions)) == (ErrorCode.none, 1)
     (bad,) = (await bench.ask(metadata_request("a/b", create=True))).topics
@@ -212,8 +212,8 @@ async def test_metadata_creates_topics_only_if_client_and_broker_allow_it(bench:
 
 @on_broker(auto_create_topics_enable="false")
 async def test_metadata_creates_nothing_if_the_broker_does_not_allow_it(bench: Bench) -> None:
-    (refused,) = (await bench.ask(metadata_request("made", create=True))).topics
-    assert refused.error_code is ErrorCode.unknown_topic_or_partition
+    (rejected,) = (await bench.ask(metadata_request("made", create=True))).topics
+    assert rejected.error_code is ErrorCode.unknown_topic_or_partition
 
 
 @on_broker()
@@ -269,8 +269,8 @@ def test_delete_topics_can_be_disabled(version: int, expected: str) -> None:
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         request = DeleteTopicsRequestV5(topic_names=("journal",), timeout=SECOND)
-        (refused,) = (await bench.ask(request, version)).responses
-        assert refused.error_code is ErrorCode[expected]
+        (rejected,) = (await bench.ask(request, version)).responses
+        assert rejected.error_code is ErrorCode[expected]
         assert "journal" in bench.services.metadata.image.topics
 
     run()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.serial.errors import OutOfBoundValue
 from tests.unit.broker.bench import Bench
-from tests.unit.broker.group_bench import message, refused, versions
+from tests.unit.broker.group_bench import message, rejected, versions
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,
     committed_offset,
@@ -130,7 +130,7 @@ async def test_with_flush_messages_the_response_to_markers_waits_for_the_flush(b
 async def test_describe_transactions_describes_each_transactional_id(bench: Bench) -> None:
     def describe(command: commands.DescribeTransaction) -> Any:
         if command.transactional_id != "tx":
-            return refused(ErrorCode.transactional_id_not_found)
+            return rejected(ErrorCode.transactional_id_not_found)
         partitions = (TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0))
         return DescribedTransaction("tx", "Ongoing", 60_000, 1_234_567, 12, 3, partitions)
 
@@ -185,7 +185,7 @@ def test_list_transactions_submits_its_filters(version: int) -> None:
                 transactional_id_pattern="t.*" if version >= 2 else None,
             )
         ]
-        with_transactions(bench, refused(ErrorCode.coordinator_load_in_progress))
+        with_transactions(bench, rejected(ErrorCode.coordinator_load_in_progress))
         answer = await bench.ask(request)
         assert (answer.error_code, answer.transaction_states) == (ErrorCode.coordinator_load_in_progress, ())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.static.primitive import i16
 from tests.unit.broker.bench import Bench, on_broker
-from tests.unit.broker.group_bench import message, refused, versions
+from tests.unit.broker.group_bench import message, rejected, versions
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,
     committed_offset,
@@ -102,11 +102,11 @@ def test_init_producer_id_submits_a_command_to_the_coordinator(version: int) -> 
 def test_a_fenced_init_producer_id_gets_an_error_code_that_its_version_knows(version: int) -> None:
     @on_small_broker(**UNSTABLE)
     async def run(bench: Bench) -> None:
-        with_transactions(bench, refused(ErrorCode.producer_fenced))
+        with_transactions(bench, rejected(ErrorCode.producer_fenced))
         answer = await bench.ask(init_request(version))
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
         assert answer.error_code is fenced_in(version, 4)
-        with_transactions(bench, refused(ErrorCode.concurrent_transactions))
+        with_transactions(bench, rejected(ErrorCode.concurrent_transactions))
         assert (await bench.ask(init_request(version))).error_code is ErrorCode.concurrent_transactions
 
     run()
@@ -217,7 +217,7 @@ def test_an_error_of_the_coordinator_in_add_partitions_is_that_of_every_partitio
     @on_small_broker()
     async def run(bench: Bench) -> None:
         await bench.create("a", 2)
-        with_transactions(bench, refused(ErrorCode.producer_fenced))
+        with_transactions(bench, rejected(ErrorCode.producer_fenced))
         codes = [code for _, _, code in added(await bench.ask(add_request(version, [("a", (0, 1))])))]
         assert codes == [fenced_in(version, 2)] * 2
 
@@ -261,7 +261,7 @@ def test_brokers_verify_partitions_of_several_transactions_without_adding_them(v
 
         def verify(command: commands.VerifyPartitions) -> Any:
             if command.transactional_id == "fenced":
-                return refused(ErrorCode.producer_fenced)
+                return rejected(ErrorCode.producer_fenced)
             return tuple(
                 PartitionVerified(each, ErrorCode.transaction_abortable if each.partition else ErrorCode.none)
                 for each in command.partitions
@@ -317,7 +317,7 @@ def test_add_offsets_adds_the_partition_of_the_group(version: int) -> None:
             partitions=(TopicPartition("__consumer_offsets", index),),
         )
         assert fake.commands == [expected, expected]
-        with_transactions(bench, refused(ErrorCode.producer_fenced))
+        with_transactions(bench, rejected(ErrorCode.producer_fenced))
         assert (await bench.ask(request)).error_code is fenced_in(version, 2)
 
     run()
@@ -453,7 +453,7 @@ def test_while_the_coordinator_loads_older_producers_get_coordinator_not_availab
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.services.groups.get().find_coordinator("g")
-        with_transactions(bench, refused(ErrorCode.coordinator_load_in_progress))
+        with_transactions(bench, rejected(ErrorCode.coordinator_load_in_progress))
         producer = TransactionalProducer(bench)
         producer.producer_id, producer.epoch = 12, 0
         code = await producer.commit_offset("g", "journal", 7, version)
@@ -498,7 +498,7 @@ def test_end_txn_submits_a_command_and_returns_the_next_id_and_epoch(version: in
                 transaction_version=2 if version >= 5 else 0,
             )
         ]
-        with_transactions(bench, refused(ErrorCode.producer_fenced))
+        with_transactions(bench, rejected(ErrorCode.producer_fenced))
         answer = await bench.ask(request)
         assert answer.error_code is fenced_in(version, 2)
         if version >= 5:

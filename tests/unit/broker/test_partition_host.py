@@ -59,10 +59,10 @@ async def test_partitions_that_are_not_here_are_errors_with_the_reason(bench: Be
     host = bench.services.partitions
 
     def refusal(name: str | None, wanted: UUID | None, index: int) -> ErrorCode:
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             host.find(name, wanted, index)
-        assert refused.value.message
-        return refused.value.code
+        assert rejected.value.message
+        return rejected.value.code
 
     assert refusal("nobody", None, 0) is ErrorCode.unknown_topic_or_partition
     assert refusal("journal", None, 1) is ErrorCode.unknown_topic_or_partition
@@ -83,9 +83,9 @@ async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None
         topics_by_id={**image.topics_by_id, topic.topic_id: topic},
     )
     bench.services.partitions.apply(MetadataChanges((topic,), (), (), (), (), False), with_other)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         bench.services.partitions.find("other", None, 0)
-    assert refused.value.code is ErrorCode.not_leader_or_follower
+    assert rejected.value.code is ErrorCode.not_leader_or_follower
     bench.services.partitions.apply(MetadataChanges((), (topic,), (), (), (), False), image)
 
 
@@ -116,16 +116,16 @@ async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwh
     seen: list[tuple[int, KafkaError]] = []
 
     def look(old: MetadataImage, new: MetadataImage) -> None:
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             bench.services.partitions.find("wide", None, 1999)
-        seen.append((number_hosted(bench, "wide"), refused.value))
+        seen.append((number_hosted(bench, "wide"), rejected.value))
 
     bench.services.quorum.subscribe(look)
     topic_id = await bench.create("wide", 2000)
-    ((hosted, refused),) = seen
+    ((hosted, rejected),) = seen
     assert hosted == 0
-    assert refused.code is ErrorCode.not_leader_or_follower
-    assert "is being opened; try again" in refused.message
+    assert rejected.code is ErrorCode.not_leader_or_follower
+    assert "is being opened; try again" in rejected.message
     assert number_hosted(bench, "wide") == 2000
     assert bench.services.partitions.find("wide", None, 1999).log.topic_id == topic_id
 

@@ -60,7 +60,7 @@ async def test_a_batch_that_is_rejected_by_its_header_is_not_unpacked(bench: Ben
     assert (await bench.produce("journal", records=first)).error_code is ErrorCode.none
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hosted_partition, "examine", lambda *_: pytest.fail("the records were read"))
-        refused = {
+        rejected = {
             "two batches": (2 * bench.batch(b"v", codec=ZSTD), ErrorCode.invalid_record),
             "too large": (bench.batch(bytes(range(256)) * 100), ErrorCode.message_too_large),
             "a gap in the sequence": (
@@ -73,7 +73,7 @@ async def test_a_batch_that_is_rejected_by_its_header_is_not_unpacked(bench: Ben
             ),
             "a duplicate": (first, ErrorCode.none),
         }
-        for what, (records, code) in refused.items():
+        for what, (records, code) in rejected.items():
             assert (await bench.produce("journal", records=records)).error_code is code, what
     assert end_offset(bench) == 1
 

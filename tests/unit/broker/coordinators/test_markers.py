@@ -55,7 +55,7 @@ def all_loaded(bench: Bench) -> bool:
     return all(runtime.state is RuntimeState.ACTIVE for runtime in runtimes)
 
 
-class Refusing:
+class RejectedMarkers:
     """Rejects markers for the partitions in `partitions`, which the test may change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, *partitions: TopicPartition) -> None:
@@ -66,10 +66,10 @@ class Refusing:
         def refuse(hosted: HostedPartition, marker: TransactionMarker, now_ms: int) -> AppendPlan:
             self.attempts.append(hosted.topic_partition)
             if hosted.topic_partition in self.partitions:
-                raise KafkaError(code, "refused by the test")
+                raise KafkaError(code, "rejected by the test")
             return append_marker(hosted, marker, now_ms)
 
-        monkeypatch.setattr(HostedPartition, "append_marker", refuse)
+        monkeypatch.setattr(HostedPartition, "append_marker", reject)
 
 
 @both_protocols
@@ -156,7 +156,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
         await producer.init()
         await producer.send("journal", b"a")
         await producer.send("journal", b"b", partition=1)
-        Refusing(monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 1))
+        RejectedMarkers(monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 1))
         await producer.commit()
         assert not has_open_transaction(bench, "journal")
         assert has_open_transaction(bench, "journal", 1)
@@ -186,16 +186,16 @@ def test_a_marker_is_retried_until_its_partition_accepts_it(
         await producer.init()
         await producer.send("journal", b"a")
         await producer.send("journal", b"b", partition=1)
-        refusing = Refusing(monkeypatch, code, TopicPartition("journal", 1))
+        rejected_markers = RejectedMarkers(monkeypatch, code, TopicPartition("journal", 1))
         with caplog.at_level(logging.WARNING):
             await producer.commit()
         assert await read_committed(bench, topic_id) == [b"a"]  # the other partition has its marker
         assert (await described(bench)).partitions == (TopicPartition("journal", 1),)
         assert (await producer.produce("journal", b"c")).error_code is ErrorCode.concurrent_transactions
         await asyncio.sleep(60)
-        assert 50 < len(refusing.attempts) < 100  # with a backoff that grows to a second
-        assert refusing.attempts.count(TopicPartition("journal", 0)) == 1
-        refusing.partitions.clear()
+        assert 50 < len(rejected_markers.attempts) < 100  # with a backoff that grows to a second
+        assert rejected_markers.attempts.count(TopicPartition("journal", 0)) == 1
+        rejected_markers.partitions.clear()
         await until(lambda: not has_open_transaction(bench, "journal", 1))
         assert await read_committed(bench, topic_id, partition=1) == [b"b"]
         assert (await described(bench)).state == "CompleteCommit"
@@ -215,7 +215,7 @@ def test_a_deleted_topic_does_not_delay_a_transaction(monkeypatch: pytest.Monkey
         await producer.init()
         await producer.send("journal", b"a")
         await producer.send("doomed", b"b")
-        Refusing(monkeypatch, ErrorCode.kafka_storage_error, TopicPartition("doomed", 0))
+        RejectedMarkers(monkeypatch, ErrorCode.kafka_storage_error, TopicPartition("doomed", 0))
         await producer.commit()
         assert (await described(bench)).state == "PrepareCommit"
         delete = message(
@@ -240,13 +240,13 @@ def test_a_fenced_coordinator_leaves_the_transaction_to_the_other_coordinator(
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        refusing = Refusing(
+        rejected_markers = RejectedMarkers(
             monkeypatch, ErrorCode.transaction_coordinator_fenced, TopicPartition("journal", 0)
         )
         with caplog.at_level(logging.ERROR):
             await producer.commit()
         await asyncio.sleep(10)
-        assert len(refusing.attempts) == 1
+        assert len(rejected_markers.attempts) == 1
         assert "another coordinator ends the transaction of 'tx'" in caplog.text
 
     run()
@@ -282,7 +282,9 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 0))
+        rejected_markers = RejectedMarkers(
+            monkeypatch, ErrorCode.not_enough_replicas, TopicPartition("journal", 0)
+        )
         await producer.commit()
         runtime = bench.services.transactions.get().runtimes.for_key("tx")
         assert runtime is not None
@@ -293,10 +295,10 @@ def test_a_shard_that_is_loaded_again_writes_its_markers_again(
         monkeypatch.setattr(type(runtime.shard), "decide", broken)
         runtime.submit(DescribeTransaction(transactional_id="tx"))
         monkeypatch.undo()
-        refusing = Refusing(monkeypatch, ErrorCode.not_enough_replicas)
+        rejected_markers = RejectedMarkers(monkeypatch, ErrorCode.not_enough_replicas)
         await until(lambda: not has_open_transaction(bench, "journal"))
         await asyncio.sleep(5)
-        assert len(refusing.attempts) == 1  # the retries of the discarded shard have ended
+        assert len(rejected_markers.attempts) == 1  # the retries of the discarded shard have ended
         assert await read_committed(bench, topic_id) == [b"a"]
         assert (await described(bench)).state == "CompleteCommit"
 

@@ -28,14 +28,14 @@ class Read(Command[dict[str, int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerIn(Command[str]):
+class RespondIn(Command[str]):
     """A timer sends the response."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class TimeOver(Command[None]):
+class TimedOut(Command[None]):
     pass
 
 
@@ -47,7 +47,7 @@ class Perform(Command[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Command[None]):
+class Rejected(Command[None]):
     pass
 
 
@@ -73,17 +73,17 @@ class Counters:
                 decision.reply(waiter, self.counts[command.key])
             case Read():
                 decision.reply(waiter, dict(self.counts))
-            case AnswerIn():
+            case RespondIn():
                 self.waiting.append(waiter)
-                decision.start_timer(("t",), command.delay_ms, TimeOver())
-            case TimeOver():
+                decision.start_timer(("t",), command.delay_ms, TimedOut())
+            case TimedOut():
                 for each in self.waiting:
                     decision.reply(each, "time is over")
                 self.waiting.clear()
             case Perform():
                 decision.perform(command.effect)
                 decision.reply(waiter, "decided")
-            case Refused():
+            case Rejected():
                 raise KafkaError(ErrorCode.invalid_request, "no")
             case _:
                 self.counts["half"] = 1
@@ -139,7 +139,7 @@ def runtime_of(
     return runtime
 
 
-async def asked(runtime: ShardRuntime[Counters], command: Command[Any]) -> Any:
+async def submit(runtime: ShardRuntime[Counters], command: Command[Any]) -> Any:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     runtime.submit(command).subscribe(future.set_result, future.set_exception)
     return await future
@@ -155,9 +155,9 @@ async def test_a_shard_that_is_rebuilt_from_its_log_equals_the_one_that_wrote_it
     runtime = runtime_of(bench)
     assert runtime.state is RuntimeState.ACTIVE, "an empty log is loaded at once"
     assert [
-        await asked(runtime, Add("a")),
-        await asked(runtime, Add("a", 4)),
-        await asked(runtime, Add("b")),
+        await submit(runtime, Add("a")),
+        await submit(runtime, Add("a", 4)),
+        await submit(runtime, Add("b")),
     ] == [
         1,
         5,
@@ -172,30 +172,30 @@ async def test_a_shard_that_is_rebuilt_from_its_log_equals_the_one_that_wrote_it
 @on_broker()
 async def test_a_shard_that_is_loading_rejects_commands_with_load_in_progress(bench: Bench) -> None:
     await bench.create("counters")
-    await asked(runtime_of(bench), Add("a"))
+    await submit(runtime_of(bench), Add("a"))
     loading = runtime_of(bench)
-    refusal = await asked(loading, Read())
-    assert refusal.code is ErrorCode.coordinator_load_in_progress
+    error = await submit(loading, Read())
+    assert error.code is ErrorCode.coordinator_load_in_progress
     await until_active(loading)
-    assert await asked(loading, Read()) == {"a": 1}
+    assert await submit(loading, Read()) == {"a": 1}
 
 
 @on_broker()
 async def test_no_response_is_sent_before_the_commit_not_even_to_a_read(bench: Bench) -> None:
     await bench.create("counters", flush_messages="1")
     runtime = runtime_of(bench)
-    written = asyncio.ensure_future(asked(runtime, Add("a")))
-    read = asyncio.ensure_future(asked(runtime, Read()))
-    refused = asyncio.ensure_future(asked(runtime, Refused()))
+    written = asyncio.ensure_future(submit(runtime, Add("a")))
+    read = asyncio.ensure_future(submit(runtime, Read()))
+    rejected = asyncio.ensure_future(submit(runtime, Rejected()))
     leader = runtime.hosted.leader
     await asyncio.sleep(0)
     assert leader.high_watermark < leader.log_end_offset
     assert not written.done()
     assert not read.done()
-    assert not refused.done()
+    assert not rejected.done()
     assert await written == 1
     assert await read == {"a": 1}
-    assert (await refused).code is ErrorCode.invalid_request
+    assert (await rejected).code is ErrorCode.invalid_request
     assert leader.high_watermark == leader.log_end_offset == 1
 
 
@@ -222,11 +222,11 @@ async def test_a_command_right_after_a_failed_effect_is_rejected(bench: Bench) -
         runtime.submit(Broken())
 
     runtime = runtime_of(bench, perform=fail)
-    await asked(runtime, Add("a"))
+    await submit(runtime, Add("a"))
     assert runtime.submit(Perform("x")).value == "decided"
     assert runtime.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
     await until_active(runtime)
-    assert await asked(runtime, Read()) == {"a": 1}
+    assert await submit(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
@@ -237,13 +237,13 @@ async def test_a_failed_effect_loads_the_shard_again(bench: Bench) -> None:
         raise ValueError(effect)
 
     runtime = runtime_of(bench, perform=fail)
-    await asked(runtime, Add("a"))
+    await submit(runtime, Add("a"))
     machine = runtime.shard
     assert runtime.submit(Perform("x")).value == "decided"
     assert runtime.submit(Add("a")).value.code is ErrorCode.coordinator_load_in_progress
     await until_active(runtime)
     assert runtime.shard is not machine
-    assert await asked(runtime, Read()) == {"a": 1}
+    assert await submit(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
@@ -251,10 +251,10 @@ async def test_a_timer_that_is_started_again_fires_once(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
     loop = asyncio.get_running_loop()
-    first = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
+    first = asyncio.ensure_future(submit(runtime, RespondIn(1000)))
     await asyncio.sleep(0.5)
     started = loop.time()
-    assert await asked(runtime, AnswerIn(2000)) == "time is over"
+    assert await submit(runtime, RespondIn(2000)) == "time is over"
     assert loop.time() - started == pytest.approx(2, abs=0.01)
     assert await first == "time is over"
 
@@ -263,27 +263,27 @@ async def test_a_timer_that_is_started_again_fires_once(bench: Bench) -> None:
 async def test_a_failed_append_discards_the_shard_and_loads_it_again(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
     runtime = runtime_of(bench)
-    await asked(runtime, Add("a"))
-    waiting = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
+    await submit(runtime, Add("a"))
+    waiting = asyncio.ensure_future(submit(runtime, RespondIn(1000)))
     await asyncio.sleep(0)
-    refusal = await asked(runtime, Add("a", padding=5000))
-    assert refusal.code is ErrorCode.unknown_server_error
-    assert "max.message.bytes" in refusal.message
+    error = await submit(runtime, Add("a", padding=5000))
+    assert error.code is ErrorCode.unknown_server_error
+    assert "max.message.bytes" in error.message
     assert (await waiting).code is ErrorCode.not_coordinator, "who waits is not forgotten"
     await until_active(runtime)
-    assert await asked(runtime, Read()) == {"a": 1}
-    assert await asked(runtime, Add("a")) == 2
+    assert await submit(runtime, Read()) == {"a": 1}
+    assert await submit(runtime, Add("a")) == 2
 
 
 @on_broker()
 async def test_a_shard_that_raises_an_exception_is_loaded_again(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
-    await asked(runtime, Add("a"))
-    refusal = await asked(runtime, Broken())
-    assert refusal.code is ErrorCode.unknown_server_error
+    await submit(runtime, Add("a"))
+    error = await submit(runtime, Broken())
+    assert error.code is ErrorCode.unknown_server_error
     await until_active(runtime)
-    assert await asked(runtime, Read()) == {"a": 1}
+    assert await submit(runtime, Read()) == {"a": 1}
 
 
 @on_broker()
@@ -293,14 +293,14 @@ async def test_a_shard_whose_records_cannot_be_replayed_is_closed(bench: Bench) 
     runtime = runtime_of(bench)
     await until(lambda: runtime.state is not RuntimeState.LOADING)
     assert runtime.state is RuntimeState.CLOSED
-    assert (await asked(runtime, Read())).code is ErrorCode.not_coordinator
+    assert (await submit(runtime, Read())).code is ErrorCode.not_coordinator
 
 
 @on_broker()
 async def test_a_decision_larger_than_a_batch_is_appended_as_several(bench: Bench) -> None:
     await bench.create("counters", max_message_bytes="1000")
     runtime = runtime_of(bench)
-    assert await asked(runtime, Add("a", padding=200, times=20)) == 20
+    assert await submit(runtime, Add("a", padding=200, times=20)) == 20
     assert runtime.hosted.leader.log_end_offset == 20
     again = runtime_of(bench)
     await until_active(again)
@@ -311,10 +311,10 @@ async def test_a_decision_larger_than_a_batch_is_appended_as_several(bench: Benc
 async def test_closing_a_shard_completes_all_requests_with_not_coordinator(bench: Bench) -> None:
     await bench.create("counters")
     runtime = runtime_of(bench)
-    waiting = asyncio.ensure_future(asked(runtime, AnswerIn(1000)))
+    waiting = asyncio.ensure_future(submit(runtime, RespondIn(1000)))
     await asyncio.sleep(0)
     runtime.close()
     assert (await waiting).code is ErrorCode.not_coordinator
-    assert (await asked(runtime, Read())).code is ErrorCode.not_coordinator
+    assert (await submit(runtime, Read())).code is ErrorCode.not_coordinator
     await asyncio.sleep(2)
     assert runtime.shard.waiting, "its timers are gone with it"

@@ -175,11 +175,11 @@ def test_a_command_sees_the_decision_of_the_previous_one_in_the_same_round() -> 
 
 def test_a_rejected_command_raises_and_the_others_succeed() -> None:
     async def check(node: Node) -> None:
-        refused, created = await asyncio.gather(
+        rejected, created = await asyncio.gather(
             node.quorum.submit(UnfenceBroker(7, 0)), node.quorum.submit(topic("a")), return_exceptions=True
         )
-        assert isinstance(refused, KafkaError)
-        assert refused.code is ErrorCode.broker_id_not_registered
+        assert isinstance(rejected, KafkaError)
+        assert rejected.code is ErrorCode.broker_id_not_registered
         assert isinstance(created, tuple)
 
     in_simulation(check)
@@ -369,9 +369,9 @@ def test_a_log_that_cannot_be_written_fails_the_commands_and_stops_the_node(oper
         assert [getattr(result, "code", None) for result in results] == [ErrorCode.kafka_storage_error] * 2
         assert not node.quorum.image.topics
         assert len(node.failures) == 1
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             await node.quorum.submit(topic("c"))
-        assert refused.value.code is ErrorCode.kafka_storage_error
+        assert rejected.value.code is ErrorCode.kafka_storage_error
         node.disk.heal()
         await node.quorum.close()
 
@@ -381,9 +381,9 @@ def test_a_log_that_cannot_be_written_fails_the_commands_and_stops_the_node(oper
 def test_commands_are_rejected_after_close() -> None:
     async def check(node: Node) -> None:
         await node.quorum.close()
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             await node.quorum.submit(topic("a"))
-        assert refused.value.code is ErrorCode.not_controller
+        assert rejected.value.code is ErrorCode.not_controller
 
     in_simulation(check)
 
@@ -499,7 +499,7 @@ def test_one_flipped_bit_in_the_log_stops_the_start_or_changes_nothing(has_recov
             node.disk.remove(f"{METADATA_DIR}/{RECOVERY_POINT}")
         path = log_path(node)
         good = node.disk.read_bytes(path)
-        refused = 0
+        rejected = 0
         last_batch = find_last_batch(good)
         for position in range(0, len(good) if has_recovery_point else last_batch, 5):
             damaged = bytearray(good)
@@ -523,8 +523,8 @@ def test_one_flipped_bit_in_the_log_stops_the_start_or_changes_nothing(has_recov
                 assert METADATA_DIR in message
                 assert "Restore" in message
                 assert node.disk.read_bytes(path) == bytes(damaged)
-                refused += 1
-        assert refused > len(good) // 5
+                rejected += 1
+        assert rejected > len(good) // 5
 
     in_simulation(check)
 
