@@ -22,9 +22,7 @@ def contracts() -> list[dict[str, Any]]:
 
 def layers() -> list[list[str]]:
     """The packages, highest layer first. Packages of one layer may not import each other."""
-    (contract,) = (
-        contract for contract in contracts() if contract["type"] == "layers" and "exhaustive" in contract
-    )
+    (contract,) = (contract for contract in contracts() if contract.get("containers") == ["ottla"])
     return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
 
 

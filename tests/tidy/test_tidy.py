@@ -29,10 +29,10 @@ UNSEEDED_NAMES = {"uuid1", "uuid4", "urandom", "getrandom"}
 SHELL = ("src/ottla/broker/", "src/ottla/storage/", "src/ottla/rpc/")
 # path:test -> why it sleeps in real time. Sleeps on the virtual-time loop of `ottla.sim` take no time and are exact.
 REAL_SLEEPS = {
-    "tests/unit/env/test_real_network.py:test_who_connects_to_a_paused_listener_is_accepted_when_it_resumes": (
+    "tests/unit/env/test_real_network.py:test_connections_to_a_paused_listener_are_accepted_when_it_resumes": (
         "that nothing is accepted meanwhile has no condition to wait for"
     ),
-    "tests/unit/env/test_real_network.py:test_a_listener_without_descriptors_waits_and_accepts_again": (
+    "tests/unit/env/test_real_network.py:test_a_listener_that_runs_out_of_descriptors_waits_and_retries": (
         "that nothing is accepted meanwhile has no condition to wait for"
     ),
     "tests/unit/env/test_loop_watch.py:test_a_long_turn_is_logged_with_the_code_that_took_it": (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.partition")
 
-_NewPartitions = list[tuple[TopicImage, list[int]]]  # with the indexes of the partitions
+_NewPartitions = list[tuple[TopicImage, Mapping[int, PartitionImage]]]
 
 # Up to this many are opened or deleted in one turn of the event loop; each takes half a millisecond.
 FEW_PARTITIONS = 20
@@ -112,16 +112,19 @@ class PartitionHost:
         """
         self._image = image
         deleted = [hosted for topic in changes.deleted for hosted in self._unhost_topic(topic)]
-        new: _NewPartitions = [(topic, list(topic.partitions)) for topic in changes.created]
-        new += [(change.topic, [part.partition for part in change.partitions]) for change in changes.changed]
+        new: _NewPartitions = [(topic, topic.partitions) for topic in changes.created]
+        new += [
+            (change.topic, {part.partition: part.new for part in change.partitions})
+            for change in changes.changed
+        ]
         remaining = None
-        if self._is_loading or len(deleted) + sum(len(indexes) for _, indexes in new) <= FEW_PARTITIONS:
+        if self._is_loading or len(deleted) + sum(len(partitions) for _, partitions in new) <= FEW_PARTITIONS:
             for hosted in deleted:
                 self._delete_log(hosted)
-            for topic, indexes in new:
-                self._host_partitions(topic, {index: topic.partitions[index] for index in indexes})
+            for topic, partitions in new:
+                self._host_partitions(topic, partitions)
         else:
-            self._opening.update((topic.topic_id, index) for topic, indexes in new for index in indexes)
+            self._opening.update((topic.topic_id, index) for topic, partitions in new for index in partitions)
             remaining = self._apply_in_steps(deleted, new)
         self._is_loading = False
         for resource in changes.configs:
@@ -135,22 +138,22 @@ class PartitionHost:
             for hosted in deleted:
                 self._delete_log(hosted)
                 await asyncio.sleep(0)
-            partitions = ((topic, index) for topic, indexes in new for index in indexes)
-            while step := list(islice(partitions, PARTITIONS_PER_STEP)):
+            items = ((topic, *item) for topic, partitions in new for item in partitions.items())
+            while step := list(islice(items, PARTITIONS_PER_STEP)):
                 await self._create_logs(step)
-                for topic, index in step:
-                    self._host_partitions(topic, {index: topic.partitions[index]}, is_new=True)
+                for topic, index, partition in step:
+                    self._host_partitions(topic, {index: partition}, is_new=True)
         finally:
             self._opening.clear()
 
-    async def _create_logs(self, partitions: list[tuple[TopicImage, int]]) -> None:
+    async def _create_logs(self, partitions: list[tuple[TopicImage, int, PartitionImage]]) -> None:
         now_ms = self._env.clock.now_ms()
         works = [
             self._log_dirs.prepare_creation(
                 TopicPartition(topic.name, index), self._settings(topic.name).log, now_ms, topic.topic_id
             )
-            for topic, index in partitions
-            if topic.partitions[index].leader == self._config.node_id
+            for topic, index, partition in partitions
+            if partition.leader == self._config.node_id
         ]
         await self._env.threads.run(lambda: [work() for work in works if work is not None])
 

@@ -54,6 +54,7 @@ class Promise(Generic[T]):
     def resolve(self, result: "T | Promise[T]") -> None:
         """Completes with a value, or with that of another promise when it is there."""
         if isinstance(result, Promise):
+            self.on_abandon = result.abandon
             result.subscribe(self.complete, self.fail)
         else:
             self.complete(result)

@@ -158,8 +158,8 @@ class FetchSession:
                     self.partitions[partition] = None
                 else:
                     partition.request = request
-        for topic in forgotten:
-            self._forget(topic)
+        for forgotten_topic in forgotten:
+            self._forget(forgotten_topic)
 
     def _forget(self, forgotten: ForgottenTopic) -> None:
         key = forgotten.topic_id if self.uses_topic_ids else forgotten.name

@@ -23,7 +23,7 @@ def validate_shards(broker: Broker) -> None:
 def check_shards_against_logs(broker: Broker) -> None:
     """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
     for runtime in _active(broker):
-        known, rebuilt = runtime.shard.durable(), _rebuilt(runtime).durable()
+        known, rebuilt = runtime.shard.durable_state(), _rebuilt(runtime).durable_state()
         if known != rebuilt:
             raise Violation(f"{runtime.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
 

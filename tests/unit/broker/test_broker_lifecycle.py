@@ -227,12 +227,12 @@ def test_a_broker_serves_on_its_configured_port_and_stops_cleanly(tmp_path: Path
 def test_two_brokers_run_independently_in_one_process(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path / "a") as one, await broker_in(tmp_path / "b", node_id=2) as two:
-            assert one.cluster_id != two.cluster_id
+            assert one.services.cluster_id != two.services.cluster_id
             client = client_of(one)
             assert await client.create_topic("journal", 1, {}) is ErrorCode.none
             client.close()
-            assert "journal" in one.image.topics
-            assert "journal" not in two.image.topics
+            assert "journal" in one.services.metadata.image.topics
+            assert "journal" not in two.services.metadata.image.topics
 
     run(main())
 
@@ -402,7 +402,7 @@ def test_a_broker_with_configs_of_unsupported_functions_does_not_start(tmp_path:
     )
     with pytest.raises(ConfigError) as rejected:
         run(Broker.start(config))
-    assert [problem.partition(" ")[0] for problem in refused.value.errors] == [
+    assert [problem.partition(" ")[0] for problem in rejected.value.errors] == [
         "authorizer.class.name",
         "create.topic.policy.class.name",
     ]

@@ -335,7 +335,7 @@ def test_a_config_of_an_unsupported_function_is_invalid_with_the_reason(
 
 @on_broker()
 async def test_a_topic_with_a_config_of_an_unsupported_function_is_not_created(bench: Bench) -> None:
-    with pytest.raises(AssertionError, match="tiered storage is not built"):
+    with pytest.raises(AssertionError, match="tiered storage is not supported"):
         await bench.create("journal", remote_log_copy_disable="true")
     assert "journal" not in bench.services.metadata.image.topics
 

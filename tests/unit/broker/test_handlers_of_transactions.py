@@ -515,7 +515,7 @@ async def test_a_producer_whose_epochs_are_exhausted_gets_a_new_id(bench: Bench)
     runtime = bench.services.transactions.get().runtimes.for_key("tx")
     assert runtime is not None
     last = 2**15 - 2
-    record = replace(runtime.shard.durable()["tx"], producer_epoch=i16(last))
+    record = replace(runtime.shard.durable_state()["tx"], producer_epoch=i16(last))
     runtime.shard.replay(TransactionLogKey(transactional_id="tx"), record)
     first_id, producer.epoch = producer.producer_id, last
     await producer.send("journal", b"a")

@@ -253,6 +253,7 @@ async def test_the_copy_is_described_as_a_future_replica_until_the_move_is_done(
     for _ in range(5):
         await bench.produce("journal", bytes(600_000))
     target = other_directory(bench)
+    await bench.ask(DescribeLogDirsRequest(topics=None))  # loads the handler, during which the move could end
     bench.services.partitions.move(JOURNAL, target)
 
     async def described(path: str) -> list[tuple[bool, int]]:

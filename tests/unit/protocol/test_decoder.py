@@ -28,7 +28,7 @@ def test_every_version_reads_as_kio_reads_it(key: ApiKey, data: st.DataObject) -
     try:
         entity_writer(schema)(buffer, message)
         expected = kio_reader(schema)(buffer.getvalue(), 0)
-    except OverflowError:  # kio draws durations that it can neither write nor read
+    except (OverflowError, ValueError):  # kio draws durations that it can neither write nor read
         reject()
     assert entity_reader(schema)(memoryview(buffer.getvalue()), 0) == expected
 
@@ -57,7 +57,7 @@ def test_a_request_with_too_many_elements_is_rejected_before_they_are_read() -> 
     names = b"\x01" * (ELEMENTS_MAX + 1)
     too_many = encode_uvarint(ELEMENTS_MAX + 2) + names + b"\0\0"
     enough = encode_uvarint(ELEMENTS_MAX + 1) + names[1:] + b"\0\0"
-    with pytest.raises(MalformedRequest, match="250001 elements or more where 250000 are allowed"):
+    with pytest.raises(MalformedRequest, match="250001 elements or more, but only 250000 are allowed"):
         decode_request(ApiKey.DESCRIBE_GROUPS, 5, memoryview(too_many))
     assert len(decode_request(ApiKey.DESCRIBE_GROUPS, 5, memoryview(enough))[1].groups) == ELEMENTS_MAX
 
@@ -66,5 +66,5 @@ def test_elements_and_tagged_fields_count_over_the_whole_request() -> None:
     group = b"\x02a" + b"\0" + b"\x02" + b"\x7e\0" + b"\x7f\0"  # no topics, and two unknown fields
     count = ELEMENTS_MAX // 3
     body = encode_uvarint(count + 1) + group * count + b"\0" + b"\x03" + b"\x7d\0\x7e\0\x7f\0"
-    with pytest.raises(MalformedRequest, match="ask for less in one request"):
+    with pytest.raises(MalformedRequest, match="split the request"):
         decode_request(ApiKey.OFFSET_FETCH, 8, memoryview(body))

@@ -83,7 +83,7 @@ class GroupCoordinator:
         for runtime in self.runtimes:
             runtime.shard.state.topics = self._topics
             if runtime.state is RuntimeState.ACTIVE:
-                runtime.run(runtime.shard.topics_changed)
+                runtime.run(runtime.shard.on_topics_changed)
                 if deleted:
                     runtime.submit(DeletePartitionOffsets(topics=deleted))
 

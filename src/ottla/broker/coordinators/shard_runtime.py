@@ -156,7 +156,7 @@ class ShardRuntime(Generic[ShardT]):
 
     def _loaded(self) -> None:
         self.state = RuntimeState.ACTIVE
-        self.run(self.shard.loaded)
+        self.run(self.shard.on_loaded)
 
     def close(self) -> None:
         """The partition is deleted, or another broker leads it now."""

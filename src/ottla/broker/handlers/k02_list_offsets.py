@@ -126,7 +126,7 @@ class _Search(NamedTuple):
     topic: str
     wanted: ListOffsetsPartition
     results: list[ListOffsetsPartitionResponse]
-    index: int  # of the response in `results`
+    response_index: int  # in `results`
 
 
 async def _search_all(

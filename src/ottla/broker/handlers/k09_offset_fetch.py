@@ -106,6 +106,9 @@ def _fetch(services: BrokerServices, group: Group, require_stable: bool, version
     def fetch(topics: list[Topic] | None) -> Promise[list[FetchedTopic] | KafkaError]:
         return _fetch_topics(services, group, topics, require_stable, version)
 
+    def respond_partition(topic: FetchedTopic, offset: CommittedOffset) -> Any:
+        return _response_partition(shape, offset)
+
     def respond(fetched: list[list[FetchedTopic] | KafkaError]) -> Promise[Any]:
         topics: list[FetchedTopic] = []
         for part in fetched:
@@ -115,7 +118,7 @@ def _fetch(services: BrokerServices, group: Group, require_stable: bool, version
         results = run_by_topic(
             services.scheduler,
             _join(topics),
-            lambda topic, offset: _response_partition(shape, offset),
+            respond_partition,
             lambda topic, partitions: _response_topic(shape, topic, partitions),
         )
         return results.then(lambda done: _response_group(shape, group.group_id, ErrorCode.none, done))

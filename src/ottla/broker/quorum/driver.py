@@ -21,8 +21,9 @@ from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
 from ottla.core.controller.snapshot import image_records
 from ottla.core.raft.log_state import OffsetAndEpoch
-from ottla.core.raft.node import RaftNode, RaftSettings
+from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import Entry, Ready
+from ottla.core.raft.settings import RaftSettings
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition

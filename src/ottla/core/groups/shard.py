@@ -28,7 +28,7 @@ class GroupShard:
         self.classic = ClassicMachine(self.state)
         self.consumer = ConsumerMachine(self.state)
         self.offsets = OffsetsMachine(self.state)
-        self.migration = MigrationMachine(self.state, self.classic.rebalancer, self.consumer.rebalance)
+        self.migration = MigrationMachine(self.state, self.classic.rebalancer, self.consumer.rebalancer)
         self.classic.migration = self.consumer.migration = self.migration
         self._routes: dict[type[Command[Any]], tuple[Any, Decide]] = {ListGroups: (self, GroupShard._list)}
         for machine in (*self._machines(), self.migration):

@@ -1,36 +1,8 @@
-"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630); voters are fixed.
-
-The node is told what happens: `tick` the time, `on_*` what other nodes ask and answer, `propose` what is to be agreed
-on. None of them does anything but change the node's mind. `ready` then says what is to be made durable and sent, and
-`advance` tells the node that it was done. Safety rests on the order:
-
-1. `Ready.hard_state` is durable before any entry of its epoch is written, and before any message leaves, a response to
-   a request among them;
-2. `Ready.truncate_to`, then `Ready.entries`, then a flush;
-3. `Ready.messages` are sent;
-4. `advance`: only now the node's own log counts for a majority, and a follower fetches what comes after.
-
-Roles, and what leads from one to the next. In every role, a higher epoch leads to unattached, or to follower where its
-leader is known as well.
-
-    unattached  -> prospective   the election timeout is over
-                -> follower      the leader of the epoch becomes known
-    prospective -> candidate     a majority would vote for this node
-                -> follower, or unattached if no leader is known      a majority would not, or the timeout is over
-    candidate   -> leader        a majority has voted for it
-                -> prospective   a majority has not, or the timeout is over
-    follower    -> prospective   nothing was heard from the leader within the fetch timeout
-    leader      -> resigned      it shuts down, or a majority has not fetched for 1.5 fetch timeouts
-    resigned    -> unattached    the election timeout is over, in the next epoch
-
-An observer is no voter: it is unattached, and asks one voter after the other who leads, or a follower.
-"""
+"""The state machine of one node of the quorum. The package describes how to drive it, and its roles."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from ottla.core.raft import roles
+from ottla.core.raft.errors import DivergedBelowCommit, NotLeader
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.messages import (
     NO_NODE,
@@ -49,7 +21,7 @@ from ottla.core.raft.messages import (
     VoteResponse,
 )
 from ottla.core.raft.outbox import Outbox
-from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready, SnapshotChunk
+from ottla.core.raft.ready import Entry, FetchDecision, HardState, LeaderChange, Ready, SnapshotChunk
 from ottla.core.raft.roles import (
     NEVER_MS,
     Candidate,
@@ -62,38 +34,10 @@ from ottla.core.raft.roles import (
     Unattached,
     Votes,
 )
+from ottla.core.raft.settings import RaftSettings
 from ottla.model.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1
-
-
-class FetchDecision(NamedTuple):
-    """The response to a fetch, to which the batches are to be added from the log if `reads_log`.
-
-    If there are none, the response may wait for some, unless it `has_news`: an error, or a higher high watermark.
-    """
-
-    response: FetchResponse
-    reads_log: bool = False
-    has_news: bool = True
-
-
-@dataclass(frozen=True)
-class RaftSettings:
-    """`controller.quorum.*` of Kafka."""
-
-    election_timeout_ms: int = 1_000
-    fetch_timeout_ms: int = 2_000
-    election_backoff_max_ms: int = 1_000
-    retry_backoff_ms: int = 20
-
-
-class NotLeader(Exception):
-    """A proposal reached a node that does not lead."""
-
-
-class DivergedBelowCommit(Exception):
-    """The leader asks to truncate what is committed: a voter has lost its log, or two clusters have met."""
 
 
 class RaftNode:
@@ -652,6 +596,3 @@ class RaftNode:
             assert self.hard_state.voted_id == self.node_id, "a candidate votes for itself"
         if not self.is_voter:
             assert isinstance(self.role, Unattached | Follower), "an observer takes part in no election"
-
-    def __repr__(self) -> str:
-        return f"<raft node {self.node_id}, {roles.role_name(self.role)} in epoch {self.epoch}>"

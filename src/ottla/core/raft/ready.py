@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ottla.core.raft.log_state import OffsetAndEpoch
-from ottla.core.raft.messages import NO_NODE, Outbound, ReplicatedBatch
+from ottla.core.raft.messages import NO_NODE, FetchResponse, Outbound, ReplicatedBatch
 
 
 class HardState(NamedTuple):
@@ -51,3 +51,14 @@ class Ready(NamedTuple):
     entries: tuple[Entry | ReplicatedBatch, ...]
     chunk: SnapshotChunk | None
     messages: tuple[Outbound, ...]
+
+
+class FetchDecision(NamedTuple):
+    """The response to a fetch, to which the batches are to be added from the log if `reads_log`.
+
+    If there are none, the response may wait for some, unless it `has_news`: an error, or a higher high watermark.
+    """
+
+    response: FetchResponse
+    reads_log: bool = False
+    has_news: bool = True

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from ottla.core.raft.log_state import OffsetAndEpoch
-from ottla.core.raft.messages import NO_NODE
 
 NEVER_MS = 2**63 - 1
 
@@ -139,23 +138,3 @@ class Resigned:
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
-
-
-def role_name(role: Role) -> str:
-    return type(role).__name__
-
-
-__all__ = [
-    "NEVER_MS",
-    "NO_NODE",
-    "Candidate",
-    "Follower",
-    "Leader",
-    "Progress",
-    "Prospective",
-    "Resigned",
-    "Role",
-    "Unattached",
-    "Votes",
-    "role_name",
-]

@@ -63,7 +63,7 @@ class RejectedMarkers:
         self.attempts: list[TopicPartition] = []
         append_marker = HostedPartition.append_marker
 
-        def refuse(hosted: HostedPartition, marker: TransactionMarker, now_ms: int) -> AppendPlan:
+        def reject(hosted: HostedPartition, marker: TransactionMarker, now_ms: int) -> AppendPlan:
             self.attempts.append(hosted.topic_partition)
             if hosted.topic_partition in self.partitions:
                 raise KafkaError(code, "rejected by the test")

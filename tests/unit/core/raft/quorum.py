@@ -18,8 +18,9 @@ from ottla.core.raft.messages import (
     Response,
     VoteRequest,
 )
-from ottla.core.raft.node import RaftNode, RaftSettings
+from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready
+from ottla.core.raft.settings import RaftSettings
 from ottla.model.errors import ErrorCode
 
 SETTINGS = RaftSettings()

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from tests.unit.core.raft.quorum import SETTINGS, Disk, Member
 
+from ottla.core.raft.errors import DivergedBelowCommit, NotLeader
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import (
     BeginQuorumEpochRequest,
@@ -13,7 +14,6 @@ from ottla.core.raft.messages import (
     Outbound,
     VoteRequest,
 )
-from ottla.core.raft.node import DivergedBelowCommit, NotLeader
 from ottla.core.raft.ready import HardState, LeaderChange
 from ottla.core.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from ottla.model.errors import ErrorCode

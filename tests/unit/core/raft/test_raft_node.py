@@ -2,10 +2,12 @@
 
 import pytest
 
+from ottla.core.raft.errors import NotLeader
 from ottla.core.raft.log_state import LogState
-from ottla.core.raft.node import NotLeader, RaftNode, RaftSettings
+from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready
 from ottla.core.raft.roles import Unattached
+from ottla.core.raft.settings import RaftSettings
 
 NEVER_VOTED = HardState()
 

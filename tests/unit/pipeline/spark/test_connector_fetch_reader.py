@@ -64,5 +64,5 @@ def test_a_broker_that_sends_nothing_is_given_up_after_the_timeout(
         return answer()
 
     monkeypatch.setattr(connection, "receive_fetch", slow)
-    with pytest.raises(PassingError, match="t-0 gave nothing for 120 s"):
+    with pytest.raises(PassingError, match="t-0 sent nothing for 120 s"):
         next(batches)
