@@ -17,18 +17,18 @@ def draw(target: Path, found: Sequence[Series]) -> bool:
         from matplotlib import pyplot
     except ImportError:
         return False
-    found = [series for series in found if series.ratio is not None]
-    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.32 * len(found)), layout="constrained")
-    for place, series in enumerate(reversed(found)):
+    ratios = [(series, series.ratio) for series in found if series.ratio is not None]
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.32 * len(ratios)), layout="constrained")
+    for place, (series, ratio) in enumerate(reversed(ratios)):
         goal = series.metric.target
-        colour = NO_TARGET if goal is None else REACHED if series.ratio >= goal else MISSED
-        axes.barh(place, series.ratio, color=colour)
-        axes.text(series.ratio, place, f" {series.ratio:.2f}x", va="center", fontsize=8)
+        colour = NO_TARGET if goal is None else REACHED if ratio >= goal else MISSED
+        axes.barh(place, ratio, color=colour)
+        axes.text(ratio, place, f" {ratio:.2f}x", va="center", fontsize=8)
         if goal is not None:
             axes.plot([goal, goal], [place - 0.4, place + 0.4], color="black", linewidth=2)
     axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(
-        range(len(found)), [f"{s.scenario.name}: {s.metric.name}" for s in reversed(found)], fontsize=8
+        range(len(ratios)), [f"{s.scenario.name}: {s.metric.name}" for s, _ in reversed(ratios)], fontsize=8
     )
     axes.set_xscale("log")
     axes.set_xlabel("times better than Apache Kafka (tick: target)")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.configs import ConfigValue, describe_configs

@@ -98,10 +98,10 @@ class Discovery:
         return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self._list_offsets({at: OffsetSpec.earliest() for at in partitions})  # type: ignore[no-untyped-call]
+        return self._list_offsets({at: OffsetSpec.earliest() for at in partitions})
 
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self._list_offsets({at: OffsetSpec.latest() for at in partitions})  # type: ignore[no-untyped-call]
+        return self._list_offsets({at: OffsetSpec.latest() for at in partitions})
 
     def at_time(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """The offset of the first record at or after the time; LATEST if there is none."""

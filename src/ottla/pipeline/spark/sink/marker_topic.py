@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     NewPartitions,
     NewTopic,
@@ -118,7 +118,7 @@ class MarkerTopic:
 
     def _ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """The last stable offsets of the partitions that are not empty."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()
         asked = {TopicPartition(self.topic, partition): latest for partition in partitions}
         deadline = time.monotonic() + TIMEOUT_S
         while True:
