@@ -153,7 +153,7 @@ def shards_of(bench: Bench) -> dict[int, Any]:
 
 
 def durable(runtimes: dict[int, Any]) -> dict[int, Any]:
-    return {index: runtime.shard.durable() for index, runtime in runtimes.items()}
+    return {index: runtime.shard.durable_state() for index, runtime in runtimes.items()}
 
 
 def run_seed(seed: int) -> None:

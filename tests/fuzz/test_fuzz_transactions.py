@@ -163,7 +163,7 @@ def known(bench: Bench) -> Any:
     runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
     partitions = sorted(bench.services.partitions, key=lambda hosted: hosted.topic_partition)
     return (
-        [runtime.shard.durable() for runtime in runtimes],
+        [runtime.shard.durable_state() for runtime in runtimes],
         [sorted(hosted.log.producers.entries()) for hosted in partitions],
         [hosted.leader.last_stable_offset for hosted in partitions],
     )

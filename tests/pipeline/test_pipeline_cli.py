@@ -138,8 +138,8 @@ def test_a_cluster_that_is_down_is_one_error(folder: Path, own_broker: RunningBr
     own_broker.kill()
     said = ottla("pipeline", "validate", "--file", str(folder), fails_with=1)
     assert said.splitlines() == [
-        f"error: [cluster]: No broker answers at {own_broker.bootstrap}. "
-        "Start one, or mend `bootstrap` in [cluster]."
+        f"error: [cluster]: No broker responds at {own_broker.bootstrap}. "
+        "Start one, or fix `bootstrap` in [cluster]."
     ]
 
 

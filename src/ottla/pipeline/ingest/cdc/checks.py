@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 from ottla.pipeline.stage import Context, Problem
-from ottla.pipeline.topics import connect
+from ottla.pipeline.topics import connect, missing_topics
 
 
 def check_state_folder(capture: DatabaseCapture) -> None:
@@ -17,13 +17,7 @@ def check_state_folder(capture: DatabaseCapture) -> None:
 
 
 def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
-    existing = connect(context.cluster).metadata().topics
-    for topic in sorted(set(wanted) - context.topics - set(existing)):
-        yield Problem(
-            where,
-            f"The topic {topic} does not exist.",
-            f"Create it, or add [topics.{topic}] to the pipeline.",
-        )
+    yield from missing_topics(wanted, connect(context.cluster).metadata().topics, context, where)
 
 
 def topics_of(template: str, topics_of_tables: Iterable[str]) -> set[str]:

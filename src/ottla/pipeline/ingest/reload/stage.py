@@ -58,13 +58,7 @@ class ArchiveSource:
         yield from missing_topics(wanted, {at.topic for at in present}, self.context, self.where)
         for topic, count in wanted.items():
             has = sum(at.topic == topic for at in present)
-            if not has and topic not in self.context.topics:
-                yield Problem(
-                    self.where,
-                    f"The topic {topic} does not exist.",
-                    f"Create it, or add [topics.{topic}] to the pipeline.",
-                )
-            elif 0 < has < count:
+            if 0 < has < count:
                 yield Problem(
                     self.where,
                     f"The topic {topic} has {has} partitions, the archived one {count}.",

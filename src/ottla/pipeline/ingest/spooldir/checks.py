@@ -8,6 +8,7 @@ from ottla.admin.configs import describe_configs
 from ottla.admin.topics import topic_exists
 from ottla.pipeline.ingest.spooldir.settings import RECORD_OVERHEAD_BYTES, SpoolDirSettings
 from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.topics import missing_topics
 
 
 def check_folders(settings: SpoolDirSettings, where: str) -> Iterator[Problem]:
@@ -77,12 +78,7 @@ def check_topic(settings: SpoolDirSettings, context: Context, where: str) -> Ite
             where, f"The topic {topic} cannot be checked: {error}", "Start the broker, or fix [cluster]."
         )
         return
-    if not exists and topic not in context.topics:
-        yield Problem(
-            where,
-            f"The topic {topic} does not exist.",
-            f"Create it, or add [topics.{topic}] to the pipeline.",
-        )
+    yield from missing_topics([topic], [topic] if exists else [], context, where)
     needed = settings.max_record_bytes + RECORD_OVERHEAD_BYTES
     allowed = next((int(line.value or 0) for line in configs if line.name == "max.message.bytes"), needed)
     if needed > allowed:
