@@ -1,9 +1,9 @@
-"""What a node raises."""
+"""Exceptions of a node."""
 
 
 class NotLeader(Exception):
-    """A proposal reached a node that does not lead."""
+    """A node that is not the leader was asked to append records."""
 
 
 class DivergedBelowCommit(Exception):
-    """The leader asks to truncate what is committed: a voter has lost its log, or two clusters have met."""
+    """The leader asks a follower to truncate committed records: a voter has lost its log, or clusters were mixed up."""

@@ -1,4 +1,4 @@
-"""What raft knows of its log: where it begins and ends, where each epoch began, which snapshots there are."""
+"""Raft's view of its log: start and end offset, the first offset of each epoch, and the snapshots."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How a follower's log relates to this one: equal up to its end, unless one of these says otherwise."""
+    """Whether a follower's log is a prefix of this one (neither field is set), has diverged, or needs a snapshot."""
 
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
@@ -27,7 +27,7 @@ IN_LOG = Position()
 
 @dataclass
 class LogState:
-    """`epochs` are (epoch, first offset), ascending, of what lies between `start_offset` and `end_offset`."""
+    """`epochs` has (epoch, first offset), ascending, for the records from `start_offset` to `end_offset`."""
 
     start_offset: int = 0
     end_offset: int = 0
@@ -55,13 +55,13 @@ class LogState:
         self.end_offset = offset
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
-        """The snapshot takes the place of the whole log."""
+        """Replaces the whole log by the snapshot."""
         self.snapshots.append(snapshot)
         self.start_offset = self.end_offset = snapshot.offset
         self.epochs.clear()
 
     def discard_before(self, offset: int) -> None:
-        """The log was cleaned: a snapshot has what lay before `offset`, and snapshots before that are gone."""
+        """Removes the records before `offset`, which a snapshot has, and older snapshots."""
         self.start_offset = offset
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.offset >= offset]
         covering = [entry for entry in self.epochs if entry[1] <= offset][-1:]
@@ -72,7 +72,7 @@ class LogState:
             self.epochs.clear()
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the largest epoch that is not above `epoch` ends in this log."""
+        """The end of the largest epoch in this log that is not above `epoch`."""
         if epoch >= self.last_epoch:
             return self.end
         known = [number for number, _ in self.epochs]
@@ -84,10 +84,10 @@ class LogState:
         return OffsetAndEpoch(self.start_offset, 0)
 
     def position_of(self, offset: int, last_epoch: int) -> Position:
-        """Where a follower stands that has everything before `offset`, the last of it from `last_epoch`."""
+        """The position of a follower whose log ends at `offset`, with a last record from `last_epoch`."""
         newest = self.snapshots[-1] if self.snapshots else None
         if newest is not None and (offset == 0 or self._is_before_snapshots(offset, last_epoch)):
-            # KIP-630. An empty log gets the snapshot too: that is shorter than the log from its beginning.
+            # KIP-630. An empty follower gets the snapshot too, because it is smaller than the log.
             return Position(snapshot=newest)
         end = self.end_of_epoch(last_epoch)
         if offset == 0 and self.start_offset == 0:
@@ -103,7 +103,7 @@ class LogState:
         return offset == self.start_offset != 0 and last_epoch != oldest.epoch
 
     def truncation_for(self, diverging: OffsetAndEpoch) -> int:
-        """Where a follower truncates when the leader's log ends at `diverging` in that epoch."""
+        """The offset to truncate to if the leader's log ends at `diverging` in that epoch."""
         end = self.end_of_epoch(diverging.epoch)
         if end.epoch == diverging.epoch:
             return min(end.offset, diverging.offset)

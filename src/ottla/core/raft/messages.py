@@ -1,7 +1,7 @@
-"""What the nodes of a quorum say to each other (KIP-595, pre-vote KIP-996), without the wire's details.
+"""The requests and responses between the nodes of a quorum (KIP-595, pre-vote KIP-996), without their encoding.
 
-Every response names the sender's epoch and the leader that it knows, so that any exchange spreads the news of an
-election. The epoch of a request is the one that its sender is in.
+Every response has the epoch of its sender and the leader that the sender knows, so every exchange can tell a node of a
+new leader. The epoch of a request is that of its sender.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 
 
 class VoteRequest(NamedTuple):
-    """`log_end` is the candidate's: a voter grants no vote to a log that ends before its own."""
+    """`log_end` is that of the candidate. A voter rejects a candidate whose log ends before its own."""
 
     epoch: int
     candidate_id: int
@@ -44,7 +44,7 @@ class EndQuorumEpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """To BeginQuorumEpoch and EndQuorumEpoch."""
+    """The response to BeginQuorumEpoch and EndQuorumEpoch."""
 
     epoch: int
     leader_id: int
@@ -52,7 +52,7 @@ class EpochResponse(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """The sender has everything before `offset` on its disk; `last_epoch` is that of its last batch."""
+    """The sender's log is durable up to `offset`; `last_epoch` is the epoch of its last batch."""
 
     epoch: int
     replica_id: int
@@ -62,7 +62,7 @@ class FetchRequest(NamedTuple):
 
 
 class ReplicatedBatch(NamedTuple):
-    """A batch as it came from the leader; `data` is for the log alone."""
+    """A batch from the leader. Raft does not read `data`."""
 
     base_offset: int
     next_offset: int
@@ -94,7 +94,7 @@ class FetchSnapshotRequest(NamedTuple):
 
 
 class FetchSnapshotResponse(NamedTuple):
-    """`data` are the bytes of the snapshot from `position` on; `size` is that of the whole."""
+    """`data` has the bytes from `position` on; `size` is that of the whole snapshot."""
 
     epoch: int
     leader_id: int
@@ -110,7 +110,7 @@ Response = VoteResponse | EpochResponse | FetchResponse | FetchSnapshotResponse
 
 
 class Outbound(NamedTuple):
-    """A request to send. Its response, or that there is none, comes back to the node under the same `number`."""
+    """A request to send. Report its response, or its failure, to the node with the same `number`."""
 
     number: int
     to: int

@@ -52,7 +52,7 @@ class RaftNode:
         random_below: Callable[[int], int],
         now_ms: int,
     ) -> None:
-        """`log` is what lies on the disk; its last epoch may be above what `hard_state` remembers."""
+        """`log` describes the log on disk. Its last epoch may be above that of `hard_state`."""
         self.node_id = node_id
         self.voters = tuple(sorted(voters))
         self.log = log
@@ -64,23 +64,23 @@ class RaftNode:
         self._random_below = random_below
         self._durable_state = hard_state
         self._durable_end = log.end_offset
-        self._leader_high_watermark = 0  # as the leader told this follower
+        self._leader_high_watermark = 0  # from the last response of the leader
         self._truncate_to: int | None = None
         self._unsaved: list[Entry | ReplicatedBatch] = []
         self._chunk: SnapshotChunk | None = None
         self._outbox = Outbox(settings.retry_backoff_ms)
-        self._asked = 0  # voters that an observer has asked for the leader
+        self._asked = 0  # how many voters an observer has asked for the leader
         self.role: Role = self._first_role(now_ms)
 
     def _first_role(self, now_ms: int) -> Role:
         if self.hard_state.leader_id == self.node_id:
-            # It may have lost unflushed entries of this epoch: the same offset must not be written in it again.
+            # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
             return Resigned(now_ms + self._election_timeout_ms())
         if self.hard_state.leader_id != NO_NODE:
             return Follower(now_ms + self._settings.fetch_timeout_ms)
         return Unattached(self._unattached_deadline_ms(now_ms))
 
-    # -- what others ask of it
+    # -- state
 
     @property
     def epoch(self) -> int:
@@ -100,14 +100,14 @@ class RaftNode:
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the epoch of this leader begins in the log."""
+        """The first offset of this leader's epoch."""
         assert isinstance(self.role, Leader)
         return self.role.epoch_start_offset
 
     # -- time
 
     def next_tick_ms(self, now_ms: int) -> int:
-        """When `tick` and `ready` are due next, if nothing happens before."""
+        """The time of the next `tick` and `ready` if no message comes before."""
         deadlines = [self.role.deadline_ms]
         if (retry_ms := self._outbox.next_retry_ms(now_ms)) is not None:
             deadlines.append(retry_ms)
@@ -117,7 +117,7 @@ class RaftNode:
 
     def tick(self, now_ms: int) -> None:
         if self.voters == (self.node_id,) and not self.is_leader:
-            # The only voter needs to wait for nobody.
+            # The only voter does not wait for others.
             self._stand_for_election(now_ms)
         elif now_ms >= self.role.deadline_ms:
             self._on_timeout(now_ms)
@@ -136,7 +136,7 @@ class RaftNode:
             case Leader():
                 self.resign(now_ms)
             case Resigned():
-                # In the same epoch, others would hear from it that it still leads.
+                # In the same epoch, its responses would still name it as the leader.
                 self._become_unattached(self.epoch + 1, now_ms)
 
     # -- roles
@@ -189,7 +189,7 @@ class RaftNode:
         self._append(LeaderChange(self.node_id, self.voters, granting))
 
     def resign(self, now_ms: int) -> None:
-        """Gives up the leadership: voters with the longest logs are asked to take it over."""
+        """Gives up the leadership and asks the other voters, the longest log first, to stand for election."""
         if isinstance(self.role, Leader):
             successors = self.role.successors
             self._become(Resigned(now_ms + self._election_timeout_ms(), successors, set(successors)))
@@ -222,7 +222,7 @@ class RaftNode:
             self._become_unattached(request.epoch, now_ms)
         is_granted = self._grants_vote(request)
         if is_granted and not request.is_pre_vote and self.hard_state.voted_id == NO_NODE:
-            # The candidate has at least as good a chance as this node: it is given the time for it.
+            # Restarts the election timeout, so that the candidate has time to win.
             self.hard_state = self.hard_state._replace(voted_id=request.candidate_id)
             self._become(Unattached(self._unattached_deadline_ms(now_ms)))
         return self._vote_response(is_granted=is_granted)
@@ -253,7 +253,7 @@ class RaftNode:
         return response
 
     def _succession_delay_ms(self, successors: tuple[int, ...]) -> int:
-        """The first successor stands at once, the others later and later, so that their elections do not collide."""
+        """The first successor stands at once and the others later, so that their elections do not collide."""
         delay_max_ms = self._settings.election_backoff_max_ms
         if self.node_id not in successors:
             return delay_max_ms
@@ -271,7 +271,7 @@ class RaftNode:
         return self.epoch, self.leader_id, ErrorCode.none
 
     def _is_consistent(self, epoch: int, leader_id: int) -> bool:
-        """Whether `leader_id` can lead `epoch`, as far as this node knows: an epoch has one leader, a voter."""
+        """Whether `leader_id` may be the leader of `epoch`: a voter, and no other leader of this epoch is known."""
         if leader_id == NO_NODE:
             return True
         if leader_id not in self.voters:
@@ -279,10 +279,10 @@ class RaftNode:
         return epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
 
     def _follow_news(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Another node says who leads `epoch`, which is not below this node's; it may not know."""
+        """Applies another node's view of the leader. `epoch` is not below this node's; the leader may be unknown."""
         if leader_id == self.node_id:
             if epoch > self.epoch:
-                # This node has led `epoch` and forgotten it: it must not vote in it again.
+                # This node has led `epoch` and lost its state. It must not vote in this epoch again.
                 self._become_unattached(epoch, now_ms)
                 self.hard_state = self.hard_state._replace(voted_id=self.node_id)
         elif leader_id == NO_NODE:
@@ -292,7 +292,7 @@ class RaftNode:
             self._become_follower(epoch, leader_id, now_ms)
 
     def on_fetch(self, request: FetchRequest, now_ms: int) -> FetchDecision:
-        """A replica that fetches says with it what it has; a negative id is of a consumer, which has nothing."""
+        """Takes the offset of a replica's fetch as its log end offset. A negative id is that of a consumer."""
         if not 0 <= request.last_epoch <= request.epoch or request.offset < 0:
             return self._fetch_error(ErrorCode.invalid_request)
         error = self._leadership_error(request.epoch)
@@ -338,7 +338,7 @@ class RaftNode:
             leader.deadline_ms = self._check_quorum_deadline_ms(now_ms)
 
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
-        """The bytes are to be added from the snapshot, if there is no error."""
+        """The response without `size` and `data`, which the caller adds if there is no error."""
         error = self._leadership_error(request.epoch)
         if error is ErrorCode.none and request.snapshot not in self.log.snapshots:
             error = ErrorCode.snapshot_not_found
@@ -349,13 +349,13 @@ class RaftNode:
         )
 
     def _announced_high_watermark(self) -> int:
-        """What followers may rely on: a new leader does not know it before an entry of its epoch is committed."""
+        """The high watermark for responses. A new leader does not know it until an entry of its epoch is committed."""
         assert isinstance(self.role, Leader)
         return self.high_watermark if self.role.has_committed else UNKNOWN_OFFSET
 
     def _advance_high_watermark(self, leader: Leader) -> None:
         replicated = leader.replicated_offset(self._durable_end)
-        # Raft, 5.4.2: entries of earlier epochs are committed only with one of the leader's own.
+        # Raft, 5.4.2: entries of earlier epochs are committed only together with one of the leader's epoch.
         if replicated > leader.epoch_start_offset:
             leader.has_committed = True
             self.high_watermark = max(self.high_watermark, replicated)
@@ -363,7 +363,7 @@ class RaftNode:
     # -- responses
 
     def on_response(self, number: int, sender: int, response: Response, now_ms: int) -> None:
-        """Of the request with this number. One that the node no longer waits for has no effect."""
+        """Applies the response to a request, unless the request is no longer outstanding."""
         if not self._outbox.take(number, sender) or self._learn_from(response, now_ms):
             return
         if response.error is not ErrorCode.none:
@@ -380,7 +380,7 @@ class RaftNode:
                 self._on_snapshot_fetched(response, now_ms)
 
     def on_no_response(self, number: int, receiver: int, now_ms: int) -> None:
-        """The request with this number timed out, or its connection failed."""
+        """A request has timed out, or its connection has failed."""
         if not self._outbox.take(number, receiver):
             return
         if isinstance(self.role, Follower) and not self.is_voter:
@@ -389,7 +389,7 @@ class RaftNode:
         self._outbox.pause(receiver, now_ms)
 
     def _learn_from(self, response: Response, now_ms: int) -> bool:
-        """Takes the news of epoch and leader; whether that is all that the response is good for."""
+        """Applies epoch and leader of a response. Returns True if the rest of the response is obsolete."""
         epoch, leader_id, error = response.epoch, response.leader_id, response.error
         if epoch < self.epoch or not self._is_consistent(epoch, leader_id):
             return True
@@ -398,7 +398,7 @@ class RaftNode:
             return True
         if leader_id != NO_NODE and self.leader_id == NO_NODE and leader_id != self.node_id:
             self._become_follower(epoch, leader_id, now_ms)
-            # An observer that asked the leader itself has records with the answer.
+            # If the observer has asked the leader itself, the response has records.
             return not isinstance(response, FetchResponse) or error is not ErrorCode.none
         return False
 
@@ -435,7 +435,7 @@ class RaftNode:
             self.role.snapshot, self.role.snapshot_position = response.snapshot, 0
         else:
             for batch in response.batches:
-                # A batch that does not follow, or is of an epoch after the leader's, is not of this leader.
+                # Batches must be contiguous, and none can have an epoch after the leader's.
                 if batch.base_offset != self.log.end_offset or batch.epoch > self.epoch:
                     break
                 self.log.append(batch.epoch, batch.next_offset)
@@ -469,7 +469,7 @@ class RaftNode:
     # -- the log
 
     def propose(self, values: Sequence[bytes]) -> Entry:
-        """Takes records into the log, to be committed together. Raises NotLeader."""
+        """Appends records that are committed together. Raises NotLeader."""
         if not isinstance(self.role, Leader):
             raise NotLeader(f"node {self.node_id} does not lead the quorum in epoch {self.epoch}")
         if not values:
@@ -483,11 +483,11 @@ class RaftNode:
         return entry
 
     def snapshot_written(self, snapshot: OffsetAndEpoch) -> None:
-        """This node has written a snapshot of what is committed."""
+        """This node has written a snapshot of committed records."""
         self.log.snapshots.append(snapshot)
 
     def ready(self, now_ms: int) -> Ready | None:
-        """What is to be done next; None if nothing is. Until `advance`, it is not asked again."""
+        """What to do next; None if there is nothing. Call `advance` before calling it again."""
         hard_state = None if self.hard_state == self._durable_state else self.hard_state
         messages = tuple(self._messages(now_ms))
         is_idle = hard_state is None and self._truncate_to is None and self._chunk is None
@@ -496,7 +496,7 @@ class RaftNode:
         return Ready(hard_state, self._truncate_to, tuple(self._unsaved), self._chunk, messages)
 
     def advance(self, ready: Ready) -> None:
-        """All of `ready` is durable. The node may have gone on since: what came later is in the next `ready`."""
+        """All of `ready` is done. Changes since that call are in the next `ready`."""
         if ready.hard_state is not None:
             self._durable_state = ready.hard_state
         if ready.truncate_to is not None:
@@ -546,7 +546,7 @@ class RaftNode:
         ]
 
     def _announcements(self, leader: Leader, now_ms: int) -> list[tuple[int, Request]]:
-        """To voters that may not know of the leader: from those that do, fetches come."""
+        """BeginQuorumEpoch requests to the voters that may not know the leader."""
         if now_ms < leader.announce_ms:
             return []
         period_ms = self._settings.fetch_timeout_ms // 2
@@ -556,7 +556,7 @@ class RaftNode:
 
     def _fetches(self, follower: Follower) -> list[tuple[int, Request]]:
         if self._unsaved or self._truncate_to is not None or self._chunk is not None:
-            return []  # a fetch says that everything before its offset is durable
+            return []  # a fetch reports that the log is durable up to its offset
         if follower.snapshot is not None:
             return [
                 (
@@ -582,7 +582,7 @@ class RaftNode:
     # -- invariants
 
     def validate(self) -> None:
-        """Raises AssertionError if the node contradicts itself; for simulations, after every event."""
+        """Raises AssertionError if an invariant is broken. Simulations call it after every event."""
         log, epochs = self.log, [epoch for epoch, _ in self.log.epochs]
         assert log.start_offset <= log.end_offset, "a log ends where it starts, or after"
         assert epochs == sorted(set(epochs)), "epochs grow along the log"

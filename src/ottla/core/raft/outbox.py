@@ -1,4 +1,4 @@
-"""The requests of a node that are under way: one to each receiver at a time, and a pause after one that failed."""
+"""The outstanding requests of a node: at most one to each receiver, with a pause after a failure."""
 
 from ottla.core.raft.messages import Outbound, Request
 
@@ -11,7 +11,7 @@ class Outbox:
         self._retry_ms: dict[int, int] = {}
 
     def clear(self) -> None:
-        """No response is waited for any more; those that still come have no effect."""
+        """Forgets all requests. Responses that still arrive are ignored."""
         self._in_flight.clear()
         self._retry_ms.clear()
 
@@ -33,7 +33,7 @@ class Outbox:
         return Outbound(self._last_number, receiver, request)
 
     def take(self, number: int, receiver: int) -> bool:
-        """The request with this number has ended; False if it is no longer waited for."""
+        """Removes a request that has ended. False if it is no longer outstanding."""
         if self._in_flight.get(receiver) != number:
             return False
         del self._in_flight[receiver]

@@ -1,4 +1,4 @@
-"""What a raft node wants done: state and entries to be made durable, requests to be sent."""
+"""What a node asks for: state and entries to make durable, and requests to send."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from ottla.core.raft.messages import NO_NODE, FetchResponse, Outbound, Replicate
 
 
 class HardState(NamedTuple):
-    """What a node must not forget: which epoch it has seen, who leads it, and whom it voted for in it."""
+    """The durable part of a node's state: the latest epoch, its leader, and the node's vote in it."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -15,7 +15,7 @@ class HardState(NamedTuple):
 
 
 class LeaderChange(NamedTuple):
-    """The first entry of an epoch. Entries of earlier epochs are committed with it, never before (Raft, 5.4.2)."""
+    """The first entry of an epoch. Entries of earlier epochs are committed only together with it (Raft, 5.4.2)."""
 
     leader_id: int
     voters: tuple[int, ...]
@@ -23,7 +23,7 @@ class LeaderChange(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One batch of the log: a leader change, or records that are committed together, with their encoded values."""
+    """A batch of the log: a leader change, or the encoded values of records that are committed together."""
 
     base_offset: int
     epoch: int
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """Bytes of a snapshot that is being fetched. The last chunk makes it take the place of the whole log."""
+    """A part of a snapshot that is being fetched. After the last part, the snapshot replaces the whole log."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -44,7 +44,7 @@ class SnapshotChunk(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """To be done in the order of the fields; see `node`. None and empty fields have nothing to do."""
+    """Work to do in the order of the fields, as the package describes."""
 
     hard_state: HardState | None
     truncate_to: int | None
@@ -54,7 +54,7 @@ class Ready(NamedTuple):
 
 
 class FetchDecision(NamedTuple):
-    """The response to a fetch, to which the batches are to be added from the log if `reads_log`.
+    """The response to a fetch. The caller adds batches from the log if `reads_log` is set.
 
     If there are none, the response may wait for some, unless it `has_news`: an error, or a higher high watermark.
     """

@@ -1,4 +1,4 @@
-"""The roles of a node in its quorum. A node has one at a time, replaced as a whole; see `node` for the transitions."""
+"""The roles of a node. A transition replaces the role object; the package lists the transitions."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ NEVER_MS = 2**63 - 1
 
 @dataclass
 class Votes:
-    """The responses of the voters in one election, the node's own among them."""
+    """The votes in one election, with the node's own."""
 
     voters: tuple[int, ...]
     granted: dict[int, bool]
@@ -33,14 +33,14 @@ class Votes:
 
 @dataclass
 class Unattached:
-    """Knows an epoch, and fetches from nobody. A voter waits for news until its election timeout."""
+    """Has no leader to fetch from. A voter waits for its election timeout."""
 
     deadline_ms: int
 
 
 @dataclass
 class Prospective:
-    """Asks whether an election could be won, before it disturbs anybody with a new epoch (KIP-996)."""
+    """Asks whether it would win an election before it begins a new epoch (KIP-996)."""
 
     votes: Votes
     deadline_ms: int
@@ -54,7 +54,7 @@ class Candidate:
 
 @dataclass
 class Follower:
-    """Fetches from the leader. `has_fetched` once the leader has answered in this epoch."""
+    """Fetches from the leader. `has_fetched` is set by the first response of the leader in this epoch."""
 
     deadline_ms: int
     has_fetched: bool = False
@@ -69,9 +69,9 @@ class Progress:
     end_offset: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
-    # The leader's end at the fetch before: a follower that reaches it had caught up by then.
+    # The leader's log end offset at the previous fetch. A follower that has reached it had caught up at that time.
     leader_end_at_last_fetch: int = -1
-    has_acknowledged: bool = False  # of this leader, by BeginQuorumEpoch or a fetch
+    has_acknowledged: bool = False  # knows this leader
 
     def on_fetch(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
@@ -86,7 +86,7 @@ class Progress:
 
 @dataclass
 class Leader:
-    """`deadline_ms` is when it resigns unless a majority fetches before (check quorum, KIP-595)."""
+    """It resigns at `deadline_ms` unless a majority fetches before (KIP-595)."""
 
     epoch_start_offset: int
     granting_voters: tuple[int, ...]
@@ -94,14 +94,14 @@ class Leader:
     deadline_ms: int
     announce_ms: int  # when BeginQuorumEpoch is due next
     observers: dict[int, Progress] = field(default_factory=dict)
-    fetched: set[int] = field(default_factory=set)  # voters, since the deadline was last put off
+    fetched: set[int] = field(default_factory=set)  # voters, since the deadline was last extended
     has_committed: bool = False  # an entry of its own epoch
 
     def progress_of(self, replica_id: int) -> Progress:
         return self.voters.get(replica_id) or self.observers.setdefault(replica_id, Progress())
 
     def has_heard_from_majority(self, replica_id: int) -> bool:
-        """Whether, with this replica, a majority has fetched since that was last the case. The leader counts."""
+        """Notes a fetch. Returns True when a majority, with the leader, has fetched since the last True."""
         if replica_id in self.voters:
             self.fetched.add(replica_id)
         if len(self.fetched) + 1 <= (len(self.voters) + 1) // 2:
@@ -110,12 +110,12 @@ class Leader:
         return True
 
     def replicated_offset(self, own_end_offset: int) -> int:
-        """The offset before which a majority of the voters has everything on disk."""
+        """The offset up to which the logs of a majority of the voters are durable."""
         ends = [own_end_offset, *(progress.end_offset for progress in self.voters.values())]
         return sorted(ends, reverse=True)[len(ends) // 2]
 
     def silent_voters(self, now_ms: int, period_ms: int) -> list[int]:
-        """Those that may not know of this leader: from the others, acknowledgements and fetches come."""
+        """Voters that may not know this leader: they have not acknowledged it, or have not fetched for a while."""
         return [
             voter
             for voter, progress in self.voters.items()
@@ -130,7 +130,7 @@ class Leader:
 
 @dataclass
 class Resigned:
-    """Has led this epoch, and grants no vote in it. Tells the voters until its election timeout."""
+    """Has led this epoch and grants no vote in it. Sends EndQuorumEpoch to the voters until its election timeout."""
 
     deadline_ms: int
     preferred_successors: tuple[int, ...] = ()

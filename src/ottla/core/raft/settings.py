@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RaftSettings:
-    """`controller.quorum.*` of Kafka."""
+    """Kafka's `controller.quorum.*` configs, with their defaults."""
 
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
