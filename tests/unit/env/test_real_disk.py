@@ -165,3 +165,15 @@ def test_a_link_is_a_second_name_of_the_same_file(tmp_path):
     disk.link(str(tmp_path / "a"), str(tmp_path / "b"))
     disk.remove(str(tmp_path / "a"))
     assert disk.read_bytes(str(tmp_path / "b")) == b"text"
+
+
+def test_a_file_of_the_wanted_size_is_not_truncated_again(disk, tmp_path, monkeypatch):
+    sizes = []
+    ftruncate = os.ftruncate
+    monkeypatch.setattr(real_disk.os, "ftruncate", lambda fd, size: (sizes.append(size), ftruncate(fd, size)))
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.truncate(0)
+    file.write_at(0, [b"abc"])
+    file.truncate(3)
+    file.truncate(2)
+    assert (sizes, file.size()) == ([2], 2)
