@@ -84,7 +84,8 @@ def test_a_client_that_does_not_read_keeps_only_one_response_in_memory() -> None
         topic_id = await new_topic(client, 1)
         for _ in range(4):
             await client.produce(topic_id, 0, one_record(world, 100_000))
-        await client.fetch(topic_id, 0, 0)  # the first one waits for its handler to load, and is sent with the second
+        # The first fetch waits until its handler is loaded, and its response is sent with the next one.
+        await client.fetch(topic_id, 0, 0)
         (stream,) = (stream for stream in world.network.streams.values() if stream.host == "client")
         stream.pause_reading()
         fetches = [asyncio.create_task(client.fetch(topic_id, 0, 0)) for _ in range(50)]
