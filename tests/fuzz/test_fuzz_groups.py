@@ -1,5 +1,5 @@
-"""Whatever clients ask of groups, in whichever version and order, each request has its answer, no machine breaks, and
-what the groups know is there after a restart.
+"""Random group requests of all versions: each gets a response, the shards stay consistent, and their state survives a
+restart.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ FREQUENT = (
     ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT,
 )  # fmt: skip
 CLIENTS, REQUESTS_PER_CLIENT = 5, 25
-ANSWER_TIMEOUT_S = 3600.0  # of virtual time: longer than any rebalance takes
-# A ConsumerProtocolSubscription of version 1: the topics, no user data, nothing owned.
+RESPONSE_TIMEOUT_S = 3600.0  # of virtual time: longer than any rebalance
+# A ConsumerProtocolSubscription of version 1: topics, no user data, no owned partitions.
 SUBSCRIPTION = bytes.fromhex("0001000000010006") + b"orders" + bytes.fromhex("ffffffff00000000")
 NUMBERS = (-2, -1, 0, 1, 2, 3)
 GROUPS = ("g", "g", "g", "h", "")
 PLAUSIBLE = 0.8
 
 
-class Asker:
-    """Makes requests of few values, so that some of them meet; knows the member ids that others were given."""
+class RequestGenerator:
+    """Generates requests with few distinct values and with member ids from responses, so that they interact."""
 
     def __init__(self, random: Random, topic_id: uuid.UUID) -> None:
         self._random = random
-        self._epochs: dict[str, int] = {"": 0, "m": 0, "n": 0}  # of each member, as it was last told
+        self._epochs: dict[str, int] = {"": 0, "m": 0, "n": 0}  # of each member, from its last response
         self._choices: dict[str, tuple[Any, ...]] = {
             "group_id": GROUPS,
             "groups": GROUPS,
@@ -87,7 +87,7 @@ class Asker:
         return schema(**values)
 
     def _plausible(self, values: dict[str, Any]) -> dict[str, Any]:
-        """What a client that keeps to the protocol would say instead."""
+        """Values that a correct client would send instead."""
         better: dict[str, Any] = {"rack_id": None, "instance_id": None, "group_instance_id": None}
         if "member_id" in values:
             epoch = self._epochs.get(values["member_id"], 0)
@@ -134,13 +134,13 @@ class Asker:
         return default_of(field)
 
 
-async def ask_at_random(world: World, seed: int, topic_id: uuid.UUID) -> None:
-    asker = Asker(Random(seed), topic_id)
+async def send_random_requests(world: World, seed: int, topic_id: uuid.UUID) -> None:
+    generator = RequestGenerator(Random(seed), topic_id)
 
     async def run(name: str) -> None:
-        client = SimClient(world.network.host(name), (HOST, PORT), name, ANSWER_TIMEOUT_S)
+        client = SimClient(world.network.host(name), (HOST, PORT), name, RESPONSE_TIMEOUT_S)
         for _ in range(REQUESTS_PER_CLIENT):
-            asker.learn(await client.request(asker.request()))
+            generator.learn(await client.request(generator.request()))
         client.close()
 
     await asyncio.gather(*(run(f"client-{number}") for number in range(CLIENTS)))
@@ -164,7 +164,7 @@ def run_seed(seed: int) -> None:
         await bench.start()
         topic_id = await bench.create("orders", partitions=3)
         await bench.services.groups.get().find_coordinator("g")
-        await ask_at_random(world, seed, topic_id)
+        await send_random_requests(world, seed, topic_id)
         written = shards_of(bench)
         for runtime in written.values():
             runtime.shard.validate()
@@ -178,7 +178,7 @@ def run_seed(seed: int) -> None:
     simulate(main, seed)
 
 
-def test_every_request_of_groups_has_an_answer_and_outlives_the_broker(
+def test_every_group_request_gets_a_response_and_groups_survive_a_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def case(random: Random) -> None:

@@ -1,5 +1,5 @@
-"""Whatever clients ask of transactions, in whichever version and order, each request has its answer, no machine breaks,
-and what the coordinator and the partitions know is there after a restart.
+"""Random transaction requests of all versions: each gets a response, the shards stay consistent, and the state of the
+coordinator and of the partitions survives a restart.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ GROUPS = ("g", "g", "g", "g", "")
 TOPICS = ("orders",) * 7 + ("gone", "__consumer_offsets")
 
 
-class Asker:
-    """Asks with few values, so that requests meet; knows the producers that others were given."""
+class RequestGenerator:
+    """Generates requests with few distinct values and with producers from responses, so that they interact."""
 
     def __init__(self, bench: Bench, random: Random) -> None:
         self._bench = bench
@@ -38,7 +38,7 @@ class Asker:
     def request(self) -> Any:
         key = self._random.choice(list(self._makers))
         spec = APIS[key]
-        # v13 of Produce names topics by id, which makes no difference here.
+        # Produce v13 identifies topics by id, which makes no difference here.
         version = self._random.randint(spec.min_version, min(spec.latest_enabled(unstable=False), 12))
         return message(key, version, **self._makers[key](self))
 
@@ -126,13 +126,13 @@ class Asker:
         random = self._random
         marker = self._producer() | {
             "transaction_result": random.random() < 0.5,
-            "coordinator_epoch": random.choice((-1, 0, 0)),  # a later one would fence ours, as it should
+            "coordinator_epoch": random.choice((-1, 0, 0)),  # a later epoch would fence the real coordinator
             "transaction_version": random.choice((0, 2)),
             "topics": self._topics("partition_indexes", self._index),
         }
         return {"markers": [marker]}
 
-    _makers: dict[ApiKey, Callable[["Asker"], dict[str, Any]]] = {  # noqa: RUF012
+    _makers: dict[ApiKey, Callable[["RequestGenerator"], dict[str, Any]]] = {  # noqa: RUF012
         ApiKey.INIT_PRODUCER_ID: _init,
         ApiKey.ADD_PARTITIONS_TO_TXN: _add,
         ApiKey.ADD_OFFSETS_TO_TXN: lambda self: self._producer() | {"group_id": self._random.choice(GROUPS)},
@@ -146,20 +146,20 @@ class Asker:
     }
 
 
-async def ask_at_random(bench: Bench, world: World, seed: int) -> None:
-    asker = Asker(bench, Random(seed))
+async def send_random_requests(bench: Bench, world: World, seed: int) -> None:
+    generator = RequestGenerator(bench, Random(seed))
 
     async def run(name: str) -> None:
         client = SimClient(world.network.host(name), (HOST, PORT), name, 3600.0)
         for _ in range(REQUESTS_PER_CLIENT):
-            request = asker.request()
-            asker.learn(request, await client.request(request))
+            request = generator.request()
+            generator.learn(request, await client.request(request))
         client.close()
 
     await asyncio.gather(*(run(f"client-{number}") for number in range(CLIENTS)))
 
 
-def known(bench: Bench) -> Any:
+def durable_state(bench: Bench) -> Any:
     runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
     partitions = sorted(bench.services.partitions, key=lambda hosted: hosted.topic_partition)
     return (
@@ -178,22 +178,22 @@ def run_seed(seed: int) -> None:
         await bench.create("orders", partitions=2)
         await bench.services.groups.get().find_coordinator("g")
         await bench.services.transactions.get().find_coordinator("tx")
-        await ask_at_random(bench, world, seed)
-        await asyncio.sleep(120)  # what is open has run out of time
+        await send_random_requests(bench, world, seed)
+        await asyncio.sleep(120)  # open transactions have timed out
         for runtime in [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]:
             runtime.shard.validate()
-        written = known(bench)
+        written = durable_state(bench)
         await bench.stop()
         await bench.start()
         runtimes = [*bench.services.transactions.get().runtimes, *bench.services.groups.get().runtimes]
         await until(lambda: all(runtime.state is RuntimeState.ACTIVE for runtime in runtimes))
-        assert known(bench) == written
+        assert durable_state(bench) == written
         await bench.stop()
 
     simulate(main, seed)
 
 
-def test_every_request_of_transactions_has_an_answer_and_outlives_the_broker(
+def test_every_transaction_request_gets_a_response_and_transactions_survive_a_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def case(random: Random) -> None:

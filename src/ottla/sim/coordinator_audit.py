@@ -1,4 +1,4 @@
-"""Looks into the coordinators of a simulated broker: no shard contradicts itself, or differs from what its log says."""
+"""Checks the coordinators of a simulated broker: every shard is consistent and equals a replay of its log."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ def validate_shards(broker: Broker) -> None:
 
 
 def check_shards_against_logs(broker: Broker) -> None:
-    """A machine that is rebuilt from the log, as after a restart, must equal the one that wrote it."""
+    """A shard rebuilt from the log, as after a restart, must equal the one that wrote it."""
     for runtime in _active(broker):
-        known, rebuilt = runtime.shard.durable_state(), _rebuilt(runtime).durable_state()
-        if known != rebuilt:
-            raise Violation(f"{runtime.hosted.topic_partition} knows {known}, and its log says {rebuilt}")
+        current, rebuilt = runtime.shard.durable_state(), _rebuild(runtime).durable_state()
+        if current != rebuilt:
+            raise Violation(f"{runtime.hosted.topic_partition} has {current}, but its log gives {rebuilt}")
 
 
 def _active(broker: Broker) -> list[ShardRuntime[Any]]:
@@ -38,19 +38,19 @@ def _active(broker: Broker) -> list[ShardRuntime[Any]]:
     ]
 
 
-def _rebuilt(runtime: ShardRuntime[Any]) -> GroupShard | TransactionShard:
+def _rebuild(runtime: ShardRuntime[Any]) -> GroupShard | TransactionShard:
     live = runtime.shard
-    machine: GroupShard | TransactionShard
+    shard: GroupShard | TransactionShard
     codec: Any
     if isinstance(live, GroupShard):
-        machine, codec = GroupShard(live.state.settings, live.state.topics), group_codec
+        shard, codec = GroupShard(live.state.settings, live.state.topics), group_codec
     else:
-        machine, codec = TransactionShard(live.settings), transaction_codec
+        shard, codec = TransactionShard(live.settings), transaction_codec
     log = runtime.hosted.log
     offset, end_offset = log.log_start_offset, log.log_end_offset
     while offset < end_offset:
         found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
         for batch in read_batches(found.region.read()):
-            replay_batch(batch, machine, codec, runtime.hosted)
+            replay_batch(batch, shard, codec, runtime.hosted)
             offset = batch.header.last_offset + 1
-    return machine
+    return shard

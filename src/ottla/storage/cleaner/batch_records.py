@@ -35,7 +35,7 @@ def read_records(chunk: Chunk, indexes: Ints) -> Iterator[BatchRecords]:
     for part in _split(indexes, chunk.batches.records_counts[indexes]):
         batches = chunk.batches
         starts, ends = batches.positions[part] + HEADER_SIZE, batches.ends[part]
-        yield BatchRecords(part, buffer, buffer.columns_at(_places(chunk, part, starts, ends)), False)
+        yield BatchRecords(part, buffer, buffer.columns_at(_spans(chunk, part, starts, ends)), False)
 
 
 def _split(indexes: Ints, records_counts: Ints) -> Iterator[Ints]:
@@ -61,11 +61,11 @@ def _read_compressed(chunk: Chunk, indexes: Ints) -> Iterator[BatchRecords]:
             part, until = indexes[done : at + 1], np.array(ends, np.int64)
             starts = np.concatenate([np.zeros(1, np.int64), until[:-1]])
             buffer = RecordBuffer(b"".join([*pieces, PADDING]))
-            yield BatchRecords(part, buffer, buffer.columns_at(_places(chunk, part, starts, until)), True)
+            yield BatchRecords(part, buffer, buffer.columns_at(_spans(chunk, part, starts, until)), True)
             pieces, ends, size, done = [], [], 0, at + 1
 
 
-def _places(chunk: Chunk, indexes: Ints, starts: Ints, ends: Ints) -> BatchSpans:
+def _spans(chunk: Chunk, indexes: Ints, starts: Ints, ends: Ints) -> BatchSpans:
     batches = chunk.batches
     base_offsets = batches.base_offsets[indexes]
     return BatchSpans(
