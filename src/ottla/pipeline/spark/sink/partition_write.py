@@ -103,7 +103,7 @@ class PartitionWrite:
             marker = next_marker(self.attempt, self.snapshot.markers, rows)
             key = self.attempt.sink_id.encode()
             pooled.records.put([(pooled.marker_topic, marker.encode(), key, self.task.partition)])
-            pooled.commit(self._seconds_left)
+            pooled.commit(self.seconds_left)
         except KafkaException as error:
             pooled.abort()
             raise self._explain(error.args[0]) from error
@@ -119,18 +119,18 @@ class PartitionWrite:
         return Written(self.task.partition, rows, time.monotonic() - self.began)
 
     def _put(self, pooled: PooledProducer, batch: pa.RecordBatch) -> int:
-        if self._seconds_left() <= 0:
+        if self.seconds_left() <= 0:
             raise self._timed_out()
         options = self.options
         pooled.records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
         return int(batch.num_rows)
 
-    def _seconds_left(self) -> float:
+    def seconds_left(self) -> float:
         return self.options.transaction_timeout_s - (time.monotonic() - self.began)
 
     def _explain(self, error: KafkaError, where: str = "") -> PipelineError:
         sink = f"sink `{self.attempt.sink_id}`, Spark partition {self.task.partition}"
-        if self._seconds_left() <= 0:
+        if self.seconds_left() <= 0:
             return self._timed_out()
         if error.code() in _FENCED:
             return PipelineError(
