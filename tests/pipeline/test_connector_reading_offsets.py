@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import READ_COMMITTED, Sent, Topics, values
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.batch_reader import BatchReader, plan
 from ottla.pipeline.spark.offsets import OffsetRange, Position, to_json
 from ottla.pipeline.spark.stream_reader import StreamReader
@@ -108,7 +108,7 @@ def test_offsets_beyond_the_log_are_limited_to_it_if_loss_is_allowed(topics: Top
 
 def test_a_cluster_that_does_not_respond_is_a_retriable_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.discovery.RESPONSE_TIMEOUT_S", 0.5)
-    with pytest.raises(PassingError, match=r"The cluster at 127\.0\.0\.1:1 did not respond"):
+    with pytest.raises(RetriableError, match=r"The cluster at 127\.0\.0\.1:1 did not respond"):
         planned(Topics("127.0.0.1:1"), subscribe="a")
 
 

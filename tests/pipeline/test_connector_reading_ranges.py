@@ -7,7 +7,7 @@ import pytest
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.connector_topics import READ_COMMITTED, Reading, Sent, Topics, rows, values
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark import consumer_reader, fetch_reader
 from ottla.pipeline.spark.batch_reader import plan
 from ottla.pipeline.spark.consumer_reader import consume_range
@@ -142,7 +142,7 @@ def test_a_log_that_ends_before_the_range_is_waited_for_or_ends_the_range(
     topics.create(topic_name)
     topics.produce(topic_name, values(5))
     patience = {"kafkaConsumer.pollTimeoutMs": "300"}
-    with pytest.raises(PassingError, match=f"{topic_name}-0 sent nothing .* at offset 5"):
+    with pytest.raises(RetriableError, match=f"{topic_name}-0 sent nothing .* at offset 5"):
         rows(consume_range, topics.options(subscribe=topic_name, **patience), wanted)
     with pytest.warns(UserWarning, match="ends at offset 5: 5 to 8 cannot be read"):
         seen = rows(consume_range, topics.options(subscribe=topic_name, failOnDataLoss="false"), wanted)
@@ -204,5 +204,5 @@ def test_a_broker_that_stays_down_is_a_retriable_error(
         topics.produce(topic_name, values(5))
         options = topics.options(subscribe=topic_name, **{"kafkaConsumer.pollTimeoutMs": "500"})
         ranges = plan(options)
-    with pytest.raises(PassingError, match=rf"{topic_name}-0 sent nothing"):
+    with pytest.raises(RetriableError, match=rf"{topic_name}-0 sent nothing"):
         rows(read, options, ranges)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify_markers
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
@@ -101,7 +101,7 @@ def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
 def test_the_driver_names_the_markers_that_never_come(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.sink.exactly_once_writers.TIMEOUT_S", 0.2)
     sink.markers.snapshot()
-    with pytest.raises(PassingError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
+    with pytest.raises(RetriableError, match=r"the markers of Spark partitions \[3\] are not in their topic"):
         verify_markers(sink.options, 0, [Committed("query", Written(3, 10))], {})
 
 
@@ -230,5 +230,5 @@ def test_a_record_of_ten_megabytes_is_written_if_the_topic_allows_it(
 
 def test_a_cluster_that_is_down_is_a_retriable_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipeline.spark.sink.marker_topic.TIMEOUT_S", 1.0)
-    with pytest.raises(PassingError, match=r"markers of sink `away` .*cannot be read"):
+    with pytest.raises(RetriableError, match=r"markers of sink `away` .*cannot be read"):
         MarkerTopic({"bootstrap.servers": "127.0.0.1:1"}, "away").snapshot()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.runner import StageRun, check_spark, run_stages
 from ottla.pipeline.stage import Problem
@@ -92,7 +92,7 @@ def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
     def once_away(rows: DataFrame, batch: int) -> None:
         attempts.append(batch)
         if len(attempts) == 1:
-            raise PassingError("The broker is away.", "Start it.")
+            raise RetriableError("The broker is away.", "Start it.")
 
     def raising(rows: DataFrame, batch: int) -> None:
         raise ZeroDivisionError("by nothing")

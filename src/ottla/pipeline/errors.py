@@ -13,5 +13,5 @@ class PipelineError(Exception):
         return f"{self.what} {self.remedy}"
 
 
-class PassingError(PipelineError):
+class RetriableError(PipelineError):
     """An error that may pass by itself, as when a broker or a database is down. The runner restarts the stage."""

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.progress import topic_offsets
 
 # Our errors by their full names, as Python prints them at the end of a traceback, possibly in the middle of Java's.
@@ -43,7 +43,7 @@ class ErrorSummary(NamedTuple):
 
 def summarize(error: BaseException) -> ErrorSummary:
     if isinstance(error, PipelineError):
-        return ErrorSummary(str(error), isinstance(error, PassingError))
+        return ErrorSummary(str(error), isinstance(error, RetriableError))
     return summarize_text(str(error) or type(error).__name__)
 
 
@@ -54,7 +54,7 @@ def summarize_text(text: str) -> ErrorSummary:
     own = _OWN_ERROR.findall(text)
     if own:
         name, sentence = own[-1]
-        return ErrorSummary(sentence.strip(), name == PassingError.__name__)
+        return ErrorSummary(sentence.strip(), name == RetriableError.__name__)
     rejected = _REJECTED_RECORD.search(text)
     if rejected:
         return ErrorSummary(_TRAILING.sub("", rejected[1]), is_retriable=False)

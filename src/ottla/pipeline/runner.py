@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.pipeline.config import Pipeline, as_text
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.progress import Progress, progress_of
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Stage
@@ -23,7 +23,7 @@ POLL_S = 0.5
 _BACKOFF_S = (1, 2, 5, 10, 30)
 # A run with --once gives a stage up at this attempt.
 ATTEMPTS_MAX_ONCE = 5
-_ENDED_BY_ITSELF = PassingError("The query ended by itself, which it should not.", "Check Spark's log.")
+_ENDED_BY_ITSELF = RetriableError("The query ended by itself, which it should not.", "Check Spark's log.")
 
 
 class StageRun:

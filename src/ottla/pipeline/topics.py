@@ -7,12 +7,12 @@ from ottla.admin.configs import describe_configs
 from ottla.admin.position import LATEST
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.config import TopicSettings, as_text
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.stage import ClusterSettings, Context, Problem
 
 
 def connect(settings: ClusterSettings) -> Cluster:
-    """Raises PassingError if no broker responds: it may be starting."""
+    """Raises RetriableError if no broker responds: it may be starting."""
     try:
         cluster = Cluster(settings.bootstrap, settings.properties)
         cluster.metadata()
@@ -21,7 +21,7 @@ def connect(settings: ClusterSettings) -> Cluster:
             f"`bootstrap` in [cluster] is {settings.bootstrap!r}.", "Give HOST:PORT, as in 127.0.0.1:9092."
         ) from None
     except ClusterError:
-        raise PassingError(
+        raise RetriableError(
             f"No broker responds at {settings.bootstrap}.", "Start one, or fix `bootstrap` in [cluster]."
         ) from None
     return cluster

@@ -13,14 +13,14 @@ from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 from ottla.pipeline import runner
 from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.foreground import closing_lines
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
 from ottla.pipeline.stage import ClusterSettings, Context
 
 TRIGGER: Mapping[str, Any] = {}
-AWAY = PassingError("The broker is away.", "Start it.")
+AWAY = RetriableError("The broker is away.", "Start it.")
 WRONG = PipelineError("The topic is gone.", "Make it.")
 
 

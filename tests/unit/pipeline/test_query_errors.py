@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.query_errors import ErrorSummary, summarize, summarize_text
 
 STREAM = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@6368dbc1"
@@ -40,7 +40,7 @@ def trace(*lines: str) -> str:
             ErrorSummary("The topic a is gone. Make it again.", is_retriable=False),
         ),
         (
-            ["ottla.pipeline.errors.PassingError: The broker is away. Start it."],
+            ["ottla.pipeline.errors.RetriableError: The broker is away. Start it."],
             ErrorSummary("The broker is away. Start it.", is_retriable=True),
         ),
         (
@@ -80,7 +80,7 @@ def test_a_long_line_is_shortened_and_an_empty_one_replaced() -> None:
 
 def test_a_pipeline_error_is_its_own_summary() -> None:
     assert summarize(PipelineError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=False)
-    assert summarize(PassingError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=True)
+    assert summarize(RetriableError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=True)
 
 
 def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:

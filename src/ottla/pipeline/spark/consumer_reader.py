@@ -14,7 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client
 from ottla.pipeline.spark.data_loss import position_after_loss, report_loss
 from ottla.pipeline.spark.offsets import OffsetRange
@@ -74,7 +74,7 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
                 yield rows
                 last_record_s, has_checked = time.monotonic(), False
             elif silent_s > options.poll_timeout_s:
-                raise PassingError(
+                raise RetriableError(
                     f"{wanted.at} sent nothing for {options.poll_timeout_s:.0f} s at offset {position}.",
                     "Check that the cluster runs.",
                 )

@@ -12,7 +12,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import TopicMetadata
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.offsets import EARLIEST, LATEST, Offsets
 from ottla.pipeline.spark.options import Point, ReadOptions, read_options
@@ -134,11 +134,11 @@ class Discovery:
         rejection = rejection_reason(self.options.client)
         if rejection is not None:
             # Retriable, because a broker that restarts during a handshake looks the same.
-            return PassingError(
+            return RetriableError(
                 f"The cluster at {self.options.client['bootstrap.servers']} rejected the client: {rejection}.",
                 "Fix the `kafka.*` options for security: protocol, mechanism, user, password, certificates.",
             )
-        return PassingError(
+        return RetriableError(
             f"The cluster at {self.options.client['bootstrap.servers']} did not respond: {reason.str()}.",
             "Check that it runs, the address, and the `kafka.*` options for security.",
         )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark import wire
 from ottla.pipeline.spark.data_loss import position_after_loss
 from ottla.pipeline.spark.offsets import OffsetRange
@@ -164,7 +164,7 @@ class PartitionFetcher:
 
     def check_timeout(self, why: str) -> None:
         if time.monotonic() - self.waiting_since_s > self.options.poll_timeout_s:
-            raise PassingError(
+            raise RetriableError(
                 f"{self.at} sent nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
                 "Check that the cluster runs.",
             )

@@ -16,7 +16,7 @@ from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.timestamps import parse_datetime_ms
 from ottla.admin.topics import create_topic, list_offsets
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
@@ -73,7 +73,7 @@ def _run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: 
         query.awaitTermination()
     except StreamingQueryException as error:
         summary = summarize(error)
-        raise (PassingError if summary.is_retriable else PipelineError)(
+        raise (RetriableError if summary.is_retriable else PipelineError)(
             f"The replay of {transform.name} failed: {summary.sentence}",
             "Fix that and start the same replay again: it resumes where it stopped.",
         ) from error

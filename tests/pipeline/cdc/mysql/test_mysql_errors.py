@@ -13,7 +13,7 @@ from tests.pipeline.cdc.batches import Batches
 from tests.pipeline.cdc.mysql.captures import MARIADB, capture_of, settings_of
 from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.ingest.cdc.mysql.checks import check_capture
 from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.stage import MySqlSource
@@ -204,7 +204,7 @@ def test_a_server_that_cannot_be_reached_is_an_error_that_may_pass(
     batches = Batches(capture_of(server, database, tmp_path, retry_s=0.1))
     batches.all()
     server.kill()
-    with pytest.raises(PassingError, match="cannot be reached"):
+    with pytest.raises(RetriableError, match="cannot be reached"):
         batches.next()
     server.start()
     server.run(f"INSERT INTO {database}.orders VALUES (1, 'a')")

@@ -9,7 +9,7 @@ from tests.pipeline.cdc.batches import Batches, apply_changes, envelopes
 from tests.pipeline.cdc.mysql.captures import MYSQL, capture_of, select_rows
 from tests.pipeline.cdc.mysql.mariadb_server import MariaDb
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.ingest.cdc.mysql import snapshot
 
 pytestmark = MYSQL
@@ -114,7 +114,7 @@ def test_the_snapshot_waits_for_open_transactions_that_write(
     batches = Batches(capture_of(server, database, tmp_path, retry_s=0.1))
     with server.connect(autocommit=False) as writer, writer.cursor() as cursor:
         cursor.execute(f"INSERT INTO {database}.t VALUES (1, 'a')")
-        with pytest.raises(PassingError, match=r"long transactions that write to captured tables"):
+        with pytest.raises(RetriableError, match=r"long transactions that write to captured tables"):
             batches.next()
         writer.commit()
     assert ids(batches) == [1]

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes
 from tests.pipeline.cdc.batches import ONCE, Batches, apply_changes, committed_records, envelopes, make_topic
 from tests.pipeline.cdc.postgres.postgres_server import ADMIN, PASSWORD, Postgres, why_no_postgres
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.ingest.cdc.postgres.changes import read_changes
 from ottla.pipeline.ingest.cdc.postgres.checks import check_capture
 from ottla.pipeline.ingest.cdc.postgres.lsn import parse_lsn
@@ -258,7 +258,7 @@ def test_a_server_that_cannot_be_reached_is_an_error_that_may_pass(
     server: Postgres, schema: str, tmp_path: Path
 ) -> None:
     capture = capture_of(server, schema, tmp_path, port=1, retry_s=0.1)
-    with pytest.raises(PassingError, match="cannot be reached"):
+    with pytest.raises(RetriableError, match="cannot be reached"):
         end_of_log(capture)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.pipeline.errors import PassingError
+from ottla.pipeline.errors import RetriableError
 from ottla.pipeline.spark import fetch_reader, wire
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import read_options
@@ -64,5 +64,5 @@ def test_a_broker_that_sends_nothing_is_given_up_after_the_timeout(
         return answer()
 
     monkeypatch.setattr(connection, "receive_fetch", slow)
-    with pytest.raises(PassingError, match="t-0 sent nothing for 120 s"):
+    with pytest.raises(RetriableError, match="t-0 sent nothing for 120 s"):
         next(batches)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.pipeline.errors import PassingError
+from ottla.pipeline.errors import RetriableError
 from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
 
 RETRY_PAUSE_S = 0.5
@@ -14,12 +14,12 @@ _Result = TypeVar("_Result")
 
 
 def with_retries(capture: _Capture, ask: Callable[[_Capture], _Result]) -> _Result:
-    """Calls `ask` again after a PassingError, for `retry_s` of the settings."""
+    """Calls `ask` again after a RetriableError, for `retry_s` of the settings."""
     give_up = time.monotonic() + capture.retry_s
     while True:
         try:
             return ask(capture)
-        except PassingError:
+        except RetriableError:
             if time.monotonic() > give_up:
                 raise
             time.sleep(RETRY_PAUSE_S)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.sink.marker_topic import POLL_S, TIMEOUT_S, MarkerTopic
 from ottla.pipeline.spark.sink.markers import (
     Attempt,
@@ -73,13 +73,13 @@ def _wait_for_markers(
 def verify_markers(
     options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
 ) -> None:
-    """Runs on the driver, before Spark commits the batch. Raises PassingError if markers are missing."""
+    """Runs on the driver, before Spark commits the batch. Raises RetriableError if markers are missing."""
     committed = [message for message in messages if isinstance(message, Committed)]
     written = [message.written for message in committed]
     query = committed[0].query if committed else ""
     missing = _wait_for_markers(options, query, batch, written, markers)
     if missing:
-        raise PassingError(
+        raise RetriableError(
             f"Batch {batch} of sink `{options.sink_id}`: the markers of Spark partitions {missing} are not in their"
             " topic, though their tasks succeeded.",
             "The batch runs again. If this happens again, check that nobody deletes records of that topic.",

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
@@ -109,7 +109,7 @@ class MarkerTopic:
         deadline = time.monotonic() + TIMEOUT_S
         while (count := self._partition_count()) <= partition:
             if time.monotonic() > deadline:
-                raise PassingError(
+                raise RetriableError(
                     f"The topic `{self.topic}` has {count} partitions, and its growth to {partition + 1} does not end.",
                     "Check the log of the cluster's controller.",
                 )
@@ -207,7 +207,7 @@ class MarkerTopic:
         reason = rejection_reason(dict(self.config))
         if reason is None:
             reason = "the cluster does not respond" if error is None else f"{error.str()} ({error.name()})"
-        return PassingError(
+        return RetriableError(
             f"The markers of sink `{self.sink_id}` in the topic `{self.topic}` cannot be read: {reason}.",
             "Check the cluster. The sink writes nothing without them.",
         )

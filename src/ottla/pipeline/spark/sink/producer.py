@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client
 
 # Large batches, because a task has many rows at once; Java's partitioner, so that a key goes to the same partition as
@@ -154,5 +154,5 @@ def write_error(error: KafkaError, where: str) -> PipelineError:
     """`where` names the topic, or the sink."""
     what = f"A record for {where} was not written: {error.str()} ({error.name()})."
     if error.code() in _RETRIABLE:
-        return PassingError(what, "The batch is written when the cluster responds again.")
+        return RetriableError(what, "The batch is written when the cluster responds again.")
     return PipelineError(what, _REMEDIES.get(error.code(), "Fix the cause and start again."))

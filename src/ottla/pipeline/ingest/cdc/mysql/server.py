@@ -8,7 +8,7 @@ import pymysql
 from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbPosition
 from ottla.pipeline.ingest.cdc.mysql.mysql_gtid import GtidSet
 from ottla.pipeline.ingest.cdc.mysql.positions import BinlogPosition
@@ -100,7 +100,7 @@ def explain(error: pymysql.MySQLError, capture: MySqlCapture) -> PipelineError:
     code, message = (error.args[0], str(error.args[-1])) if error.args else (0, str(error))
     database = f"The database at {capture.address}"
     if code in _UNREACHABLE:
-        return PassingError(
+        return RetriableError(
             f"{database} cannot be reached: {message}.", "Start it, or fix `host` and `port`."
         )
     if code == ER.ACCESS_DENIED_ERROR:
@@ -117,7 +117,7 @@ def explain(error: pymysql.MySQLError, capture: MySqlCapture) -> PipelineError:
     if code == ER.NO_BINARY_LOGGING:
         return _no_binlog(capture)
     if code == ER.LOCK_WAIT_TIMEOUT:
-        return PassingError(
+        return RetriableError(
             f"{database} has long transactions that write to captured tables: the snapshot could not begin.",
             "End them, or start when there are fewer writes.",
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.pipeline.errors import PassingError
+from ottla.pipeline.errors import RetriableError
 from ottla.pipeline.ingest.cdc.envelope import Change, Order, Record
 from ottla.pipeline.ingest.cdc.postgres import pgoutput
 from ottla.pipeline.ingest.cdc.postgres.lsn import format_lsn
@@ -41,7 +41,7 @@ def read_changes(capture: PostgresCapture, start: int, end: int) -> Iterator[Rec
                     give_up = time.monotonic() + capture.retry_s
                     yield record
             return
-        except PassingError:
+        except RetriableError:
             if time.monotonic() > give_up:
                 raise
             time.sleep(RETRY_PAUSE_S)

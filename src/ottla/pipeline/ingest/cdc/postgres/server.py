@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import errorcodes
 
-from ottla.pipeline.errors import PassingError, PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.ingest.cdc.postgres.lsn import format_lsn, parse_lsn
 from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 from ottla.pipeline.ingest.cdc.postgres.values import SESSION_SETTINGS
@@ -77,7 +77,7 @@ def end_of_log(capture: PostgresCapture) -> int:
         if not _wait_for_flush(connection, written, _OWN_FLUSH_S):
             _force_flush(connection)
             if not _wait_for_flush(connection, written, _FLUSH_TIMEOUT_S):
-                raise PassingError(
+                raise RetriableError(
                     f"The database at {capture.address} does not flush its log to disk.", "See its log."
                 )
         return written
@@ -125,7 +125,7 @@ def advance_slot(capture: PostgresCapture, lsn: int) -> None:
     try:
         with autocommit_session(capture) as connection:
             query(connection, "SELECT pg_replication_slot_advance(%s, %s)", capture.slot, format_lsn(lsn))
-    except PassingError:
+    except RetriableError:
         return
 
 
@@ -134,7 +134,7 @@ def _explain(error: psycopg2.Error, capture: PostgresCapture) -> PipelineError:
     message = " ".join(str(error).split())
     database = f"The database {capture.database} at {capture.address}"
     if error.pgcode in _UNREACHABLE or (error.pgcode is None and _is_connection_error(error, message)):
-        return PassingError(
+        return RetriableError(
             f"{database} cannot be reached: {message}.", "Start it, or fix `host` and `port`."
         )
     if "authentication failed" in message or error.pgcode == errorcodes.INVALID_PASSWORD:

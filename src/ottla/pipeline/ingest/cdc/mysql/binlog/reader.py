@@ -13,7 +13,7 @@ import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import HeartbeatLogEvent
 
-from ottla.pipeline.errors import PassingError
+from ottla.pipeline.errors import RetriableError
 from ottla.pipeline.ingest.cdc.envelope import Record
 from ottla.pipeline.ingest.cdc.mysql.binlog.connection import BinlogConnection
 from ottla.pipeline.ingest.cdc.mysql.binlog.decoder import EVENTS, BinlogDecoder
@@ -151,7 +151,7 @@ class _ProgressTimeout:
 
     def check(self, what: str) -> None:
         if time.monotonic() > self.give_up:
-            raise PassingError(
+            raise RetriableError(
                 f"The database at {self.capture.address} {what}.",
                 "Start it, or check whether another replica uses this source's `server_id` "
                 f"({self.capture.server_id}): then set another one.",
