@@ -35,7 +35,7 @@ def test_records_are_archived_by_topic_date_and_hour_and_small_files_are_merged(
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
     stage = sink(context, topic_name)
-    assert list(stage.problems()) == []
+    assert list(stage.check()) == []
     for _ in range(2):
         produce(broker.bootstrap, topic_name, some_records(RECORDS))
         run_all(spark, stage)

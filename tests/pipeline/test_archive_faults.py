@@ -94,7 +94,7 @@ def test_records_that_are_deleted_before_they_are_archived_are_reported(
     at = f"{topic_name}-0"
     said = f"20 offsets of {at} were deleted before they were archived."
     assert warnings(archive_lag(context.cluster, [topic_name], Archive.at(stage.path).load())) == [said]
-    assert [problem.what for problem in stage.problems()] == [said]
+    assert [finding.what for finding in stage.check()] == [said]
     with error_with(at, "50", "70"):
         run_all(spark, stage)
     run_all(spark, sink(context, topic_name, fail_on_data_loss=False))

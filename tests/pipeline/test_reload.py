@@ -34,7 +34,7 @@ def test_an_archive_is_loaded_as_it_was_and_a_second_run_adds_nothing(
     run_all(spark, archive)
 
     whole = reload_of(context, "whole", to=back, max_offsets_per_batch=150)
-    assert list(whole.problems()) == []
+    assert list(whole.check()) == []
     run_all(spark, whole)
     merge(spark, archive.path, END_OF_RECORDS_MS)
     # What is archived later is not part of a load that was planned before.
@@ -71,11 +71,11 @@ def test_what_cannot_be_loaded_is_reported_before_anything_starts(
     make_topic(broker.bootstrap, f"{topic_name}-one", 1)
     produce(broker.bootstrap, topic_name, some_records(9, partitions=3))
     run_all(spark, sink(context, topic_name))
-    (problem,) = reload_of(context, "back", to=f"{topic_name}-one").problems()
-    assert problem.what == f"The topic {topic_name}-one has 1 partitions, the archived one 3."
-    (problem,) = reload_of(context, "back", to=f"{topic_name}-none").problems()
-    assert problem.what == f"The topic {topic_name}-none does not exist."
-    (problem,) = reload_of(context, "back", topics=("none",)).problems()
-    assert problem.what.endswith("has no topic none.")
-    (problem,) = reload_of(context, "back", path="nowhere").problems()
-    assert "is gone" in problem.what
+    (finding,) = reload_of(context, "back", to=f"{topic_name}-one").check()
+    assert finding.what == f"The topic {topic_name}-one has 1 partitions, the archived one 3."
+    (finding,) = reload_of(context, "back", to=f"{topic_name}-none").check()
+    assert finding.what == f"The topic {topic_name}-none does not exist."
+    (finding,) = reload_of(context, "back", topics=("none",)).check()
+    assert finding.what.endswith("has no topic none.")
+    (finding,) = reload_of(context, "back", path="nowhere").check()
+    assert "is gone" in finding.what

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.progress import Progress
 from ottla.pipeline.runner import StageRun, check_spark, run_stages
-from ottla.pipeline.stage import Problem
+from ottla.pipeline.stage import Finding
 
 ROWS = 10
 
@@ -61,7 +61,7 @@ class NumbersStage:
         self.fails = fails
         self.take = take
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         return iter(())
 
     def start(self, spark: SparkSession, trigger: Mapping[str, Any]) -> Any:

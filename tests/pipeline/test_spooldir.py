@@ -51,7 +51,7 @@ def test_lines_of_any_bytes_arrive_with_their_file_line_and_position(
     (spool / "empty.log").write_bytes(b"")
     (spool / "unfinished.tmp").write_bytes(b"not yet\n")
     stage = stage_in(context, topic_name, max_record_bytes=LONG_BYTES, key="file")
-    assert list(stage.problems()) == []
+    assert list(stage.check()) == []
     run_once(spark, stage)
     starts = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(lines))]
     assert read_topic(broker.bootstrap, topic_name) == [
@@ -64,19 +64,19 @@ def test_a_topic_that_is_missing_or_has_too_small_a_limit_is_reported(
     broker: RunningBroker, context: Context, spool: Path, topic_name: str
 ) -> None:
     stage = stage_in(context, topic_name, max_record_bytes=2_000_000, after="move")
-    assert [problem.what for problem in stage.problems()] == [
+    assert [finding.what for finding in stage.check()] == [
         '`after` is "move", but there is no `done_folder`.',
         f"The topic {topic_name} does not exist.",
     ]
     made = replace(context, topics=frozenset([topic_name]))
-    assert list(stage_in(made, topic_name).problems()) == []
+    assert list(stage_in(made, topic_name).check()) == []
     make_topic(broker.bootstrap, topic_name)
-    (problem,) = stage_in(context, topic_name, max_record_bytes=2_000_000).problems()
-    assert problem.what.endswith(f"the topic {topic_name} accepts messages of at most 1048588 bytes.")
-    assert problem.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
+    (finding,) = stage_in(context, topic_name, max_record_bytes=2_000_000).check()
+    assert finding.what.endswith(f"the topic {topic_name} accepts messages of at most 1048588 bytes.")
+    assert finding.remedy.startswith("Set the topic's max.message.bytes to 2010000 or more")
     away = replace(context, cluster=ClusterSettings("127.0.0.1:1"))
-    (problem,) = stage_in(away, topic_name).problems()
-    assert problem.what.startswith(f"The topic {topic_name} cannot be checked: ")
+    (finding,) = stage_in(away, topic_name).check()
+    assert finding.what.startswith(f"The topic {topic_name} cannot be checked: ")
 
 
 def test_whole_files_and_delimiters_in_many_batches(

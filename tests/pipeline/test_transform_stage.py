@@ -60,7 +60,7 @@ def test_good_orders_are_transformed_and_routed_and_invalid_ones_become_dead_let
         function="transforms.py:clean",
         options={"smallest": 1, "prefix": f"{topic_name}-"},
     )
-    assert list(transform.problems()) == []
+    assert list(transform.check()) == []
     headers = (("trace", b"\x00\xff"), ("empty", None))
     broken = Sent(b'{"id": \xff', b"\x00key", headers, partition=1)
     topics.produce(raw, [Sent(order(1)), Sent(order(2, country="NO")), Sent(order(3, 0.5)), broken])
@@ -285,7 +285,7 @@ def test_validation_reports_what_would_stop_a_transform(
     )
     made = Context(context.pipeline, context.cluster, context.folder, "checkpoints", frozenset({"dead"}))
     transform.context = made
-    first, second = transform.problems()
+    first, second = transform.check()
     assert first.where == "[transforms.clean]"
     assert first.what.endswith("broken.py, line 2: invalid syntax.")
     assert second.what == "The topic missing-orders does not exist."

@@ -15,7 +15,7 @@ from ottla.cli.pipeline_options import DEFAULT_FILE, File, Master
 from ottla.cli.pipeline_replay import replay
 
 if TYPE_CHECKING:
-    from ottla.pipeline.stage import Problem
+    from ottla.pipeline.stage import Finding
 
 app = typer.Typer(
     help="A data pipeline on Spark: ingest, transform and archive, exactly once.",
@@ -44,14 +44,14 @@ def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     from ottla.pipeline.validation import check_pipeline
 
     try:
-        problems = check_pipeline(load(file))
+        findings = check_pipeline(load(file))
     except ConfigErrors as error:
-        problems = error.problems
+        findings = error.findings
     if as_json:
-        print_json(*(problem._asdict() for problem in problems))
+        print_json(*(finding._asdict() for finding in findings))
     else:
-        _print_problems(problems)
-    if any(not problem.is_warning for problem in problems):
+        _print_findings(findings)
+    if any(not finding.is_warning for finding in findings):
         raise typer.Exit(1)
     if not as_json:
         print(f"{file}: no errors found.")
@@ -71,9 +71,9 @@ def run(
     from ottla.pipeline.validation import check_pipeline
 
     pipeline = load(file)
-    problems = check_pipeline(pipeline, only, master)
-    _print_problems(problems)
-    if any(not problem.is_warning for problem in problems):
+    findings = check_pipeline(pipeline, only, master)
+    _print_findings(findings)
+    if any(not finding.is_warning for finding in findings):
         raise typer.Exit(1)
     if not run_pipeline(pipeline, once=once, only=only, plain=plain, master=master):
         raise typer.Exit(1)
@@ -148,7 +148,7 @@ def reference() -> None:
     print(reference_markdown(), end="")
 
 
-def _print_problems(problems: "list[Problem]") -> None:
-    for problem in problems:
-        kind = "warning" if problem.is_warning else "error"
-        print(f"{kind}: {problem.where}: {problem.what} {problem.remedy}", file=sys.stderr)
+def _print_findings(findings: "list[Finding]") -> None:
+    for finding in findings:
+        kind = "warning" if finding.is_warning else "error"
+        print(f"{kind}: {finding.where}: {finding.what} {finding.remedy}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.settings import key_of, read_settings, setting, unknown_setting
-from ottla.pipeline.stage import ClusterSettings, Context, Problem, Stage
+from ottla.pipeline.stage import ClusterSettings, Context, Finding, Stage
 from ottla.pipeline.stage_registry import STAGE_GROUPS, load_stage_class
 
 FILE_NAME = "pipeline.toml"
@@ -110,12 +110,12 @@ class Pipeline:
 class ConfigErrors(PipelineError):
     """All errors of a file, not only the first."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
-        super().__init__(problems[0].what, problems[0].remedy)
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+        super().__init__(findings[0].what, findings[0].remedy)
 
     def __str__(self) -> str:
-        return "\n".join(f"{problem.where}: {problem.what} {problem.remedy}" for problem in self.problems)
+        return "\n".join(f"{finding.where}: {finding.what} {finding.remedy}" for finding in self.findings)
 
 
 def _unknown_stage(name: str, pipeline: Pipeline, *groups: str) -> PipelineError:
@@ -167,7 +167,7 @@ class _Reader:
         self.tables = tables
         self.lines = lines
         self.environment = environment
-        self.problems: list[Problem] = []
+        self.findings: list[Finding] = []
         self.sink_options: dict[str, dict[str, str]] = {}
 
     def pipeline(self) -> Pipeline:
@@ -180,8 +180,8 @@ class _Reader:
             for topic, table in self._named("topics").items()
         }
         declared = list(self._stages())
-        if self.problems:
-            raise ConfigErrors(self.problems)
+        if self.findings:
+            raise ConfigErrors(self.findings)
         assert cluster is not None
         assert spark is not None
         folder = self.path.parent.resolve()
@@ -200,9 +200,9 @@ class _Reader:
     def _top_level(self) -> None:
         for key in self.tables:
             if key not in TABLES:
-                self._problem("", unknown_setting(key, dict.fromkeys(TABLES), str(self.path)))
+                self._report("", unknown_setting(key, dict.fromkeys(TABLES), str(self.path)))
         if not any(self.tables.get(group) for group in STAGE_GROUPS):
-            self._problem(
+            self._report(
                 "",
                 PipelineError("It has no stage.", "Add a [sources.NAME], [transforms.NAME] or [sinks.NAME]."),
             )
@@ -210,7 +210,7 @@ class _Reader:
     def _name(self) -> str:
         name = self.tables.get("name", self.path.resolve().parent.name)
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            self._problem("", PipelineError(f"The pipeline's `name` is {name!r}.", _NAME_RULE))
+            self._report("", PipelineError(f"The pipeline's `name` is {name!r}.", _NAME_RULE))
         return str(name)
 
     def _stages(self) -> Iterator[StageDeclaration]:
@@ -219,10 +219,10 @@ class _Reader:
             for name, table in self._named(group).items():
                 where = f"{group}.{name}"
                 if not NAME.fullmatch(name):
-                    self._problem(where, PipelineError(f"A stage cannot be named {name!r}.", _NAME_RULE))
+                    self._report(where, PipelineError(f"A stage cannot be named {name!r}.", _NAME_RULE))
                 elif name in seen:
                     what = f"The name `{name}` is also that of [{seen[name]}]."
-                    self._problem(where, PipelineError(what, "Give every stage a name of its own."))
+                    self._report(where, PipelineError(what, "Give every stage a name of its own."))
                 seen.setdefault(name, where)
                 yield from self._stage(group, name, table)
 
@@ -233,7 +233,7 @@ class _Reader:
                 raise PipelineError("It is not a table.", f"Write [{where}], and its settings below.")
             kind, make = load_stage_class(group, table.get("kind"))
         except PipelineError as error:
-            self._problem(where, error)
+            self._report(where, error)
             return
         shared = {key_of(item) for item in fields(WritingSettings)} if group in _WRITERS else set()
         rest = {key: value for key, value in table.items() if key not in {"kind", *shared}}
@@ -247,27 +247,27 @@ class _Reader:
         tables = self.tables.get(group, {})
         if isinstance(tables, dict):
             return tables
-        self._problem(
+        self._report(
             group, PipelineError("It is not a table.", f"Write [{group}.NAME], and its settings below.")
         )
         return {}
 
     def _table(self, where: str, table: Any, kind: type[Any]) -> Any:
-        """The settings of a table; None after an error, which is added to `problems`."""
+        """The settings of a table; None after an error, which is added to `findings`."""
         try:
             if not isinstance(table, dict):
                 raise PipelineError("It is not a table.", f"Write [{where}], and its settings below.")
             return read_settings(kind, with_variables(table, self.environment), f"[{where}]")
         except PipelineError as error:
-            self._problem(where, error)
+            self._report(where, error)
             return None
 
-    def _problem(self, where: str, error: PipelineError) -> None:
+    def _report(self, where: str, error: PipelineError) -> None:
         line = self.lines.get(where)
         place = str(self.path) + (f", line {line}" if line else "")
         is_named = not where or error.what.startswith(f"[{where}]")
         what = error.what if is_named else f"[{where}]: {error.what}"
-        self.problems.append(Problem(place, what, error.remedy))
+        self.findings.append(Finding(place, what, error.remedy))
 
 
 _NAME_RULE = "Use letters, digits, `.`, `_` and `-`; the first must be a letter or a digit."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class Problem(NamedTuple):
+class Finding(NamedTuple):
     """An error or a warning that `ottla pipeline validate` reports before anything starts."""
 
     where: str
@@ -91,7 +91,7 @@ class Stage(Protocol):
 
     name: str
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         """Checks the cluster, paths and database for what would stop the stage, without Spark."""
         ...
 

@@ -8,7 +8,7 @@ from ottla.admin.position import LATEST
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.config import TopicSettings, as_text
 from ottla.pipeline.errors import PipelineError, RetriableError
-from ottla.pipeline.stage import ClusterSettings, Context, Problem
+from ottla.pipeline.stage import ClusterSettings, Context, Finding
 
 
 def connect(settings: ClusterSettings) -> Cluster:
@@ -48,20 +48,20 @@ def create_missing_topics(cluster: Cluster, topics: Mapping[str, TopicSettings])
 
 def missing_topics(
     wanted: Iterable[str], present: Iterable[str], context: Context, where: str
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """The topics that a stage needs, and that neither exist nor are created by the pipeline.
 
     `where` is the stage's table in the file.
     """
     for topic in sorted({*wanted} - {*present} - context.topics):
-        yield Problem(
+        yield Finding(
             where,
             f"The topic {topic} does not exist.",
             f"Create it, or add [topics.{topic}] to the pipeline.",
         )
 
 
-def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Iterator[Problem]:
+def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Iterator[Finding]:
     """Warns of topics that exist and differ from the file. The pipeline leaves such topics as they are."""
     present = cluster.metadata().topics
     for name, settings in topics.items():
@@ -70,7 +70,7 @@ def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Itera
         where = f"[topics.{name}]"
         count = len(present[name].partitions)
         if settings.partitions not in (-1, count):
-            yield Problem(
+            yield Finding(
                 where,
                 f"The topic has {count} partitions, not {settings.partitions}.",
                 f"It stays as it is. Grow it with `ottla topics partitions {name} N`, or change the file.",
@@ -79,7 +79,7 @@ def check_topics(cluster: Cluster, topics: Mapping[str, TopicSettings]) -> Itera
         configs = {line.name: line.value for line in describe_configs(cluster, "topic", name)}
         for key, value in settings.configs.items():
             if configs.get(key) != as_text(value):
-                yield Problem(
+                yield Finding(
                     where,
                     f"The topic's {key} is {configs.get(key)}, not {as_text(value)}.",
                     f"It stays as it is. Change it with `ottla topics alter {name} --config {key}={as_text(value)}`.",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ottla.admin.cluster import ClusterError
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.stage import Problem, Stage
+from ottla.pipeline.stage import Finding, Stage
 from ottla.pipeline.status import local_path
 from ottla.pipeline.topics import check_topics, connect
 
@@ -19,7 +19,7 @@ _CLUSTER = "[cluster]"
 _CONNECT_TIMEOUT_S = 3.0
 
 
-def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Problem]:
+def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | None = None) -> list[Finding]:
     """All errors and warnings. Stages are checked in parallel, because a database that does not respond takes long.
 
     They are not checked if the cluster does not respond: each would only report the same.
@@ -27,76 +27,76 @@ def check_pipeline(pipeline: Pipeline, only: str | None = None, master: str | No
     stages = pipeline.stages(only)
     found = [*_check_spark(master or pipeline.spark.master), *check_checkpoints(pipeline, master)]
     found += _check_cluster(pipeline)
-    if any(problem.where == _CLUSTER for problem in found):
+    if any(finding.where == _CLUSTER for finding in found):
         return found
     with ThreadPoolExecutor(max_workers=max(len(stages), 1)) as pool:
-        for problems in pool.map(check_stage, stages.values()):
-            found += problems
+        for findings in pool.map(check_stage, stages.values()):
+            found += findings
     return found
 
 
-def check_stage(stage: Stage) -> list[Problem]:
+def check_stage(stage: Stage) -> list[Finding]:
     """An error that the check itself raises is reported too."""
     where = f"stage {stage.name}"
-    found: list[Problem] = []
+    found: list[Finding] = []
     try:
-        for problem in stage.problems():
-            found.append(problem)  # noqa: PERF402 - keeps what was found before an error
+        for finding in stage.check():
+            found.append(finding)  # noqa: PERF402 - keeps what was found before an error
     except PipelineError as error:
-        found.append(Problem(where, error.what, error.remedy))
+        found.append(Finding(where, error.what, error.remedy))
     except Exception as error:
-        found.append(Problem(where, f"{type(error).__name__}: {error}.", "Fix that, and validate again."))
+        found.append(Finding(where, f"{type(error).__name__}: {error}.", "Fix that, and validate again."))
     return found
 
 
-def _check_cluster(pipeline: Pipeline) -> Iterator[Problem]:
+def _check_cluster(pipeline: Pipeline) -> Iterator[Finding]:
     try:
         yield from check_topics(connect(pipeline.context.cluster), pipeline.topics)
     except PipelineError as error:
-        yield Problem(_CLUSTER, error.what, error.remedy)
+        yield Finding(_CLUSTER, error.what, error.remedy)
     except ClusterError as error:
-        yield Problem("[topics]", f"{error}.", "Fix that, and validate again.")
+        yield Finding("[topics]", f"{error}.", "Fix that, and validate again.")
 
 
-def _check_spark(master: str) -> Iterator[Problem]:
+def _check_spark(master: str) -> Iterator[Finding]:
     if importlib.util.find_spec("pyspark") is None:
-        yield Problem("[spark]", "pyspark is not installed.", "Install it: pip install 'ottla[spark]'.")
+        yield Finding("[spark]", "pyspark is not installed.", "Install it: pip install 'ottla[spark]'.")
         return
     from ottla.pipeline.spark.java import ensure_java
 
     try:
         ensure_java(dict(os.environ))
     except PipelineError as error:
-        yield Problem("[spark]", error.what, error.remedy)
+        yield Finding("[spark]", error.what, error.remedy)
     if master.startswith("spark://"):
         yield from check_master(master)
 
 
-def check_master(master: str) -> Iterator[Problem]:
+def check_master(master: str) -> Iterator[Finding]:
     address = urlsplit(master)
     try:
         with socket.create_connection((address.hostname or "", address.port or 7077), _CONNECT_TIMEOUT_S):
             return
     except (OSError, ValueError) as error:
-        yield Problem(
+        yield Finding(
             "[spark]", f"No Spark master responds at {master}: {error}.", "Start it, or fix `master`."
         )
 
 
-def check_checkpoints(pipeline: Pipeline, master: str | None) -> Iterator[Problem]:
+def check_checkpoints(pipeline: Pipeline, master: str | None) -> Iterator[Finding]:
     folder = pipeline.context.path(pipeline.context.checkpoints)
     path = local_path(folder)
     if path is None:
         return
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        yield Problem(
+        yield Finding(
             "[spark]",
             f"The checkpoints' folder {path} cannot be written: {nearest} {_why(nearest)}.",
             "Allow this user to write there, or set `checkpoints` to another folder.",
         )
     if not (master or pipeline.spark.master).startswith("local"):
-        yield Problem(
+        yield Finding(
             "[spark]",
             f"The checkpoints' folder {path} is on this machine.",
             "On a cluster, set `checkpoints` to a path that all machines see, such as s3a:// or hdfs://.",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.pipeline.settings import setting
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class FakeStage:
     def __init__(self, name: str, settings: Any = None, context: Context | None = None) -> None:
         self.name = name
         self.settings = settings
-        self.found: list[Problem] = []
+        self.found: list[Finding] = []
         self.error: Exception | None = None
         # One for each start; an exception is what the start raises.
         self.queries: list[FakeQuery | Exception] = []
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         yield from self.found
         if self.error is not None:
             raise self.error

@@ -52,10 +52,10 @@ def read(text: str) -> Pipeline:
     return parse(text, PATH, {"SECRET": "hush"})
 
 
-def problems(text: str) -> list[str]:
+def findings(text: str) -> list[str]:
     with pytest.raises(ConfigErrors) as caught:
         read(text)
-    return [f"{where}: {what} {remedy}" for where, what, remedy, _ in caught.value.problems]
+    return [f"{where}: {what} {remedy}" for where, what, remedy, _ in caught.value.findings]
 
 
 def with_stage(text: str) -> str:
@@ -116,7 +116,7 @@ def test_reset_sink_and_accept_plan_become_options_of_the_sink(monkeypatch: pyte
     context = read(f'{CLUSTER}{stage}reset_sink = "q-1"\naccept_plan = "p-1"').context
     context.to_topics(None, "a")  # type: ignore[arg-type]
     assert (given["resetSink"], given["acceptPlan"]) == ("q-1", "p-1")
-    assert problems(f"{CLUSTER}{stage}reset_sink = 3")
+    assert findings(f"{CLUSTER}{stage}reset_sink = 3")
     assert read(f"{CLUSTER}{stage}").context.sink_options["a"] == {}
 
 
@@ -145,7 +145,7 @@ typo = 1
 topic = "t"
 size = 5
 """
-    found = problems(text)
+    found = findings(text)
     expected = [
         "pipeline.toml: .*does not know the setting `clutter`. Did you mean `cluster`",
         r"line 3: \[cluster\]: `bootstrap` is 1. It takes text",
@@ -178,7 +178,7 @@ size = 5
     ],
 )
 def test_an_error_is_named(text: str, said: str) -> None:
-    assert any(said in problem for problem in problems(text)), problems(text)
+    assert any(said in finding for finding in findings(text)), findings(text)
 
 
 def test_a_toml_error_is_reported_with_its_line() -> None:
@@ -196,7 +196,7 @@ def test_the_error_for_a_missing_package_names_its_extra(monkeypatch: pytest.Mon
         raise ModuleNotFoundError(f"No module named {name}", name="pymysql.cursors")
 
     monkeypatch.setattr("ottla.pipeline.stage_registry.importlib.import_module", fail)
-    assert "pip install 'ottla[cdc]'" in problems(WHOLE)[0]
+    assert "pip install 'ottla[cdc]'" in findings(WHOLE)[0]
 
 
 def test_variables_are_replaced_in_any_text_and_can_be_escaped() -> None:

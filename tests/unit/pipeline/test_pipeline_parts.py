@@ -18,7 +18,7 @@ from ottla.pipeline.demo.tour import at_address, guide
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.foreground import set_by_signals, stderr_to
 from ottla.pipeline.runner import check_spark
-from ottla.pipeline.stage import ClusterSettings, Context, Problem
+from ottla.pipeline.stage import ClusterSettings, Context, Finding
 from ottla.pipeline.validation import check_checkpoints, check_master, check_stage
 
 
@@ -69,11 +69,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_findings_before_an_error_of_the_check_are_kept() -> None:
     stage = FakeStage("a")
-    stage.found = [Problem("[sources.a]", "One.", "Do.")]
+    stage.found = [Finding("[sources.a]", "One.", "Do.")]
     stage.error = PipelineError("Two.", "Do.")
-    assert [problem.what for problem in check_stage(stage)] == ["One.", "Two."]
+    assert [finding.what for finding in check_stage(stage)] == ["One.", "Two."]
     stage.error = ValueError("three")
-    assert [problem.what for problem in check_stage(stage)] == ["One.", "ValueError: three."]
+    assert [finding.what for finding in check_stage(stage)] == ["One.", "ValueError: three."]
 
 
 def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) -> None:
@@ -82,13 +82,13 @@ def test_checkpoints_on_this_machine_are_a_warning_on_a_cluster(tmp_path: Path) 
     (warning,) = check_checkpoints(pipeline, "spark://h:1")
     assert warning.is_warning
     (tmp_path / "checkpoints").write_text("a file")
-    (problem,) = check_checkpoints(pipeline, None)
-    assert "is not a folder" in problem.what
+    (finding,) = check_checkpoints(pipeline, None)
+    assert "is not a folder" in finding.what
 
 
 def test_a_spark_master_that_does_not_respond_is_named() -> None:
-    (problem,) = check_master("spark://127.0.0.1:1")
-    assert "No Spark master responds at spark://127.0.0.1:1" in problem.what
+    (finding,) = check_master("spark://127.0.0.1:1")
+    assert "No Spark master responds at spark://127.0.0.1:1" in finding.what
 
 
 def test_orders_are_written_as_complete_files_and_continue_after_a_restart(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import EARLIEST, Offsets, to_json
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ArchiveSink:
         self.context = context
         self.path = context.path(settings.path)
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         where = f"[sinks.{self.name}]"
         if "://" not in self.path:
             yield from check_folder(Path(self.path), where)
@@ -43,17 +43,17 @@ class ArchiveSink:
         try:
             present = {at.topic for at in cluster.partitions()}
             yield from missing_topics(self.settings.topics, present, self.context, where)
-            yield from self._lag_problems(where)
+            yield from self._check_lag(where)
         except PipelineError as error:
-            yield Problem(where, error.what, error.remedy)
+            yield Finding(where, error.what, error.remedy)
 
-    def _lag_problems(self, where: str) -> Iterator[Problem]:
+    def _check_lag(self, where: str) -> Iterator[Finding]:
         if "://" in self.path or not Archive.at(self.path).exists():
             return
         for lag in archive_lag(self.context.cluster, self.settings.topics, Archive.at(self.path).load()):
             warning = warning_of(lag)
             if warning:
-                yield Problem(
+                yield Finding(
                     where, warning, "Run the archive now, or raise the topic's retention.", is_warning=True
                 )
 
@@ -89,12 +89,12 @@ class ArchiveSink:
         )
 
 
-def check_folder(folder: Path, where: str) -> Iterator[Problem]:
+def check_folder(folder: Path, where: str) -> Iterator[Finding]:
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
-        yield Problem(where, f"`path` cannot be a folder: {nearest} is a file.", "Name another path.")
+        yield Finding(where, f"`path` cannot be a folder: {nearest} is a file.", "Name another path.")
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        yield Problem(
+        yield Finding(
             where,
             f"`path` cannot be written: {nearest} is not writable for this user.",
             "Allow this user to write there, or change `path`.",

@@ -34,7 +34,7 @@ _MISSING = "on the cluster, but not in the archive's files"
 _DIFFERENT = "other bytes in the archive than on the cluster"
 
 
-class Finding(NamedTuple):
+class OffsetFinding(NamedTuple):
     """Offsets of a partition, and what is wrong with them."""
 
     at: TopicPartition
@@ -72,7 +72,7 @@ class Extent(NamedTuple):
 @dataclass(frozen=True)
 class Report:
     extents: tuple[Extent, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[OffsetFinding, ...]
     damage: tuple[Damage, ...]
     is_deep: bool
 
@@ -132,18 +132,18 @@ def verify(
 
 def check_coverage(
     archived: Archived, topics: Sequence[str], earliest: Mapping[TopicPartition, int]
-) -> list[Finding]:
+) -> list[OffsetFinding]:
     """Finds offsets that no batch covers, or more than one, by the manifests alone."""
     findings = []
     for at, spans in spans_by_partition(archived.ranges).items():
         if at.topic not in topics:
             continue
         low = earliest.get(at, spans[0].start)
-        findings += [Finding(at, span, TWICE) for span in overlaps(spans)]
+        findings += [OffsetFinding(at, span, TWICE) for span in overlaps(spans)]
         for hole in holes(spans, min(low, spans[0].start), max(span.end for span in spans)):
             gone, there = Span(hole.start, min(hole.end, low)), Span(max(hole.start, low), hole.end)
-            findings += [Finding(at, gone, DELETED)] if gone.start < gone.end else []
-            findings += [Finding(at, there, HOLE)] if there.start < there.end else []
+            findings += [OffsetFinding(at, gone, DELETED)] if gone.start < gone.end else []
+            findings += [OffsetFinding(at, there, HOLE)] if there.start < there.end else []
     return findings
 
 
@@ -179,7 +179,7 @@ def _find_files(
 
 def _check_files(
     spark: "SparkSession", archive: Archive, files: Sequence[DataFile], topic: str
-) -> tuple[list[Finding], list[Damage]]:
+) -> tuple[list[OffsetFinding], list[Damage]]:
     """Reads the partition and offset of every record, and compares them with the manifests."""
     if not files:
         return [], []
@@ -198,7 +198,9 @@ def _check_files(
         wrong = compare_file(file, contents.get(file.path.removeprefix(topic), {}))
         if wrong:
             damage.append(Damage(archive.files.url(file.path), wrong))
-    return [Finding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated], damage
+    return [
+        OffsetFinding(TopicPartition(topic, partition), span, TWICE) for partition, span in repeated
+    ], damage
 
 
 def _check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
@@ -290,7 +292,7 @@ def _compared_offsets(
 
 def _compare_records(
     spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
-) -> list[Finding]:
+) -> list[OffsetFinding]:
     """Finds records of the topic between the offsets that are not in the archive's files, or have other bytes there."""
     start, end = offsets
     options = {
@@ -311,7 +313,7 @@ def _compare_records(
     missing = [(row.partition, row.offset) for row in rows if row.missing]
     different = [(row.partition, row.offset) for row in rows if not row.missing]
     return [
-        Finding(TopicPartition(options["subscribe"], partition), span, what)
+        OffsetFinding(TopicPartition(options["subscribe"], partition), span, what)
         for what, found in ((_MISSING, missing), (_DIFFERENT, different))
         for partition, span in spans_of(found)
     ]

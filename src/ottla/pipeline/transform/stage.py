@@ -8,7 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.sink.plan import in_place_fingerprint, operators_of
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 from ottla.pipeline.topics import connect, missing_topics
 from ottla.pipeline.transform.columns import with_origin
 from ottla.pipeline.transform.dead_letters import Output, as_records
@@ -24,15 +24,15 @@ class Transform:
         self.settings = settings
         self.context = context
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         where = f"[transforms.{self.name}]"
-        found = [Problem(where, what, remedy) for what, remedy in contradictions(self.settings)]
+        found = [Finding(where, what, remedy) for what, remedy in contradictions(self.settings)]
         yield from found
         try:
             if not found:
                 self.logic()
         except PipelineError as error:
-            yield Problem(where, error.what, error.remedy)
+            yield Finding(where, error.what, error.remedy)
         topics = {*self.settings.topics, self.settings.to, self.settings.dead_letters} - {""}
         present = connect(self.context.cluster).metadata().topics
         yield from missing_topics(topics, present, self.context, where)

@@ -43,7 +43,7 @@ def purge(server: MariaDb) -> None:
 
 
 @pytest.fixture
-def problems(context: Context) -> Any:
+def findings(context: Context) -> Any:
     """All findings about a capture in one text."""
     made = replace(context, topics=frozenset({"raw"}))
 
@@ -54,11 +54,11 @@ def problems(context: Context) -> Any:
 
 
 def test_a_server_as_documented_passes_all_checks(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any
+    server: MariaDb, database: str, tmp_path: Path, findings: Any
 ) -> None:
     server.run(TABLE.format(database))
     with set_global(server, "sync_binlog", "1"):
-        assert problems(capture_of(server, database, tmp_path)) == ""
+        assert findings(capture_of(server, database, tmp_path)) == ""
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_a_server_as_documented_passes_all_checks(
     ],
 )
 def test_wrong_settings_are_reported_before_the_start(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any, changed: dict[str, Any], message: str
+    server: MariaDb, database: str, tmp_path: Path, findings: Any, changed: dict[str, Any], message: str
 ) -> None:
     server.run(
         TABLE.format(database),
         "CREATE USER IF NOT EXISTS reader IDENTIFIED BY 'reader'",
         "GRANT SELECT ON *.* TO reader",
     )
-    found = problems(capture_of(server, database, tmp_path, **changed))
+    found = findings(capture_of(server, database, tmp_path, **changed))
     assert re.search(message, found), found
 
 
@@ -104,35 +104,35 @@ def test_wrong_settings_are_reported_before_the_start(
     indirect=["server"],
 )
 def test_wrong_settings_of_the_server_are_reported_before_the_start(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any, name: str, value: str, message: str
+    server: MariaDb, database: str, tmp_path: Path, findings: Any, name: str, value: str, message: str
 ) -> None:
     server.run(TABLE.format(database))
     with set_global(server, name, value):
-        assert re.search(message, problems(capture_of(server, database, tmp_path)))
+        assert re.search(message, findings(capture_of(server, database, tmp_path)))
 
 
 @MARIADB
 def test_tables_that_are_hard_to_capture_are_reported(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any
+    server: MariaDb, database: str, tmp_path: Path, findings: Any
 ) -> None:
     server.run(
         f"CREATE TABLE {database}.keyless (a INT)",
         f"CREATE TABLE {database}.old (id INT PRIMARY KEY) ENGINE = MyISAM",
         f"CREATE TABLE {database}.packed (id INT PRIMARY KEY, t TEXT COMPRESSED)",
     )
-    found = problems(capture_of(server, database, tmp_path))
+    found = findings(capture_of(server, database, tmp_path))
     assert "keyless has no primary key" in found
     assert "old uses the engine MyISAM" in found
     assert "packed is COMPRESSED" in found
 
 
-def test_a_server_without_a_binlog_is_reported(tmp_path: Path, server: MariaDb, problems: Any) -> None:
+def test_a_server_without_a_binlog_is_reported(tmp_path: Path, server: MariaDb, findings: Any) -> None:
     silent = type(server)(tmp_path, settings=() if type(server) is MariaDb else ("--skip-log-bin",))
     silent.create()
     silent.start()
     try:
         capture = capture_of(silent, "test", tmp_path)
-        assert "has no binlog" in problems(capture)
+        assert "has no binlog" in findings(capture)
         with pytest.raises(PipelineError, match="has no binlog"):
             Batches(capture).next()
     finally:
@@ -140,7 +140,7 @@ def test_a_server_without_a_binlog_is_reported(tmp_path: Path, server: MariaDb, 
 
 
 def test_purged_binlogs_stop_the_source_with_a_remedy(
-    server: MariaDb, database: str, tmp_path: Path, problems: Any
+    server: MariaDb, database: str, tmp_path: Path, findings: Any
 ) -> None:
     server.run(TABLE.format(database))
     batches = Batches(capture_of(server, database, tmp_path))
@@ -154,7 +154,7 @@ def test_purged_binlogs_stop_the_source_with_a_remedy(
     offsets = tmp_path / "checkpoint" / "offsets"
     offsets.mkdir()
     (offsets / "7").write_text(f'v1\n{{}}\n{{"chunk": 0, "gtid": "{batches.offset["gtid"]}"}}')
-    assert "no longer has the changes" in problems(batches.capture)
+    assert "no longer has the changes" in findings(batches.capture)
 
 
 def test_a_server_that_was_reset_stops_the_source(server: MariaDb, database: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_snapshot_and_the_changes_arrive_once_when_the_server_is_killed(
     make_topic(context, topic_name)
     server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 50, 1))
     stage = source(context, server, database, topic_name, max_transactions_per_batch=60)
-    assert [problem for problem in stage.problems() if not problem.is_warning] == []
+    assert [finding for finding in stage.check() if not finding.is_warning] == []
 
     stage.start(spark, ONCE).awaitTermination()
     assert sorted_rows(apply_changes(committed_records(context, topic_name))["orders"]) == select_rows(
@@ -83,7 +83,7 @@ def test_a_restarted_stage_continues_where_it_stopped(
     make_topic(context, topic_name)
     server.run(TABLE.format(database, "orders"), *random_changes(database, "orders", 20, 1))
     stage = source(context, server, database, topic_name, max_transactions_per_batch=40)
-    assert [problem for problem in stage.problems() if not problem.is_warning] == []
+    assert [finding for finding in stage.check() if not finding.is_warning] == []
     stage.start(spark, ONCE).awaitTermination()
     server.run(*random_changes(database, "orders", 60, 2))
     query = stage.start(spark, {"processingTime": "0 seconds"})

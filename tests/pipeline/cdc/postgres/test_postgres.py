@@ -268,7 +268,7 @@ def test_changes_arrive_once_through_spark(
     make_topic(context, topic_name)
     server.run(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, name text)", *workload(schema, 1))
     stage = PostgresSource("orders", settings_of(server, schema, topic=topic_name), context)
-    assert list(stage.problems()) == []
+    assert list(stage.check()) == []
     stage.start(spark, ONCE).awaitTermination()
     server.run(*workload(schema, 100))
     stage.start(spark, ONCE).awaitTermination()

@@ -168,8 +168,8 @@ def test_a_missing_archive_is_created_only_without_a_checkpoint(tmp_path: Path) 
 def test_a_path_that_cannot_be_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert list(check_folder(tmp_path / "new" / "deep", "[sinks.a]")) == []
-    (problem,) = check_folder(tmp_path / "file" / "below", "[sinks.a]")
-    assert "file is a file" in problem.what
+    (finding,) = check_folder(tmp_path / "file" / "below", "[sinks.a]")
+    assert "file is a file" in finding.what
 
 
 @pytest.mark.parametrize(

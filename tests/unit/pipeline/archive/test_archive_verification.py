@@ -9,7 +9,7 @@ from ottla.pipeline.archive.verification import (
     TWICE,
     Content,
     Extent,
-    Finding,
+    OffsetFinding,
     Report,
     check_coverage,
     compare_file,
@@ -26,13 +26,15 @@ def test_adjacent_ranges_have_no_hole() -> None:
 def test_deleted_offsets_of_a_hole_are_reported_separately() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 30, 40))
     assert check_coverage(archived, ["raw"], {AT: 18}) == [
-        Finding(AT, Span(10, 18), DELETED),
-        Finding(AT, Span(18, 30), HOLE),
+        OffsetFinding(AT, Span(10, 18), DELETED),
+        OffsetFinding(AT, Span(18, 30), HOLE),
     ]
 
 
 def test_offsets_that_the_topic_has_before_the_archive_are_a_hole() -> None:
-    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [Finding(AT, Span(2, 7), HOLE)]
+    assert check_coverage(an_archive(("raw", 0, 7, 9)), ["raw"], {AT: 2}) == [
+        OffsetFinding(AT, Span(2, 7), HOLE)
+    ]
 
 
 def test_offsets_that_were_deleted_before_the_archive_are_not_a_hole() -> None:
@@ -41,12 +43,12 @@ def test_offsets_that_were_deleted_before_the_archive_are_not_a_hole() -> None:
 
 def test_a_deleted_topic_is_verified_by_the_archive_alone() -> None:
     archived = an_archive(("raw", 0, 7, 9), ("raw", 0, 11, 12))
-    assert check_coverage(archived, ["raw"], {}) == [Finding(AT, Span(9, 11), HOLE)]
+    assert check_coverage(archived, ["raw"], {}) == [OffsetFinding(AT, Span(9, 11), HOLE)]
 
 
 def test_offsets_that_two_batches_cover_are_duplicates() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 8, 12))
-    assert check_coverage(archived, ["raw"], {AT: 0}) == [Finding(AT, Span(8, 10), TWICE)]
+    assert check_coverage(archived, ["raw"], {AT: 0}) == [OffsetFinding(AT, Span(8, 10), TWICE)]
 
 
 def test_a_file_is_compared_with_its_manifest() -> None:
@@ -71,7 +73,7 @@ def test_a_report_names_partition_and_offsets() -> None:
     extent = Extent(AT, 0, 40, 20, 0, 40)
     whole = Report((extent,), (), (), is_deep=False)
     assert whole.sentences()[0] == "raw-0: offsets 0 to 39, 20 records: every offset once."
-    report = Report((extent,), (Finding(AT, Span(10, 30), HOLE),), (), is_deep=False)
+    report = Report((extent,), (OffsetFinding(AT, Span(10, 30), HOLE),), (), is_deep=False)
     assert report.sentences() == [
         "raw-0 offset 10 to 29: not archived.",
         "raw-0: offsets 0 to 39, 20 records: see above.",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.capture import DatabaseCapture
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 from ottla.pipeline.topics import connect, missing_topics
 
 
@@ -16,7 +16,7 @@ def check_state_folder(capture: DatabaseCapture) -> None:
         )
 
 
-def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterator[Problem]:
+def check_topics(wanted: Iterable[str], where: str, context: Context) -> Iterator[Finding]:
     yield from missing_topics(wanted, connect(context.cluster).metadata().topics, context, where)
 
 

@@ -15,7 +15,7 @@ from ottla.pipeline.ingest.reload.plan import (
 )
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.spark.discovery import Discovery
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 from ottla.pipeline.topics import missing_topics
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ArchiveSource:
         self.path = context.path(settings.path)
         self.where = f"[sources.{name}]"
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         if "://" in self.path:
             return
         try:
@@ -44,9 +44,9 @@ class ArchiveSource:
             plan = make_plan(self.settings, self.path, archive.load(), self.where)
             yield from self._check_topics(partitions_needed(plan))
         except PipelineError as error:
-            yield Problem(self.where, error.what, error.remedy)
+            yield Finding(self.where, error.what, error.remedy)
 
-    def _check_topics(self, needed: Mapping[str, int]) -> Iterator[Problem]:
+    def _check_topics(self, needed: Mapping[str, int]) -> Iterator[Finding]:
         """Missing topics, and topics with too few partitions for records to keep theirs."""
         if self.settings.partitioning != "keep":
             return
@@ -59,7 +59,7 @@ class ArchiveSource:
         for topic, count in wanted.items():
             has = sum(at.topic == topic for at in present)
             if 0 < has < count:
-                yield Problem(
+                yield Finding(
                     self.where,
                     f"The topic {topic} has {has} partitions, the archived one {count}.",
                     'Add partitions, or set partitioning = "key".',

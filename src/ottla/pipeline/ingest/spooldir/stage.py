@@ -12,7 +12,7 @@ from ottla.pipeline.ingest.spooldir.settings import (
     check_settings,
     to_options,
 )
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +35,12 @@ class SpoolDirSource:
             log=context.path(settings.log) if settings.log else f"{context.checkpoint(name)}/taken",
         )
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         where = f"[sources.{self.name}]"
         try:
             check_settings(self.settings)
         except PipelineError as error:
-            yield Problem(where, error.what, error.remedy)
+            yield Finding(where, error.what, error.remedy)
         yield from check_folders(self.settings, where)
         yield from check_topic(self.settings, self.context, where)
 

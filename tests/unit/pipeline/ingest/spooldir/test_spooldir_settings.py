@@ -102,26 +102,26 @@ def test_a_folder_that_is_missing_or_cannot_be_written_to_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(PLAIN, folder=str(tmp_path / "spool"), log=str(tmp_path / "checkpoint" / "taken"))
-    assert [problem.what for problem in check_folders(settings, "")] == [
+    assert [finding.what for finding in check_folders(settings, "")] == [
         f"There is no folder {tmp_path}/spool."
     ]
     (tmp_path / "spool").mkdir()
     assert list(check_folders(settings, "")) == []
     monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0)
-    assert [problem.what for problem in check_folders(settings, "")] == [
+    assert [finding.what for finding in check_folders(settings, "")] == [
         f"Files in the folder {tmp_path}/spool cannot be renamed, moved or deleted: it cannot be written to.",
         f"The log of taken files cannot be created in {tmp_path}/checkpoint/taken.",
     ]
     kept = replace(settings, after="keep", log=str(tmp_path))
-    assert [problem.remedy for problem in check_folders(kept, "")] == [
+    assert [finding.remedy for finding in check_folders(kept, "")] == [
         f"Allow this user to write to {tmp_path}."
     ]
 
 
 def test_a_done_folder_on_another_file_system_is_reported(tmp_path: Path) -> None:
     settings = replace(PLAIN, folder=str(tmp_path), log=str(tmp_path), after="move", done_folder="/proc/self")
-    (problem,) = check_folders(settings, "")
-    assert "/proc/self" in problem.what
+    (finding,) = check_folders(settings, "")
+    assert "/proc/self" in finding.what
     assert list(check_folders(replace(settings, done_folder=str(tmp_path / "a" / "b")), "")) == []
 
 
@@ -136,8 +136,8 @@ def test_paths_are_relative_to_the_pipeline_and_the_log_is_inside_the_checkpoint
 def test_with_checkpoints_that_are_not_local_the_log_must_be_set(tmp_path: Path) -> None:
     context = Context("shop", ClusterSettings("127.0.0.1:1"), tmp_path, "s3a://bucket/checkpoints")
     stage = SpoolDirSource("files", replace(PLAIN, folder="."), context)
-    (problem,) = check_folders(stage.settings, "")
-    assert problem.what == "s3a://bucket/checkpoints/files/taken is not a local path."
-    assert "set `log`" in problem.remedy
+    (finding,) = check_folders(stage.settings, "")
+    assert finding.what == "s3a://bucket/checkpoints/files/taken is not a local path."
+    assert "set `log`" in finding.remedy
     stage = SpoolDirSource("files", replace(PLAIN, folder=".", log="log"), context)
     assert list(check_folders(stage.settings, "")) == []

@@ -20,7 +20,7 @@ from ottla.pipeline.ingest.cdc.mysql.server import connect, explain, is_mariadb,
 from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.tables import CapturedTable, captured_tables
 from ottla.pipeline.spark.checkpoint import Checkpoint
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 
 _MARIADB_MIN, _MYSQL_MIN = (10, 5), (8, 0)
 _TRANSACTIONAL = ("InnoDB", "ROCKSDB")
@@ -77,7 +77,7 @@ _REQUIRED = (
 )
 
 
-def check_capture(capture: MySqlCapture, where: str, context: Context) -> Iterator[Problem]:
+def check_capture(capture: MySqlCapture, where: str, context: Context) -> Iterator[Finding]:
     try:
         check_state_folder(capture)
         with connect(capture) as connection:
@@ -87,7 +87,7 @@ def check_capture(capture: MySqlCapture, where: str, context: Context) -> Iterat
             replicas = _replica_ids(connection)
             _check_locks(connection, tables)
     except PipelineError as error:
-        yield Problem(where, error.what, error.remedy)
+        yield Finding(where, error.what, error.remedy)
         return
     yield from check_variables(variables, capture, where)
     yield from check_server_id(capture, int(variables["server_id"]), replicas, where)
@@ -115,13 +115,13 @@ def _current_position(variables: Mapping[str, str]) -> BinlogPosition:
     return GtidSet.parse(variables["gtid_executed"])
 
 
-def check_variables(variables: Mapping[str, str], capture: MySqlCapture, where: str) -> Iterator[Problem]:
+def check_variables(variables: Mapping[str, str], capture: MySqlCapture, where: str) -> Iterator[Finding]:
     for name, wanted, what, remedy in _REQUIRED:
         found = variables.get(name, wanted)
         if found.upper() != wanted:
-            yield Problem(where, f"The database at {capture.address} {what} ({name} = {found}).", remedy)
+            yield Finding(where, f"The database at {capture.address} {what} ({name} = {found}).", remedy)
     if variables.get("binlog_row_metadata", "").upper() != "FULL":
-        yield Problem(
+        yield Finding(
             where,
             f"The database at {capture.address} does not log the names of columns (binlog_row_metadata = "
             f"{variables.get('binlog_row_metadata')}): a change of a table's columns will stop this source.",
@@ -129,7 +129,7 @@ def check_variables(variables: Mapping[str, str], capture: MySqlCapture, where: 
             is_warning=True,
         )
     if variables.get("sync_binlog") != "1":
-        yield Problem(
+        yield Finding(
             where,
             f"The database at {capture.address} may lose the end of its binlog when its machine fails (sync_binlog = "
             f"{variables.get('sync_binlog')}): captured changes could then be missing in the database.",
@@ -140,20 +140,20 @@ def check_variables(variables: Mapping[str, str], capture: MySqlCapture, where: 
 
 def check_server_id(
     capture: MySqlCapture, own: int, replicas: frozenset[int], where: str
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     if capture.server_id == own or capture.server_id in replicas:
         whose = "is the database's own" if capture.server_id == own else "is that of another replica"
-        yield Problem(
+        yield Finding(
             where,
             f"The server id {capture.server_id} {whose}.",
             "Give this source a `server_id` that no other replica uses.",
         )
 
 
-def _check_tables(tables: list[CapturedTable], capture: MySqlCapture, where: str) -> Iterator[Problem]:
+def _check_tables(tables: list[CapturedTable], capture: MySqlCapture, where: str) -> Iterator[Finding]:
     if not tables:
         patterns = ", ".join(capture.tables)
-        yield Problem(
+        yield Finding(
             where,
             f"No table at {capture.address} matches {patterns}, or the user `{capture.user}` may not see it.",
             "Fix `tables`, or grant the user SELECT on them.",
@@ -162,14 +162,14 @@ def _check_tables(tables: list[CapturedTable], capture: MySqlCapture, where: str
     for table in tables:
         name = f"{table.db}.{table.name}"
         if not table.key:
-            yield Problem(
+            yield Finding(
                 where,
                 f"{name} has no primary key: its records have no key.",
                 "Give it a primary key.",
                 is_warning=True,
             )
         if table.engine not in _TRANSACTIONAL:
-            yield Problem(
+            yield Finding(
                 where,
                 f"{name} uses the engine {table.engine}, which has no transactions: a change during the snapshot may "
                 "be captured twice.",
@@ -178,7 +178,7 @@ def _check_tables(tables: list[CapturedTable], capture: MySqlCapture, where: str
             )
         for column in table.columns:
             if "COMPRESSED" in column.column_type:
-                yield Problem(
+                yield Finding(
                     where,
                     f"Column `{column.name}` of {name} is COMPRESSED, which cannot be captured.",
                     "Change its type, or leave the table out of `tables`.",
@@ -208,7 +208,7 @@ def _check_locks(connection: Any, tables: Iterable[CapturedTable]) -> None:
                 raise
 
 
-def _check_binlog(capture: MySqlCapture, where: str, current: BinlogPosition) -> Iterator[Problem]:
+def _check_binlog(capture: MySqlCapture, where: str, current: BinlogPosition) -> Iterator[Finding]:
     """Reads the first event from where the source would go on: finds missing privileges and purged binlogs."""
     offset = Checkpoint.at(str(Path(capture.state).parent)).last_offset()
     as_tester = replace(capture, server_id=capture.server_id + _TEST_ID_OFFSET)
@@ -221,11 +221,11 @@ def _check_binlog(capture: MySqlCapture, where: str, current: BinlogPosition) ->
         with closing(open_stream(as_tester, position, (RotateEvent,))) as stream:
             stream.fetchone()
     except PipelineError as error:
-        yield Problem(where, error.what, error.remedy)
+        yield Finding(where, error.what, error.remedy)
     except pymysql.MySQLError as error:
         explained = explain(error, capture)
-        yield Problem(where, explained.what, explained.remedy)
+        yield Finding(where, explained.what, explained.remedy)
     except ConnectionLost as lost:
-        yield Problem(
+        yield Finding(
             where, f"The database at {capture.address} does not send its binlog: {lost}.", "See its log."
         )

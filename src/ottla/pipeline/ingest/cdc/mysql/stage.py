@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.pipeline.ingest.cdc.capture import state_folder
 from ottla.pipeline.ingest.cdc.mysql.checks import check_capture
 from ottla.pipeline.ingest.cdc.mysql.settings import MySqlSettings, mysql_capture
-from ottla.pipeline.stage import Context, Problem
+from ottla.pipeline.stage import Context, Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ class MySqlSource:
         state = state_folder(context.checkpoint(name))
         self.capture = mysql_capture(settings, name, context.sink_id(name), state)
 
-    def problems(self) -> Iterator[Problem]:
+    def check(self) -> Iterator[Finding]:
         yield from check_capture(self.capture, f"[sources.{self.name}]", self.context)
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":

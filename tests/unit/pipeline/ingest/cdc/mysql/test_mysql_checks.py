@@ -64,9 +64,9 @@ def test_a_server_as_documented_passes_all_checks() -> None:
     ],
 )
 def test_a_wrong_variable_is_reported_with_its_value(name: str, value: str, is_warning: bool) -> None:
-    (problem,) = check_variables({**GOOD, name: value}, capture(), "")
-    assert f"{name} = {value}" in problem.what
-    assert problem.is_warning is is_warning
+    (finding,) = check_variables({**GOOD, name: value}, capture(), "")
+    assert f"{name} = {value}" in finding.what
+    assert finding.is_warning is is_warning
 
 
 def test_a_server_id_in_use_is_reported() -> None:
