@@ -43,23 +43,23 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
                 position = position_after_loss(options, wanted, position)
                 continue
             # A broker sends whole batches, so records before the position may come too.
-            asked = wanted._replace(start=position)
+            rest = wanted._replace(start=position)
             batches = whole_batches(fetched.data, fetched.start, fetched.end)
             if batches:
                 position = max(position, batches[-1].header.next_offset)
-                fetcher.wait_from_now()
+                fetcher.restart_timeout()
             if position < wanted.end:
-                fetcher.ask_ahead(position)
+                fetcher.request_ahead(position)
             seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
-            rows = rows_of(fetched.data, seen, asked, options.extras)
+            rows = rows_of(fetched.data, seen, rest, options.extras)
             if rows is not None:
                 yield rows
                 # The time that Spark spends on these rows does not count.
-                fetcher.wait_from_now()
+                fetcher.restart_timeout()
     except (CorruptBatch, KafkaError) as error:
         raise PipelineError(
             f"{wanted.at} is damaged near offset {position}: {error}.",
-            "Restore it from a replica or the archive, or start behind it.",
+            "Restore it from a replica or the archive, or start after it.",
         ) from error
     finally:
         fetcher.close()
@@ -72,58 +72,58 @@ class PartitionFetcher:
         self.options = options
         self.at = at
         self.connection: wire.Connection | None = None
-        self.asked: int | None = None
-        self.missing_since: float | None = None
-        self.wait_from_now()
+        self._requested: int | None = None
+        self._missing_since: float | None = None
+        self.restart_timeout()
 
-    def wait_from_now(self) -> None:
+    def restart_timeout(self) -> None:
         """Restarts the time within which the broker has to send records."""
-        self.waiting_since_s = time.monotonic()
+        self._waiting_since_s = time.monotonic()
 
     def close(self) -> None:
         if self.connection is not None:
             self.connection.close()
-        self.connection = self.asked = None
+        self.connection = self._requested = None
 
     def fetch(self, position: int) -> wire.Fetched | None:
         """None if the partition does not exist."""
         while True:
-            self.check_timeout("no response")
+            self._check_timeout("no response")
             try:
-                fetched = self.answer(position)
+                fetched = self._receive(position)
             except OSError as error:
-                self.retry(str(error))
+                self._retry(str(error))
             except LookupError:
-                self.missing_since = self.missing_since or time.monotonic()
-                if time.monotonic() - self.missing_since > GONE_AFTER_S:
+                self._missing_since = self._missing_since or time.monotonic()
+                if time.monotonic() - self._missing_since > GONE_AFTER_S:
                     return None
-                self.retry("it does not exist")
+                self._retry("it does not exist")
             else:
-                self.missing_since = None
+                self._missing_since = None
                 if fetched.error in (wire.NO_ERROR, wire.OFFSET_OUT_OF_RANGE):
                     return fetched
-                self.check(fetched.error, position)
+                self._check(fetched.error, position)
 
-    def answer(self, position: int) -> wire.Fetched:
-        if self.asked != position:
-            self.ask(position)
+    def _receive(self, position: int) -> wire.Fetched:
+        if self._requested != position:
+            self._request(position)
         assert self.connection is not None
         fetched = self.connection.receive_fetch()
-        self.asked = None
+        self._requested = None
         return fetched
 
-    def ask(self, position: int) -> None:
+    def _request(self, position: int) -> None:
         if self.connection is None:
             self.connection = self.connect()
         self.connection.send_fetch(
             wire.PartitionFetch(self.at, position, _FETCH_BYTES, _FETCH_WAIT_MS, self.options.read_committed)
         )
-        self.asked = position
+        self._requested = position
 
-    def ask_ahead(self, position: int) -> None:
+    def request_ahead(self, position: int) -> None:
         """Requests the next records now, so that the broker works while the rows of the last are made."""
         try:
-            self.ask(position)
+            self._request(position)
         except OSError:
             self.close()
 
@@ -143,10 +143,10 @@ class PartitionFetcher:
             return wire.Connection(leader, client_id, _SOCKET_TIMEOUT_S)
         raise failed
 
-    def check(self, code: int, position: int) -> None:
+    def _check(self, code: int, position: int) -> None:
         """Waits a moment if the error is retriable, and raises PipelineError otherwise."""
         if code in _RETRIED:
-            self.retry(f"the broker responds with error {code}")
+            self._retry(f"the broker responds with error {code}")
         elif code in _FORBIDDEN:
             raise PipelineError(
                 f"This client is not allowed to read {self.at} (error {code}).", "Allow it to read."
@@ -157,13 +157,13 @@ class PartitionFetcher:
                 "Check the broker's log.",
             )
 
-    def retry(self, why: str) -> None:
+    def _retry(self, why: str) -> None:
         self.close()
-        self.check_timeout(why)
+        self._check_timeout(why)
         time.sleep(_RETRY_PAUSE_S)
 
-    def check_timeout(self, why: str) -> None:
-        if time.monotonic() - self.waiting_since_s > self.options.poll_timeout_s:
+    def _check_timeout(self, why: str) -> None:
+        if time.monotonic() - self._waiting_since_s > self.options.poll_timeout_s:
             raise RetriableError(
                 f"{self.at} sent nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
                 "Check that the cluster runs.",

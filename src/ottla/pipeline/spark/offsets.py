@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ottla.model.ids import TopicPartition as TopicPartition
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError
 
 EARLIEST = -2

@@ -5,7 +5,7 @@ The record batches of a Fetch stay in the bytes that the broker sent: `record_ro
 
 from typing import NamedTuple
 
-from ottla.pipeline.spark.offsets import TopicPartition
+from ottla.model.ids import TopicPartition
 from ottla.records.columns import PADDING
 from ottla.rpc import Address, ApiKey, BlockingConnection, ResponseError
 from ottla.rpc.fetch import (

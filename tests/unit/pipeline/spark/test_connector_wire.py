@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ottla.pipeline.spark.offsets import TopicPartition
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.spark.wire import Fetched, PartitionFetch, decode_fetch, encode_fetch, leader_of
 from ottla.rpc import Address
 from ottla.rpc.metadata import Metadata, PartitionMetadata, TopicMetadata
