@@ -52,16 +52,16 @@ async def _serve(config: BrokerConfig) -> int:
     watch.start()
     host, port = broker.address
     print(f"ready {host}:{port}", flush=True)
-    try:
-        return await _until_stopped(broker, stop)
-    finally:
-        watch.stop()
-        logger.info("the longest turn of the event loop took %.1f ms", watch.longest_turn_ms)
-
-
-async def _until_stopped(broker: Broker, stop: asyncio.Event) -> int:
     broker.failed.add_done_callback(lambda _: stop.set())
-    await stop.wait()
+    try:
+        await stop.wait()
+    finally:
+        watch.stop()  # a long turn of the stop delays no client
+        logger.info("the longest turn of the event loop took %.1f ms", watch.longest_turn_ms)
+    return await _stop(broker)
+
+
+async def _stop(broker: Broker) -> int:
     if broker.failed.done():
         reason = f"{broker.failed.result()}. Fix the disk and start the broker again"
         logger.critical("the broker stops: %s", reason)
