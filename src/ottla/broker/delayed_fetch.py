@@ -54,7 +54,7 @@ class DelayedFetch(DelayedResponse):
             leader = hosted.leader
             if (
                 leader.fetch_limit(isolation_level, is_follower=is_follower) > offset
-                or offset < leader.log_start_offset
+                or offset < hosted.log.offsets.start
                 or leader.leader_epoch != epoch
                 or hosted.is_closed
                 or hosted.failure is not None

@@ -102,7 +102,7 @@ class FetchReader:
                     0,
                     leader.high_watermark,
                     leader.last_stable_offset,
-                    leader.log_start_offset,
+                    hosted.log.log_start_offset,
                     diverging_epoch=EpochEndOffset(*diverging),
                 )
         high_watermark, last_stable_offset, log_start_offset, found, aborted = hosted.fetch(

@@ -245,14 +245,14 @@ class HostedPartition:
         at_least_one: bool,
     ) -> FetchResult:
         """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see."""
-        leader = self.leader
+        leader, offsets = self.leader, self.log.offsets
         limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()
-        if offset > (leader.log_end_offset if is_follower else leader.high_watermark):
+        if offset > (offsets.end if is_follower else leader.high_watermark):
             raise self._out_of_range(offset)
         try:
             found = None
-            if offset < limit or offset < leader.log_start_offset:
+            if offset < limit or offset < offsets.start:
                 found = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one)
             aborted = None
             if isolation_level == 1 and not is_follower:
@@ -261,26 +261,26 @@ class HostedPartition:
                     aborted = self.log.aborted_transactions(offset, found.end_offset)
         except OSError as error:
             raise self.storage_failed(error) from error
-        return FetchResult(
-            leader.high_watermark, leader.last_stable_offset, leader.log_start_offset, found, aborted
-        )
+        return FetchResult(leader.high_watermark, leader.last_stable_offset, offsets.start, found, aborted)
 
     def delete_records(self, offset: int) -> int:
         """Moves the log start offset. Returns the low watermark: the lowest log start offset of all replicas."""
         self._check_storage()
         offset = self.leader.check_delete_records(offset)
+        previous = self.log.log_start_offset
         self.log.delete_records_before(offset)
-        self._apply(self.leader.move_log_start_offset(offset))
+        self._apply(self.leader.on_log_start_moved(previous))
         return self.leader.low_watermark
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Applies retention. Returns the number of removed segments. A disk failure takes the directory offline."""
+        previous = self.log.log_start_offset
         try:
             removed = self.log.delete_old_segments(now_ms, self.leader.high_watermark)
         except OSError as error:
             logger.error("%s", self.storage_failed(error).message)
             return 0
-        self._apply(self.leader.move_log_start_offset(self.log.log_start_offset))
+        self._apply(self.leader.on_log_start_moved(previous))
         return len(removed)
 
     @property
@@ -299,6 +299,6 @@ class HostedPartition:
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
             ErrorCode.offset_out_of_range,
-            f"offset {offset} of {self.topic_partition} is not between {self.leader.log_start_offset} and "
+            f"offset {offset} of {self.topic_partition} is not between {self.log.log_start_offset} and "
             f"{self.leader.high_watermark}",
         )

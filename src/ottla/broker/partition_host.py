@@ -292,11 +292,10 @@ class PartitionHost:
         self, log: "Log", partition: PartitionImage, settings: TopicSettings, high_watermark: int
     ) -> PartitionLeader:
         return PartitionLeader(
+            log.offsets,
             log.producers,
             log.epochs,
             leader_epoch=partition.leader_epoch,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
             high_watermark=min(max(high_watermark, log.log_start_offset), log.log_end_offset),
             local_id=self._config.node_id,
             replica_ids=partition.replicas,

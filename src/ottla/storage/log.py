@@ -52,8 +52,7 @@ class Log:
         self.segments = loaded.segments
         self.producers = loaded.producers
         self.epochs = loaded.epochs
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
+        self.offsets = loaded.offsets
         self.recovery_point = loaded.recovery_point
         self.clean_up_to: int | None = None  # the end of the compacted part; None: never compacted
         self.deletions: list[Deletion] = []
@@ -124,6 +123,16 @@ class Log:
         self._unsynced_paths.append(path)
         self._note_names_changed()
 
+    # Read-only: only the log moves its offsets.
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.offsets.start
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.offsets.end
+
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
@@ -142,9 +151,9 @@ class Log:
             max_timestamp = max(header.max_timestamp for header in headers)
         base_offset = headers[0].base_offset
         end_offset = headers[-1].base_offset + headers[-1].last_offset_delta + 1
-        if base_offset < self.log_end_offset:
+        if base_offset < self.offsets.end:
             raise ValueError(
-                f"{self.topic_partition} ends at offset {self.log_end_offset}: a batch with offset "
+                f"{self.topic_partition} ends at offset {self.offsets.end}: a batch with offset "
                 f"{base_offset} cannot be appended"
             )
         segments = self.segments
@@ -156,7 +165,7 @@ class Log:
         if headers[0].is_control:
             segment.txn_index.entries()  # read before the write, because the marker may add an entry
         segment.append(headers, buffers, size)
-        self.log_end_offset = end_offset
+        self.offsets.end = end_offset
         segments.cache_position(end_offset, segment, segment.size)
         latest_epoch = self.epochs.latest
         for header, parts in batches:
@@ -179,15 +188,15 @@ class Log:
     def roll(self, now_ms: int, next_offset: int = 0) -> None:
         """Seals the active segment and starts a new one, at `next_offset` if the log continues after a gap."""
         active = self.segments.active
-        base_offset = max(next_offset, self.log_end_offset)
+        base_offset = max(next_offset, self.offsets.end)
         if not active.size and active.base_offset == base_offset:
             return
         active.seal()
-        if base_offset == self.log_end_offset > self.recovery_point:
+        if base_offset == self.offsets.end > self.recovery_point:
             self._mark_unflushed(base_offset)
         if active.size:
             # Sealing has changed the indexes, so the segment must be synced again.
-            self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
+            self.recovery_point = min(self.recovery_point, self.offsets.end - 1)
             self._generation += 1
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
         if base_offset not in self._snapshots.offsets:
@@ -199,7 +208,7 @@ class Log:
             self._unsynced_paths.append(self._snapshots.path(base_offset))
         self.segments.add(segment)
         # Consumers at the end of the log continue in the new segment.
-        self.segments.cache_position(self.log_end_offset, segment, 0)
+        self.segments.cache_position(self.offsets.end, segment, 0)
         self._note_names_changed()
 
     def _mark_unflushed(self, base_offset: int) -> None:
@@ -229,10 +238,10 @@ class Log:
 
         If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        if not self.offsets.start <= offset <= self.offsets.end:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, "
+                f"{self.topic_partition} has offsets {self.offsets.start} to {self.offsets.end}, "
                 f"not {offset}",
             )
         if offset >= end_offset:
@@ -241,7 +250,7 @@ class Log:
             offset,
             max_bytes,
             end_offset=end_offset,
-            log_end_offset=self.log_end_offset,
+            log_end_offset=self.offsets.end,
             at_least_one=at_least_one,
         )
 
@@ -253,22 +262,22 @@ class Log:
         Leaves out segments below `from_offset`. Also returns the offset to continue from if the search finds nothing,
         which is None after the last segment. Returns None if no segment has such a timestamp.
         """
-        for segment in self.segments.from_offset(max(from_offset, self.log_start_offset)):
+        for segment in self.segments.from_offset(max(from_offset, self.offsets.start)):
             if segment.size and segment.max_timestamp >= timestamp:
-                search = segment.search_by_timestamp(timestamp, self.log_start_offset)
+                search = segment.search_by_timestamp(timestamp, self.offsets.start)
                 return search, self.segments.next_base_offset(segment)
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:
         """The search for the first record with the greatest timestamp (KIP-734)."""
-        written = [segment for segment in self.segments.from_offset(self.log_start_offset) if segment.size]
+        written = [segment for segment in self.segments.from_offset(self.offsets.start) if segment.size]
         if not written:
             return None
         return max(written, key=lambda segment: segment.max_timestamp).search_max_timestamp()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record with `timestamp` or a greater one. Reads log data, so it may block."""
-        from_offset: int | None = self.log_start_offset
+        from_offset: int | None = self.offsets.start
         while from_offset is not None:
             found = self.search_by_timestamp(timestamp, from_offset)
             if found is None:
@@ -306,14 +315,14 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self.offsets.end - self.recovery_point
 
     def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
         """What to sync to move the recovery point to `up_to` (by default the log end); None if there is nothing.
 
         Leaves out the indexes of the active segment, because recovery rebuilds them after an unclean shutdown.
         """
-        offset = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        offset = self.offsets.end if up_to is None else min(up_to, self.offsets.end)
         epochs = self.epochs.entries()
         changed = epochs != self._checkpointed_epochs
         if offset <= self.recovery_point and not (
@@ -364,14 +373,14 @@ class Log:
 
     def delete_records_before(self, offset: int) -> bool:
         """Moves the log start offset to `offset`, for DeleteRecords. The next retention run deletes segments."""
-        if offset > self.log_end_offset:
+        if offset > self.offsets.end:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"{self.topic_partition} ends at offset {self.log_end_offset}: it cannot start at {offset}",
+                f"{self.topic_partition} ends at offset {self.offsets.end}: it cannot start at {offset}",
             )
-        if offset <= self.log_start_offset:
+        if offset <= self.offsets.start:
             return False
-        self.log_start_offset = offset
+        self.offsets.start = offset
         self.epochs.truncate_from_start(offset)
         self.producers.truncate_before(offset)
         return True
@@ -400,7 +409,7 @@ class Log:
 
     def _is_below_start(self, segment: Segment) -> bool:
         next_base_offset = self.segments.next_base_offset(segment)
-        return next_base_offset is not None and next_base_offset <= self.log_start_offset
+        return next_base_offset is not None and next_base_offset <= self.offsets.start
 
     def _delete_while(
         self, is_deletable: Callable[[Segment], bool], now_ms: int, high_watermark: int
@@ -409,7 +418,7 @@ class Log:
         deletable: list[Segment] = []
         for segment in self.segments:
             next_base_offset = self.segments.next_base_offset(segment)
-            end_offset = self.log_end_offset if next_base_offset is None else next_base_offset
+            end_offset = self.offsets.end if next_base_offset is None else next_base_offset
             if high_watermark < end_offset or (next_base_offset is None and not segment.size):
                 break
             if not is_deletable(segment):
@@ -469,8 +478,8 @@ class Log:
 
         A batch with `offset` is removed as a whole, because a batch cannot be cut.
         """
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
+        if offset >= self.offsets.end:
+            self.epochs.truncate_from_end(self.offsets.end)
             return False
         if offset < self.segments.base_offsets[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
@@ -483,11 +492,11 @@ class Log:
         self.epochs.truncate_from_end(offset)
         if len(self.producers):
             load_producers(self.producers, self._snapshots, self.segments, offset)
-        self.log_end_offset = self.segments.active.read_next_offset()
-        if self.log_end_offset < offset:
+        self.offsets.end = self.segments.active.read_next_offset()
+        if self.offsets.end < offset:
             # The removed batch began before `offset`. Only the name of a new segment records where the log continues.
             self.roll(now_ms, offset)
-            self.log_end_offset = offset
+            self.offsets.end = offset
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
@@ -496,7 +505,7 @@ class Log:
         self.segments.add(Segment.create(self._disk, self.directory, offset, self.config, now_ms))
         self._truncated_to(offset)
         self._snapshots.remove(list(self._snapshots.offsets))
-        self.log_start_offset = offset
+        self.offsets.start = offset
         self.epochs.clear()
         self.producers.clear()
 
@@ -504,10 +513,10 @@ class Log:
         self._generation += 1
         self.segments.clear_cache()
         self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
-        self.log_end_offset = offset
+        self.offsets.end = offset
         # The truncation is not synced yet, so the next flush must include this segment.
         self.recovery_point = min(self.recovery_point, self.segments.active.base_offset, offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
+        self.offsets.start = min(self.offsets.start, offset)
         if self.clean_up_to is not None:
             self.clean_up_to = min(self.clean_up_to, offset)
 
@@ -537,12 +546,12 @@ class Log:
         """
         active = self.segments.active
         active.seal()
-        if self.log_end_offset and self.log_end_offset not in self._snapshots.offsets:
+        if self.offsets.end and self.offsets.end not in self._snapshots.offsets:
             # No sync needed: if a power loss takes it, the producers are restored from the log.
-            self._snapshots.write(self.log_end_offset, self.producers.entries())
+            self._snapshots.write(self.offsets.end, self.producers.entries())
         if active.is_modified:
             paths = active.index_paths()
-            if self.log_end_offset <= self.recovery_point:
+            if self.offsets.end <= self.recovery_point:
                 # All records are flushed, but a truncation of the file may not be.
                 paths.append(active.path)
             self._unsynced_paths += [path for path in paths if path not in self._unsynced_paths]

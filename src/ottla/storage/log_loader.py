@@ -5,6 +5,7 @@ import logging
 from typing import NamedTuple
 
 from ottla.core.partition.epochs import LeaderEpochCache
+from ottla.core.partition.log_offsets import MutableLogOffsets
 from ottla.core.partition.producers import ProducerStateTable
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
@@ -39,8 +40,7 @@ class LoadedLog(NamedTuple):
     snapshots: ProducerSnapshots
     producers: ProducerStateTable
     epochs: LeaderEpochCache
-    log_start_offset: int
-    log_end_offset: int
+    offsets: MutableLogOffsets
     recovery_point: int
     checkpointed_epochs: list[tuple[int, int]]
     unflushed_marks: tuple[int, ...] = ()  # base offsets of segments with an `.unflushed` file
@@ -105,8 +105,7 @@ class LogLoader:
             snapshots=snapshots,
             producers=self._producers,
             epochs=self._epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=end_offset,
+            offsets=MutableLogOffsets(log_start_offset, end_offset),
             recovery_point=recovery_point,
             checkpointed_epochs=checkpointed_epochs,
             unflushed_marks=tuple(sorted(self._unflushed_marks)),

@@ -115,8 +115,7 @@ class ReplicaMove:
             snapshots=ProducerSnapshots(self._disk, directory, snapshots),
             producers=log.producers,
             epochs=log.epochs,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
+            offsets=log.offsets,
             recovery_point=log.log_end_offset,
             checkpointed_epochs=log.epochs.entries(),
         )

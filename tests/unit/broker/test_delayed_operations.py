@@ -332,8 +332,8 @@ async def test_a_followers_fetch_completes_the_delayed_produce(bench: Bench) -> 
     epoch = hosted.leader.leader_epoch + 1
     hosted.lead(
         PartitionLeader(
-            hosted.log.producers, hosted.log.epochs, leader_epoch=epoch, log_start_offset=0, log_end_offset=0,
-            high_watermark=0, local_id=1, replica_ids=(1, 2), isr=(1, 2), settings=LeaderSettings(),
+            hosted.log.offsets, hosted.log.producers, hosted.log.epochs, leader_epoch=epoch, high_watermark=0,
+            local_id=1, replica_ids=(1, 2), isr=(1, 2), settings=LeaderSettings(),
             now_ms=bench.world.clock.now_ms(),
         )
     )  # fmt: skip

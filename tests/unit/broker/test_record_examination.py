@@ -196,11 +196,10 @@ async def test_a_batch_is_appended_in_the_leader_epoch_of_that_time(bench: Bench
     hosted = bench.services.partitions.find("journal", None, 0)
     hosted.lead(
         PartitionLeader(
+            hosted.log.offsets,
             hosted.log.producers,
             hosted.log.epochs,
             leader_epoch=5,
-            log_start_offset=0,
-            log_end_offset=0,
             high_watermark=0,
             local_id=1,
             replica_ids=[1],

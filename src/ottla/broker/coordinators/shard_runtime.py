@@ -245,11 +245,11 @@ class ShardRuntime(Generic[ShardT]):
     @property
     def can_be_read(self) -> bool:
         """Whether all of the shard's state is committed: a reader needs no command, and no wait."""
-        leader = self.hosted.leader
+        hosted = self.hosted
         return (
             self.state is RuntimeState.ACTIVE
             and not self._effects
-            and leader.high_watermark >= leader.log_end_offset
+            and hosted.leader.high_watermark >= hosted.log.offsets.end
         )
 
     def complete_transaction(self, marker: TransactionMarker) -> AppendPlan:
@@ -305,11 +305,11 @@ class ShardRuntime(Generic[ShardT]):
         ]
 
     def _send_when_committed(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
-        leader = self.hosted.leader
-        if leader.high_watermark >= leader.log_end_offset:
+        end_offset = self.hosted.log.offsets.end
+        if self.hosted.leader.high_watermark >= end_offset:
             self.send(replies, effects)
         else:
-            self.delay_until_committed(leader.log_end_offset, replies, effects)
+            self.delay_until_committed(end_offset, replies, effects)
 
     def delay_until_committed(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
         """Sends and performs once the log is committed up to `offset`. Replies may time out, effects do not."""

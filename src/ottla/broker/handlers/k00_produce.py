@@ -196,7 +196,7 @@ def _append(
         )
     appended.append((hosted, plan.last_offset + 1))
     _, first_offset, _, log_append_time_ms, _ = plan
-    log_start_offset = hosted.leader.log_start_offset
+    log_start_offset = hosted.log.offsets.start
     return new_tuple(
         ProducePartitionResponse,
         (data.index, 0, first_offset, log_append_time_ms, log_start_offset, _NO_RECORD_ERRORS, None, None),

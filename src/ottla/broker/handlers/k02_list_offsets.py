@@ -90,7 +90,8 @@ def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Foun
     if timestamp == _LATEST:
         return -1, leader.fetch_limit(isolation_level, is_follower=False), leader.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
-        return -1, leader.log_start_offset, _epoch_at(hosted, leader.log_start_offset)
+        start_offset = hosted.log.log_start_offset
+        return -1, start_offset, _epoch_at(hosted, start_offset)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
     raise KafkaError(

@@ -38,7 +38,7 @@ def _find_end(
         hosted.leader.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
-    epoch, end_offset = hosted.log.epochs.end_offset_for(asked.leader_epoch, hosted.leader.log_end_offset)
+    epoch, end_offset = hosted.log.epochs.end_offset_for(asked.leader_epoch, hosted.log.log_end_offset)
     return EpochEndOffset(
         error_code=ErrorCode.none, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
     )

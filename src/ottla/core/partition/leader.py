@@ -1,7 +1,7 @@
 """The rules of a partition's leader: what may be appended and where, what is committed, what may be read.
 
-The leader plans an append. The shell writes the plan to the log, which updates the producer states and leader epochs
-that it shares with this machine. `on_appended` then moves the high watermark.
+The leader plans an append. The shell writes the plan to the log, which updates the offsets, producer states and leader
+epochs that it shares with this machine. `on_appended` then moves the high watermark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 
 from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.in_sync_replicas import InSyncReplicas
+from ottla.core.partition.log_offsets import LogOffsets
 from ottla.core.partition.producers import Duplicate, ProducerStateTable, Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
@@ -102,12 +103,11 @@ _APPENDED_AND_COMMITTED = Effects(log_end_moved=True, high_watermark_moved=True)
 class PartitionLeader:
     def __init__(
         self,
+        offsets: LogOffsets,
         producers: ProducerStateTable,
         epochs: LeaderEpochCache,
         *,
         leader_epoch: int,
-        log_start_offset: int,
-        log_end_offset: int,
         high_watermark: int,
         local_id: int,
         replica_ids: Sequence[int],
@@ -117,18 +117,17 @@ class PartitionLeader:
     ) -> None:
         self.settings = settings
         self.leader_epoch = leader_epoch
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
         self.replicas = InSyncReplicas(local_id=local_id, replica_ids=replica_ids, isr=isr, now_ms=now_ms)
+        self._offsets = offsets
         self._producers = producers
         self._epochs = epochs
-        self._epoch_start_offset = log_end_offset
+        self._epoch_start_offset = offsets.end
         self._unflushed_from: int | None = (
             None  # the first offset that waits for a flush before it is committed
         )
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
-        epochs.assign(leader_epoch, log_end_offset)
+        epochs.assign(leader_epoch, offsets.end)
         # A log that was just loaded knows which transactions have ended, but not how far they are replicated.
         producers.on_high_watermark(high_watermark)
         self._advance_high_watermark(now_ms)
@@ -179,7 +178,7 @@ class PartitionLeader:
     def _plan(self, headers: Sequence[BatchHeader], now_ms: int) -> AppendPlan:
         log_append_time = self.settings.log_append_time
         epoch = self.leader_epoch
-        offset = self.log_end_offset
+        first_offset = offset = self._offsets.end
         position = 0
         batches: list[PlannedBatch] = []
         for header in headers:
@@ -200,17 +199,16 @@ class PartitionLeader:
             offset += delta + 1
             position += length + LOG_OVERHEAD
         log_append_time_ms = now_ms if log_append_time else NO_TIMESTAMP
-        return new_tuple(AppendPlan, (batches, self.log_end_offset, offset - 1, log_append_time_ms, False))
+        return new_tuple(AppendPlan, (batches, first_offset, offset - 1, log_append_time_ms, False))
 
     def on_appended(self, plan: AppendPlan, now_ms: int, *, awaits_flush: bool = False) -> Effects:
-        """The log has appended the batches of `plan` and updated its producers and epochs.
+        """The log has appended the batches of `plan` and updated its offsets, producers and epochs.
 
         With `awaits_flush` they are not committed before `on_flushed`, so that no consumer reads records that a power
         failure could still lose.
         """
         if plan.is_duplicate:
             return NO_EFFECTS
-        self.log_end_offset = plan.last_offset + 1
         if awaits_flush and self._unflushed_from is None:
             self._unflushed_from = plan.first_offset
         return _APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else _APPENDED
@@ -219,7 +217,7 @@ class PartitionLeader:
         """Everything before `end_offset` is on disk."""
         if self._unflushed_from is None or end_offset <= self._unflushed_from:
             return NO_EFFECTS
-        self._unflushed_from = None if end_offset >= self.log_end_offset else end_offset
+        self._unflushed_from = None if end_offset >= self._offsets.end else end_offset
         return _HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def is_acknowledged(self, required_offset: int) -> bool:
@@ -287,7 +285,7 @@ class PartitionLeader:
         if follower is None:
             self._reject_unknown_follower(replica_id, leader_epoch)
         low_watermark = self.low_watermark
-        follower.on_fetch(fetch_offset, log_start_offset, self.log_end_offset, now_ms)
+        follower.on_fetch(fetch_offset, log_start_offset, self._offsets.end, now_ms)
         proposed = self.replicas.propose_expansion(replica_id, self.high_watermark, self._epoch_start_offset)
         return Effects(
             high_watermark_moved=self._advance_high_watermark(now_ms),
@@ -298,7 +296,7 @@ class PartitionLeader:
     def tick(self, now_ms: int) -> Effects:
         """Proposes to remove lagging followers from the ISR. Call it a few times per `replica.lag.time.max.ms`."""
         proposed = self.replicas.propose_shrink(
-            self.log_end_offset, now_ms, self.settings.replica_lag_time_max_ms
+            self._offsets.end, now_ms, self.settings.replica_lag_time_max_ms
         )
         return NO_EFFECTS if proposed is None else Effects(proposed_isr=proposed)
 
@@ -322,11 +320,11 @@ class PartitionLeader:
         """The smallest log start offset of all replicas. DeleteRecords waits for it."""
         followers = self.replicas.followers
         if not followers:
-            return self.log_start_offset
-        return min(self.log_start_offset, *(follower.log_start_offset for follower in followers.values()))
+            return self._offsets.start
+        return min(self._offsets.start, *(follower.log_start_offset for follower in followers.values()))
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        replicated = self.log_end_offset if self._unflushed_from is None else self._unflushed_from
+        replicated = self._offsets.end if self._unflushed_from is None else self._unflushed_from
         if self.replicas.followers:
             # KIP-966: records on fewer than min.insync.replicas replicas are not committed.
             if self.is_under_min_isr:
@@ -362,12 +360,12 @@ class PartitionLeader:
         first_unstable = self._producers.first_unstable_offset()
         if first_unstable is None:
             return self.high_watermark
-        return min(max(first_unstable, self.log_start_offset), self.high_watermark)
+        return min(max(first_unstable, self._offsets.start), self.high_watermark)
 
     def fetch_limit(self, isolation_level: int, *, is_follower: bool) -> int:
         """The offset before which a fetch must end."""
         if is_follower:
-            return self.log_end_offset
+            return self._offsets.end
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -390,17 +388,17 @@ class PartitionLeader:
         """The (epoch, end offset) to truncate to, if the fetcher's log has diverged from this one (KIP-595)."""
         if last_fetched_epoch == NO_LEADER_EPOCH:
             return None
-        epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self.log_end_offset)
+        epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self._offsets.end)
         if end_offset == NO_OFFSET:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
                 f"the end of the last fetched epoch {last_fetched_epoch} is not known here",
             )
-        if fetch_offset < self.log_start_offset:
+        if fetch_offset < self._offsets.start:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"offset {fetch_offset} is before the log, which has {self.log_start_offset} to "
-                f"{self.log_end_offset}",
+                f"offset {fetch_offset} is before the log, which has {self._offsets.start} to "
+                f"{self._offsets.end}",
             )
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset
@@ -425,10 +423,9 @@ class PartitionLeader:
             )
         return offset
 
-    def move_log_start_offset(self, offset: int) -> Effects:
-        """Retention or DeleteRecords has moved the log start to `offset`. It never moves back."""
-        if offset <= self.log_start_offset:
+    def on_log_start_moved(self, previous: int) -> Effects:
+        """Retention or DeleteRecords may have moved the log start; `previous` is where it was."""
+        if self._offsets.start == previous:
             return NO_EFFECTS
-        low_watermark = self.low_watermark
-        self.log_start_offset = offset
-        return Effects(log_start_moved=True, low_watermark_moved=self.low_watermark > low_watermark)
+        # A follower whose log start is not beyond `previous` holds the low watermark back.
+        return Effects(log_start_moved=True, low_watermark_moved=self.low_watermark > previous)

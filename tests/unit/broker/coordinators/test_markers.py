@@ -169,7 +169,7 @@ def test_markers_that_were_written_before_the_crash_are_not_written_to_the_wrong
         assert await read_committed(bench, topic_id) == [b"a"]
         assert await read_committed(bench, topic_id, partition=1) == [b"b"]
         # Version 2 detects that the first has it; the older protocol writes a second marker without effect.
-        assert hosted(bench, "journal").leader.log_end_offset == (2 if version_2 else 3)
+        assert hosted(bench, "journal").log.log_end_offset == (2 if version_2 else 3)
         await bench.stop()
 
     run()

@@ -187,16 +187,16 @@ async def test_no_response_is_sent_before_the_commit_not_even_to_a_read(bench: B
     written = asyncio.ensure_future(submit(runtime, Add("a")))
     read = asyncio.ensure_future(submit(runtime, Read()))
     rejected = asyncio.ensure_future(submit(runtime, Rejected()))
-    leader = runtime.hosted.leader
+    leader, log = runtime.hosted.leader, runtime.hosted.log
     await asyncio.sleep(0)
-    assert leader.high_watermark < leader.log_end_offset
+    assert leader.high_watermark < log.log_end_offset
     assert not written.done()
     assert not read.done()
     assert not rejected.done()
     assert await written == 1
     assert await read == {"a": 1}
     assert (await rejected).code is ErrorCode.invalid_request
-    assert leader.high_watermark == leader.log_end_offset == 1
+    assert leader.high_watermark == log.log_end_offset == 1
 
 
 @on_broker()
@@ -301,7 +301,7 @@ async def test_a_decision_larger_than_a_batch_is_appended_as_several(bench: Benc
     await bench.create("counters", max_message_bytes="1000")
     runtime = runtime_of(bench)
     assert await submit(runtime, Add("a", padding=200, times=20)) == 20
-    assert runtime.hosted.leader.log_end_offset == 20
+    assert runtime.hosted.log.log_end_offset == 20
     again = runtime_of(bench)
     await until_active(again)
     assert again.shard.counts == {"a": 20}

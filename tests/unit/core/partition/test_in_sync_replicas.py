@@ -7,21 +7,28 @@ from tests.unit.core.partition.batches import batch
 
 from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.leader import Effects, LeaderSettings, PartitionLeader
+from ottla.core.partition.log_offsets import MutableLogOffsets
 from ottla.core.partition.producers import ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 
 LAG_MAX_MS = 30_000
 
 
+class LeaderAndLog(PartitionLeader):
+    """A leader, and the offsets that the log moves."""
+
+    log: MutableLogOffsets
+
+
 def leader_of(
     *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, log_end_offset: int = 0, now_ms: int = 0
-) -> PartitionLeader:
-    return PartitionLeader(
+) -> LeaderAndLog:
+    log = MutableLogOffsets(0, log_end_offset)
+    leader = LeaderAndLog(
+        log,
         ProducerStateTable(),
         LeaderEpochCache(),
         leader_epoch=5,
-        log_start_offset=0,
-        log_end_offset=log_end_offset,
         high_watermark=0,
         local_id=1,
         replica_ids=[1, 2, 3],
@@ -29,10 +36,14 @@ def leader_of(
         settings=LeaderSettings(min_insync_replicas=min_isr, replica_lag_time_max_ms=LAG_MAX_MS),
         now_ms=now_ms,
     )
+    leader.log = log
+    return leader
 
 
-def append(leader: PartitionLeader, count: int, now_ms: int = 0) -> Effects:
-    return leader.on_appended(leader.plan_append([batch(count=count)], now_ms, required_acks=1), now_ms)
+def append(leader: LeaderAndLog, count: int, now_ms: int = 0) -> Effects:
+    plan = leader.plan_append([batch(count=count)], now_ms, required_acks=1)
+    leader.log.end = plan.last_offset + 1
+    return leader.on_appended(plan, now_ms)
 
 
 def fetch(leader: PartitionLeader, replica_id: int, offset: int, now_ms: int = 0) -> Effects:
@@ -136,7 +147,7 @@ def test_a_follower_that_always_has_what_the_leader_had_at_its_last_fetch_stays_
     fetched = 0
     for now_ms in range(0, 5 * LAG_MAX_MS, 1000):
         fetch(leader, 2, fetched, now_ms)
-        fetched = leader.log_end_offset
+        fetched = leader.log.end
         append(leader, 1, now_ms)
         assert leader.tick(now_ms).proposed_isr is None
 
@@ -216,7 +227,10 @@ def test_the_low_watermark_is_the_smallest_log_start_offset_of_all_replicas() ->
     append(leader, 10)
     for replica_id in (2, 3):
         leader.on_fetch(replica_id, 10, 5, 0, log_start_offset=0)
-    assert leader.move_log_start_offset(leader.check_delete_records(6)).log_start_moved
+    leader.log.start = leader.check_delete_records(6)
+    moved = leader.on_log_start_moved(0)
+    assert moved.log_start_moved
+    assert not moved.low_watermark_moved
     assert leader.low_watermark == 0
     assert not leader.on_fetch(2, 10, 5, 0, log_start_offset=6).low_watermark_moved
     assert leader.on_fetch(3, 10, 5, 0, log_start_offset=6).low_watermark_moved
@@ -249,7 +263,7 @@ def test_records_below_the_high_watermark_are_on_every_replica_of_the_committed_
         if action == "append":
             effects = append(leader, number, now_ms)
         elif action == "fetch":
-            fetched[number] = min(fetched[number] + step, leader.log_end_offset)
+            fetched[number] = min(fetched[number] + step, leader.log.end)
             effects = fetch(leader, number, fetched[number], now_ms)
         elif action == "wait":
             now_ms += number

@@ -7,10 +7,12 @@ from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.leader import (
     AppendOrigin,
     AppendPlan,
+    Effects,
     LeaderSettings,
     PartitionLeader,
     TransactionMarker,
 )
+from ottla.core.partition.log_offsets import MutableLogOffsets
 from ottla.core.partition.producers import NO_VERIFICATION, ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.header import TIMESTAMP_TYPE_MASK, BatchHeader
@@ -22,14 +24,14 @@ class LeaderAndLog:
     """A leader with one replica, and the parts of the log that it needs."""
 
     def __init__(self, *, settings: LeaderSettings | None = None, log_end_offset: int = 0) -> None:
+        self.offsets = MutableLogOffsets(0, log_end_offset)
         self.producers = ProducerStateTable()
         self.epochs = LeaderEpochCache()
         self.leader = PartitionLeader(
+            self.offsets,
             self.producers,
             self.epochs,
             leader_epoch=3,
-            log_start_offset=0,
-            log_end_offset=log_end_offset,
             high_watermark=log_end_offset,
             local_id=1,
             replica_ids=[1],
@@ -42,33 +44,39 @@ class LeaderAndLog:
         plan = self.leader.plan_append(
             headers, NOW, required_acks=-1, origin=origin, verification=NO_VERIFICATION
         )
-        return self._written(plan)
+        self.write(plan)
+        return plan
 
     def end_transaction(self, producer_id: int) -> AppendPlan:
         header = marker(offset=0, producer_id=producer_id)
-        return self._written(self.leader.plan_marker(header, TransactionMarker(producer_id, 0, True, 0), NOW))
+        plan = self.leader.plan_marker(header, TransactionMarker(producer_id, 0, True, 0), NOW)
+        self.write(plan)
+        return plan
 
     def delete_records(self, offset: int) -> int:
         offset = self.leader.check_delete_records(offset)
-        self.leader.move_log_start_offset(offset)
+        previous = self.offsets.start
+        self.offsets.start = max(previous, offset)
+        self.leader.on_log_start_moved(previous)
         return offset
 
-    def _written(self, plan: AppendPlan) -> AppendPlan:
+    def write(self, plan: AppendPlan, *, awaits_flush: bool = False) -> Effects:
         for planned in plan.batches:
             self.epochs.assign(planned.header.partition_leader_epoch, planned.header.base_offset)
             if planned.header.is_control:
                 self.producers.complete_transaction(planned.header, commit=True, coordinator_epoch=0)
             elif planned.header.producer_id >= 0:
                 self.producers.update(planned.header)
-        self.leader.on_appended(plan, NOW)
-        return plan
+        if plan.batches:
+            self.offsets.end = plan.last_offset + 1
+        return self.leader.on_appended(plan, NOW, awaits_flush=awaits_flush)
 
 
-def rejected(leader: PartitionLeader, *headers: BatchHeader) -> KafkaError:
-    before = leader.log_end_offset, leader.high_watermark
+def rejected(log: LeaderAndLog, *headers: BatchHeader) -> KafkaError:
+    before = log.offsets.end, log.leader.high_watermark
     with pytest.raises(KafkaError) as caught:
-        leader.plan_append(headers, NOW, required_acks=1)
-    assert (leader.log_end_offset, leader.high_watermark) == before
+        log.leader.plan_append(headers, NOW, required_acks=1)
+    assert (log.offsets.end, log.leader.high_watermark) == before
     return caught.value
 
 
@@ -80,25 +88,26 @@ def test_a_batch_gets_the_log_end_offset_and_the_leader_epoch_and_keeps_the_rest
     (planned,) = plan.batches
     assert planned.header == sent._replace(base_offset=40, partition_leader_epoch=3)
     assert (planned.position, planned.rewritten) == (0, False)
-    assert log.leader.log_end_offset == 43
+    assert log.offsets.end == 43
 
 
 def test_with_one_replica_an_append_is_committed_at_once() -> None:
     log = LeaderAndLog()
     plan = log.leader.plan_append([batch(count=2)], NOW, required_acks=-1)
     assert log.leader.high_watermark == 0
-    assert log.leader.on_appended(plan, NOW).high_watermark_moved
+    assert log.write(plan).high_watermark_moved
     assert log.leader.high_watermark == 2
     assert log.leader.is_acknowledged(2)
     assert not log.leader.is_acknowledged(3)
 
 
 def test_records_that_await_a_flush_are_not_committed_before_it() -> None:
-    leader = LeaderAndLog().leader
+    log = LeaderAndLog()
+    leader = log.leader
     for end_offset in (2, 4):
         plan = leader.plan_append([batch(count=2)], NOW, required_acks=-1)
-        assert not leader.on_appended(plan, NOW, awaits_flush=True).high_watermark_moved
-        assert (leader.high_watermark, leader.log_end_offset) == (0, end_offset)
+        assert not log.write(plan, awaits_flush=True).high_watermark_moved
+        assert (leader.high_watermark, log.offsets.end) == (0, end_offset)
     assert leader.on_flushed(2, NOW).high_watermark_moved
     assert leader.high_watermark == 2
     assert not leader.on_flushed(2, NOW).high_watermark_moved
@@ -126,7 +135,7 @@ def test_with_log_append_time_the_broker_sets_the_timestamp() -> None:
 
 def test_only_a_broker_may_mark_a_batch_log_append_time() -> None:
     log = LeaderAndLog(settings=LeaderSettings(log_append_time=True))
-    assert rejected(log.leader, batch(attributes=TIMESTAMP_TYPE_MASK)).code is ErrorCode.invalid_timestamp
+    assert rejected(log, batch(attributes=TIMESTAMP_TYPE_MASK)).code is ErrorCode.invalid_timestamp
 
 
 def test_on_a_create_time_topic_the_log_append_time_bit_is_cleared() -> None:
@@ -138,7 +147,7 @@ def test_on_a_create_time_topic_the_log_append_time_bit_is_cleared() -> None:
 def test_a_batch_larger_than_max_message_bytes_is_rejected_with_both_sizes() -> None:
     log = LeaderAndLog(settings=LeaderSettings(max_message_bytes=1000))
     log.append(batch(size=1000))
-    error = rejected(log.leader, batch(size=1001))
+    error = rejected(log, batch(size=1001))
     assert error.code is ErrorCode.message_too_large
     assert "1001" in error.message
     assert "max.message.bytes=1000" in error.message
@@ -154,7 +163,7 @@ def test_an_append_larger_than_a_segment_is_rejected() -> None:
 def test_a_timestamp_too_far_in_the_future_is_rejected() -> None:
     log = LeaderAndLog(settings=LeaderSettings(timestamp_after_max_ms=500))
     log.append(batch(timestamp=NOW + 500))
-    error = rejected(log.leader, batch(timestamp=NOW + 501))
+    error = rejected(log, batch(timestamp=NOW + 501))
     assert error.code is ErrorCode.invalid_timestamp
     assert "message.timestamp.after.max.ms=500" in error.message
 
@@ -167,7 +176,7 @@ def test_with_log_append_time_the_clients_timestamps_do_not_matter() -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_produce_request_has_exactly_one_batch_for_each_partition(count: int) -> None:
     log = LeaderAndLog()
-    error = rejected(log.leader, *[batch() for _ in range(count)])
+    error = rejected(log, *[batch() for _ in range(count)])
     assert error.code is ErrorCode.invalid_record
 
 
@@ -188,16 +197,16 @@ def test_a_retried_batch_gets_its_original_offsets_and_is_not_appended_again() -
     log.append(batch(count=2, producer_id=7, sequence=2))
     plan = log.leader.plan_append([header], NOW, required_acks=-1)
     assert plan == AppendPlan([], 10, 11, 55, True)
-    assert not log.leader.on_appended(plan, NOW).high_watermark_moved
-    assert log.leader.log_end_offset == 14
+    assert not log.write(plan).high_watermark_moved
+    assert log.offsets.end == 14
 
 
 def test_a_sequence_error_rejects_the_append() -> None:
     log = LeaderAndLog()
     log.append(batch(producer_id=7, epoch=1, sequence=0))
-    gap = rejected(log.leader, batch(producer_id=7, epoch=1, sequence=5))
+    gap = rejected(log, batch(producer_id=7, epoch=1, sequence=5))
     assert gap.code is ErrorCode.out_of_order_sequence_number
-    fenced = rejected(log.leader, batch(producer_id=7, epoch=0, sequence=1))
+    fenced = rejected(log, batch(producer_id=7, epoch=0, sequence=1))
     assert fenced.code is ErrorCode.invalid_producer_epoch
 
 
@@ -226,11 +235,10 @@ def test_a_transaction_that_was_replicated_before_a_restart_is_stable_after_it()
     producers.update(batch(offset=0, producer_id=7, sequence=0, transactional=True))
     producers.complete_transaction(marker(offset=1, producer_id=7), commit=True, coordinator_epoch=0)
     leader = PartitionLeader(
+        MutableLogOffsets(0, 2),
         producers,
         LeaderEpochCache(),
         leader_epoch=4,
-        log_start_offset=0,
-        log_end_offset=2,
         high_watermark=2,
         local_id=1,
         replica_ids=[1],
@@ -270,15 +278,15 @@ def test_records_can_be_deleted_up_to_the_high_watermark() -> None:
     log = LeaderAndLog()
     log.append(batch(count=10))
     assert log.delete_records(4) == 4
-    assert log.leader.log_start_offset == log.leader.low_watermark == 4
+    assert log.offsets.start == log.leader.low_watermark == 4
     assert log.delete_records(2) == 2
-    assert log.leader.log_start_offset == 4
+    assert log.offsets.start == 4
     for offset in (11, -2):
         with pytest.raises(KafkaError) as caught:
             log.delete_records(offset)
         assert caught.value.code is ErrorCode.offset_out_of_range
     assert log.delete_records(-1) == 10
-    assert log.leader.log_start_offset == 10
+    assert log.offsets.start == 10
 
 
 def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted() -> None:
