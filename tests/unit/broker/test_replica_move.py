@@ -104,6 +104,22 @@ async def test_records_appended_during_the_move_are_in_the_moved_log(bench: Benc
 
 
 @on_broker(directories=TWO)
+async def test_the_leader_reads_the_offsets_of_the_moved_log(bench: Bench) -> None:
+    await bench.create("journal")
+    await bench.produce("journal", b"a")
+    hosted = bench.services.partitions.find("journal", None, 0)
+    leader = hosted.leader
+    await move(bench, other_directory(bench))
+    await moved(bench)
+    assert hosted.leader is leader
+    for expected in (1, 2):
+        answer = await bench.produce("journal", b"b")
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.none, expected)
+    assert leader.high_watermark == hosted.log.log_end_offset == 3
+    assert hosted.delete_records(2) == hosted.log.log_start_offset == 2
+
+
+@on_broker(directories=TWO)
 async def test_a_delayed_fetch_is_completed_by_an_append_after_the_move(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")

@@ -117,6 +117,22 @@ def test_a_batch_below_the_log_end_cannot_be_appended(tmp_path):
         log.append([batch(3)], NOW_MS)
 
 
+def test_every_change_of_the_log_moves_the_offsets_that_its_leader_reads(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    offsets = log.offsets
+    fill(log, 40)
+    assert (offsets.start, offsets.end) == (0, 80)
+    log.delete_records_before(9)
+    assert (offsets.start, offsets.end) == (9, 80)
+    log.truncate_to(51, NOW_MS)
+    assert (offsets.start, offsets.end) == (9, 51)
+    log.truncate_to(5, NOW_MS)
+    assert (offsets.start, offsets.end) == (5, 5)
+    log.truncate_fully_and_start_at(100, NOW_MS)
+    assert (offsets.start, offsets.end) == (100, 100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+
+
 def test_batches_larger_than_a_segment_are_rejected(tmp_path):
     log = open_log(tmp_path / "orders-0")
     with pytest.raises(KafkaError, match=r"segment\.bytes is 2000") as raised:
