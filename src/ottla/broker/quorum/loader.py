@@ -56,6 +56,10 @@ class MetadataLoader:
         """Whether the committed records end inside a metadata transaction (KIP-868)."""
         return self._replay.in_transaction
 
+    @property
+    def has_unpublished_snapshot(self) -> bool:
+        return self.published_offset < self._replay.offset and not self._replay.in_transaction
+
     def offer(self, image: MetadataImage) -> None:
         """The active controller's image at an offset that is not committed yet."""
         self._offered.append(image)

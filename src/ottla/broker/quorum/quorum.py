@@ -192,7 +192,9 @@ class Quorum:
 
     async def _load(self) -> None:
         node, loader = self.driver.node, self.loader
-        while loader.applied_offset + 1 < node.high_watermark and self._stopped is None:
+        while self._stopped is None and (
+            loader.applied_offset + 1 < node.high_watermark or loader.has_unpublished_snapshot
+        ):
             latest = self._log.snapshots[-1] if self._log.snapshots else None
             if latest is not None and loader.applied_offset + 1 < self._log.log_start_offset:
                 loader.load_snapshot(latest)  # the leader has sent it

@@ -223,11 +223,15 @@ def test_acknowledged_commands_survive_power_losses_and_cut_links(seed: int) -> 
             for number in range(60):
                 await cluster.create(f"t{number}")
                 acknowledged.append(f"t{number}")
+                await asyncio.sleep(random.uniform(0, 1))
 
         work = asyncio.create_task(create())
         while not work.done():
             await asyncio.sleep(random.uniform(0, 3))
-            victim = random.choice(sorted(cluster.quorums))
+            active = [node for node, quorum in cluster.quorums.items() if quorum.machine is not None]
+            victim = random.choice(active or VOTERS)
+            if random.random() < 0.5:
+                victim = random.choice(VOTERS)
             if random.random() < 0.5:
                 cluster.isolated = {victim}
                 await asyncio.sleep(random.uniform(0, 6))
