@@ -102,7 +102,10 @@ class MetadataLog:
                 f"the metadata log in {directory} starts at offset {log.log_start_offset}, and no snapshot reaches "
                 "it: restore the newest .checkpoint file",
             )
-        return cls(disk, directory, log, snapshots, flushed)
+        opened = cls(disk, directory, log, snapshots, flushed)
+        if snapshots:
+            opened._remove_old_snapshots()
+        return opened
 
     @property
     def log_start_offset(self) -> int:
@@ -190,6 +193,12 @@ class MetadataLog:
         await threads.run(lambda: self._flushed.lower_to(offset))
         self._log.truncate_to(offset, now_ms)
 
+    def _remove_old_snapshots(self) -> None:
+        """Removes the snapshots before the start of the log. Raises OSError."""
+        while self.snapshots[0].end_offset < self._log.log_start_offset:
+            self._disk.remove(self.snapshot_path(self.snapshots[0]))
+            del self.snapshots[0]
+
     def prepare_flush(self) -> FlushWork | None:
         return self._log.prepare_flush()
 
@@ -236,6 +245,7 @@ class MetadataLog:
         if chunk.is_last:
             self._log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
             self.snapshots.append(snapshot)
+            await threads.run(self._remove_old_snapshots)
 
     def write_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """May run in any thread. Raises OSError."""

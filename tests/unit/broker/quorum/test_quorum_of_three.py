@@ -242,7 +242,6 @@ def test_acknowledged_commands_survive_power_losses_and_cut_links(seed: int) -> 
                 await cluster.start(victim)
         await work
         await cluster.agree()
-        assert cluster.quorums[1].image.epoch > 2, "the leader has changed"
         assert set(acknowledged) <= set(cluster.quorums[1].image.topics)
         for quorum in cluster.quorums.values():
             quorum.driver.node.validate()
