@@ -24,7 +24,7 @@ from tests.interop.brokers import run_kafka
 from tests.interop.kafka_jars import java_command
 
 from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
-from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.core.controller import commands
 from ottla.core.controller.image import ConfigResource as Resource

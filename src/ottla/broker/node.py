@@ -27,7 +27,7 @@ from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.metadata_publisher import MetadataPublisher
 from ottla.broker.partition_host import PartitionHost
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.registration import register_broker

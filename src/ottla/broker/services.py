@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.lazy import Lazy
     from ottla.broker.partition_host import PartitionHost
     from ottla.broker.producer_ids import ProducerIds
-    from ottla.broker.quorum.driver import Quorum
+    from ottla.broker.quorum.quorum import Quorum
     from ottla.broker.serial_thread import SerialThread
     from ottla.core.client_telemetry import ClientTelemetry
     from ottla.core.controller.commands import ControllerCommand, ResponseT

@@ -283,8 +283,8 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
             with pytest.raises(OSError) as rejected:
                 await broker_in(tmp_path / "b", port=first.address[1])
             assert rejected.value.errno == errno.EADDRINUSE
-            # This test, and of the first broker: the quorum, idle connections, housekeeping, the log cleaner.
-            assert len(asyncio.all_tasks()) == 5
+            # This test, and of the first broker: raft, the quorum, the controller, idle connections, housekeeping, the log cleaner.
+            assert len(asyncio.all_tasks()) == 7
         async with await broker_in(tmp_path / "b"):
             pass
 
@@ -345,7 +345,7 @@ def test_if_one_of_two_listeners_cannot_be_bound_the_other_is_closed(tmp_path: P
             )
             with pytest.raises(OSError):
                 await Broker.start(config)
-            assert len(asyncio.all_tasks()) == 5
+            assert len(asyncio.all_tasks()) == 7
 
     run(main())
 

@@ -58,6 +58,14 @@ class FlushedOffset:
         self._line = (self._line + 1) % _LINES
         self._is_synced = False
 
+    def lower_to(self, offset: int) -> None:
+        """The log is about to be truncated to `offset`. Raises OSError."""
+        for _ in range(_LINES):
+            self.write(offset)
+        assert self._file is not None
+        self._file.sync()
+        self._is_synced = True
+
     def close(self) -> None:
         if self._file is not None:
             if not self._is_synced:

@@ -1,5 +1,6 @@
 """The log `__cluster_metadata-0`: raft's entries as batches, and the snapshots that replace its beginning."""
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -9,10 +10,12 @@ from ottla.broker.quorum.flushed_offset import FlushedOffset, offset_after_damag
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, list_snapshots
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
-from ottla.core.raft.ready import Entry, LeaderChange
+from ottla.core.raft.messages import ReplicatedBatch
+from ottla.core.raft.ready import Entry, LeaderChange, SnapshotChunk
 from ottla.env.disk import Disk
+from ottla.env.threads import Threads
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, TopicPartition
+from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
 from ottla.records.control import build_control_batch
 from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
@@ -40,6 +43,9 @@ class MetadataLog:
         self._disk = disk
         self._log = log
         self._flushed = flushed
+        self.end_offset_at_open = log.log_end_offset
+        self.appended_bytes = 0  # since it was opened
+        self.last_append_ms = NO_TIMESTAMP
 
     @staticmethod
     def has_records(disk: Disk, directory: str) -> bool:
@@ -96,7 +102,10 @@ class MetadataLog:
                 f"the metadata log in {directory} starts at offset {log.log_start_offset}, and no snapshot reaches "
                 "it: restore the newest .checkpoint file",
             )
-        return cls(disk, directory, log, snapshots, flushed)
+        opened = cls(disk, directory, log, snapshots, flushed)
+        if snapshots:
+            opened._remove_old_snapshots()
+        return opened
 
     @property
     def log_start_offset(self) -> int:
@@ -116,22 +125,47 @@ class MetadataLog:
         log = self._log
         return LogState(log.log_start_offset, log.log_end_offset, log.epochs.entries(), snapshots)
 
-    def batches_from(self, offset: int) -> Iterator[Batch]:
-        """All batches with records at `offset` or later. Raises KafkaError for a gap, as raft leaves none."""
-        end_offset, epoch = self._log.log_end_offset, NO_LEADER_EPOCH
+    def check_order(self) -> None:
+        """Raises KafkaError if offsets or epochs after the last snapshot are out of order, as raft leaves no gaps.
+
+        The checksum of a batch does not cover them.
+        """
+        offset = self.snapshots[-1].end_offset if self.snapshots else self._log.log_start_offset
+        epoch = NO_LEADER_EPOCH
+        while offset < self._log.log_end_offset:
+            batches = self.read_raw(offset, READ_BYTES)
+            if not batches:
+                raise self._damaged(f"has no records from offset {offset} on")
+            for batch in batches:
+                if batch.base_offset > offset:
+                    raise self._damaged(f"has no records from offset {offset} to {batch.base_offset}")
+                if batch.epoch < epoch:
+                    raise self._damaged(f"goes back to an epoch before {epoch} at offset {offset}")
+                offset, epoch = batch.next_offset, batch.epoch
+
+    def batches_from(self, offset: int, end_offset: int) -> Iterator[Batch]:
+        """All batches with records from `offset` to `end_offset`."""
         while offset < end_offset:
             found = self._log.read(offset, READ_BYTES, end_offset=end_offset, at_least_one=True)
             batches = read_batches(found.region.read())
             if not batches:
                 raise self._damaged(f"has no records from offset {offset} to {end_offset}")
             for batch in batches:
-                if batch.header.base_offset > offset:
-                    raise self._damaged(f"has no records from offset {offset} to {batch.header.base_offset}")
-                if batch.header.partition_leader_epoch < epoch:
-                    raise self._damaged(f"goes back to an epoch before {epoch} at offset {offset}")
-                epoch = batch.header.partition_leader_epoch
+                self.last_append_ms = max(self.last_append_ms, batch.header.max_timestamp)
                 yield batch
                 offset = batch.header.next_offset
+
+    def read_raw(self, offset: int, max_bytes: int) -> tuple[ReplicatedBatch, ...]:
+        """The batches from `offset` on as they are in the file; at least one if there is one."""
+        found = self._log.read(offset, max_bytes, end_offset=self._log.log_end_offset, at_least_one=True)
+        data, position, batches = found.region.read(), 0, []
+        while position < len(data):
+            header = read_header(data, position)
+            end = position + header.size
+            epoch = header.partition_leader_epoch
+            batches.append(ReplicatedBatch(header.base_offset, header.next_offset, epoch, data[position:end]))
+            position = end
+        return tuple(batches)
 
     def _damaged(self, what: str) -> KafkaError:
         return KafkaError(
@@ -140,19 +174,30 @@ class MetadataLog:
             "a backup",
         )
 
-    def append(self, entries: Sequence[Entry], now_ms: int) -> int:
-        """Returns the number of bytes that were written, and are not flushed yet.
+    def append(self, entries: Sequence[Entry | ReplicatedBatch], now_ms: int) -> None:
+        """Writes entries of this leader, or batches from another one, which are not flushed yet.
 
         Raises OSError. Some entries may be in the log then: the caller may only repeat the call with the same entries.
         """
-        written = 0
         for entry in entries:
             if entry.base_offset < self._log.log_end_offset:
                 continue
-            data = _encode_entry(entry, now_ms)
+            data = entry.data if isinstance(entry, ReplicatedBatch) else _encode_entry(entry, now_ms)
             self._log.append([(read_header(data), (data,))], now_ms)
-            written += len(data)
-        return written
+            self.appended_bytes += len(data)
+        self.last_append_ms = now_ms
+
+    async def truncate_to(self, offset: int, threads: Threads, now_ms: int) -> None:
+        """Raises OSError."""
+        # First the recorded offset: after a crash in between, the records beyond it are not missed.
+        await threads.run(lambda: self._flushed.lower_to(offset))
+        self._log.truncate_to(offset, now_ms)
+
+    def _remove_old_snapshots(self) -> None:
+        """Removes the snapshots before the start of the log. Raises OSError."""
+        while self.snapshots[0].end_offset < self._log.log_start_offset:
+            self._disk.remove(self.snapshot_path(self.snapshots[0]))
+            del self.snapshots[0]
 
     def prepare_flush(self) -> FlushWork | None:
         return self._log.prepare_flush()
@@ -167,6 +212,40 @@ class MetadataLog:
 
     def snapshot_path(self, snapshot: SnapshotId) -> str:
         return f"{self.directory}/{snapshot.file_name}"
+
+    def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """The size of a snapshot, and its bytes from `position` on. May run in any thread. Raises OSError."""
+        path = self.snapshot_path(SnapshotId(snapshot.offset, snapshot.epoch))
+        size = self._disk.file_size(path)
+        if not 0 <= position < size:
+            return size, b""
+        with contextlib.closing(self._disk.open(path)) as file:
+            return size, file.read_at(position, min(max_bytes, size - position))
+
+    async def write_chunk(self, chunk: SnapshotChunk, threads: Threads, now_ms: int) -> None:
+        """Writes a part of a snapshot that another node sends. After the last part it replaces the whole log.
+
+        Raises KafkaError if the snapshot is damaged, and OSError.
+        """
+        snapshot = SnapshotId(chunk.snapshot.offset, chunk.snapshot.epoch)
+        path = f"{self.snapshot_path(snapshot)}.part"
+
+        def write() -> None:
+            with contextlib.closing(self._disk.open(path, create=True)) as file:
+                if chunk.position == 0:
+                    file.truncate(0)
+                file.write_at(chunk.position, [chunk.data])
+            if chunk.is_last:
+                data = self._disk.read_bytes(path)
+                decode_snapshot(data, path)
+                self.write_snapshot(snapshot, data)
+                self._disk.remove(path)
+
+        await threads.run(write)
+        if chunk.is_last:
+            self._log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
+            self.snapshots.append(snapshot)
+            await threads.run(self._remove_old_snapshots)
 
     def write_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """May run in any thread. Raises OSError."""

@@ -30,10 +30,10 @@ from ottla.core.controller.commands import (
     UpdateFeatures,
 )
 from ottla.core.controller.configs import decide_alter_configs, decide_incremental_alter_configs
-from ottla.core.controller.delta import MetadataDelta
 from ottla.core.controller.features import decide_update_features
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.invariants import validate_image
+from ottla.core.controller.replay import MetadataReplay
 from ottla.core.controller.settings import ControllerSettings
 from ottla.core.controller.topics import (
     decide_create_partitions,
@@ -57,24 +57,17 @@ class ControllerMachine:
 
     def __init__(self, settings: ControllerSettings, image: MetadataImage) -> None:
         self.settings = settings
-        self._delta = MetadataDelta(image)
-        self._image = image
-        self._offset = image.offset
-        self._epoch = image.epoch
-        self._is_dirty = False
+        self._replay = MetadataReplay(image)
 
     @property
     def image(self) -> MetadataImage:
         """The metadata with all replayed records."""
-        if self._is_dirty:
-            self._image = self._delta.image(self._offset, self._epoch)
-            self._is_dirty = False
-        return self._image
+        return self._replay.image
 
     @property
     def in_transaction(self) -> bool:
         """Whether a metadata transaction (KIP-868) is open; a new leader has to abort it."""
-        return self._delta.in_transaction
+        return self._replay.in_transaction
 
     def decide(self, command: ControllerCommand[ResponseT], now_ms: int) -> ControllerDecision[ResponseT]:
         """Changes no state. Raises KafkaError if the whole command is rejected."""
@@ -82,16 +75,11 @@ class ControllerMachine:
         return decision
 
     def replay(self, offset: int, record: MetadataRecord, epoch: int = 0) -> None:
-        self._delta.replay(record)
-        self._offset = offset
-        self._epoch = max(epoch, self._epoch)
-        self._is_dirty = True
+        self._replay.replay(offset, record, epoch)
 
     def skip_to(self, offset: int, epoch: int) -> None:
         """The log continues to `offset` with records that the controller ignores (control records)."""
-        self._offset = offset
-        self._epoch = max(epoch, self._epoch)
-        self._is_dirty = True
+        self._replay.skip_to(offset, epoch)
 
     def validate(self) -> None:
         """Raises AssertionError if the image is inconsistent."""
@@ -99,7 +87,7 @@ class ControllerMachine:
 
     def _register_broker(self, command: RegisterBroker) -> ControllerDecision[int]:
         # The epoch is derived from the offset of the registration, so it is above every earlier epoch.
-        return decide_register_broker(self.image, command, self._offset + 1)
+        return decide_register_broker(self.image, command, self._replay.offset + 1)
 
     def _allocate_producer_ids(self, command: AllocateProducerIds) -> ControllerDecision[ProducerIdBlock]:
         registered_broker(self.image, command.broker_id, command.broker_epoch)

@@ -27,7 +27,10 @@ IN_LOG = Position()
 
 @dataclass
 class LogState:
-    """`epochs` has (epoch, first offset), ascending, for the records from `start_offset` to `end_offset`."""
+    """`epochs` has (epoch, first offset), ascending, for the records from `start_offset` to `end_offset`.
+
+    No snapshot ends before `start_offset`; unless that is 0, the oldest one ends there.
+    """
 
     start_offset: int = 0
     end_offset: int = 0
@@ -55,8 +58,8 @@ class LogState:
         self.end_offset = offset
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
-        """Replaces the whole log by the snapshot."""
-        self.snapshots.append(snapshot)
+        """Replaces the whole log, and the snapshots before, by the snapshot."""
+        self.snapshots = [snapshot]
         self.start_offset = self.end_offset = snapshot.offset
         self.epochs.clear()
 

@@ -4,7 +4,7 @@ Every response has the epoch of its sender and the leader that the sender knows,
 new leader. The epoch of a request is that of its sender.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.model.errors import ErrorCode
@@ -67,7 +67,7 @@ class ReplicatedBatch(NamedTuple):
     base_offset: int
     next_offset: int
     epoch: int
-    data: object
+    data: Any
 
 
 class FetchResponse(NamedTuple):

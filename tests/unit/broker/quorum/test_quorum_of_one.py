@@ -12,8 +12,8 @@ from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 
 from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
-from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.flushed_offset import RECOVERY_POINT, FlushedOffset
+from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId
 from ottla.core.controller.commands import (
@@ -283,7 +283,8 @@ def test_acknowledged_commands_survive_a_power_loss_at_any_moment(seed: int) -> 
             await node.process.lose_power()
             node = await node.restarted()
             assert answered <= set(node.quorum.image.topics)
-            node.quorum._machine.validate()
+            assert node.quorum.machine is not None
+            node.quorum.machine.validate()
 
     in_simulation(check, seed, QuorumSettings(snapshot_bytes=3000))
 
@@ -391,7 +392,7 @@ def test_commands_are_rejected_after_close() -> None:
 def test_a_metadata_transaction_that_a_crash_left_open_is_aborted() -> None:
     async def check(node: Node) -> None:
         records = (BeginTransactionRecord(name="x"), TopicRecord(name="half", topic_id=uuid.UUID(int=3)))
-        node.quorum._raft.propose([encode_record(record) for record in records])
+        node.quorum.driver.propose([encode_record(record) for record in records])
         await node.create("whole")  # flushes both
         node = await node.stopped_and_restarted()
         assert "half" not in node.quorum.image.topics
@@ -402,7 +403,8 @@ def test_a_metadata_transaction_that_a_crash_left_open_is_aborted() -> None:
 def test_records_without_effect_are_kept_through_snapshots(caplog: pytest.LogCaptureFixture) -> None:
     async def check(node: Node) -> None:
         quota = OpaqueRecord(14, 0, b"some quota")
-        node.quorum._propose([quota])
+        assert node.quorum._controller is not None
+        node.quorum._controller.append([quota])
         await node.create("a")
         for _ in range(2):
             node = await node.stopped_and_restarted()
@@ -473,7 +475,9 @@ def test_the_leader_change_of_an_epoch_is_its_first_entry() -> None:
         quorum = node.new_quorum(node.process.env)
         await node.quorum.close()
         await quorum.start()
-        (first, *_) = quorum._log.batches_from(quorum._raft.epoch_start_offset)
+        (first, *_) = quorum._log.batches_from(
+            quorum.driver.node.epoch_start_offset, quorum.driver.node.high_watermark
+        )
         assert first.header.is_control
         assert first.header.partition_leader_epoch == quorum.describe_quorum().leader_epoch == 2
         await quorum.close()

@@ -1,0 +1,275 @@
+"""This node's part in the metadata quorum: the raft driver, the loader and, while this node leads, the controller."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.broker.quorum.bootstrap import bootstrap_records
+from ottla.broker.quorum.controller_runtime import ControllerRuntime
+from ottla.broker.quorum.loader import MetadataLoader, Subscriber
+from ottla.broker.quorum.metadata_log import METADATA_PARTITION, MetadataLog
+from ottla.broker.quorum.quorum_state import read_quorum_state
+from ottla.broker.quorum.raft_driver import NoPeers, Peers, RaftDriver
+from ottla.broker.quorum.settings import QuorumSettings
+from ottla.broker.quorum.snapshot_writer import SnapshotWriter
+from ottla.core.controller.commands import ControllerCommand, ResponseT
+from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.machine import ControllerMachine
+from ottla.core.controller.settings import ControllerSettings
+from ottla.core.raft.node import RaftNode
+from ottla.core.raft.settings import RaftSettings
+from ottla.env import Env
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.metadata_records.codec import encode_record
+from ottla.protocol.metadata_records.records import AbortTransactionRecord
+
+logger = logging.getLogger("ottla.quorum")
+
+
+class QuorumDescription(NamedTuple):
+    """The content of DescribeQuorum (KIP-836)."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    voters: tuple[int, ...]
+
+
+class Quorum:
+    """`log_dir` is metadata.log.dir. A new log is created there only if this node has no `partitions` yet.
+
+    `on_failure` is called once, if the metadata log cannot be written or read: the node must stop then.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        log_dir: str,
+        *,
+        node_id: int,
+        controller: ControllerSettings,
+        settings: QuorumSettings,
+        on_failure: Callable[[Exception], None],
+        partitions: Sequence[TopicPartition] = (),
+        voters: Sequence[int] | None = None,
+        raft: RaftSettings | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        self._env = env
+        self._log_dir = log_dir
+        self._node_id = node_id
+        self._voters = tuple(voters or (node_id,))
+        self._controller_settings = controller
+        self._settings = settings
+        self._raft_settings = raft or RaftSettings()
+        self._peers = peers or NoPeers()
+        self._on_failure = on_failure
+        self._partitions = partitions
+        self._subscribers: list[Subscriber] = []
+        self._stepped = asyncio.Event()
+        self._activated = asyncio.Event()
+        self._stopped: KafkaError | None = None
+        self._has_failed = False
+        self._controller: ControllerRuntime | None = None
+        self._aborted_epoch = -1
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # Starting and stopping
+
+    async def start(self) -> None:
+        """Opens the log and takes part in the quorum. The only voter leads when this returns.
+
+        Raises OSError, and KafkaError if the log or its snapshot is damaged or missing.
+        """
+        env, now_ms = self._env, self._env.clock.now_ms()
+        directory = f"{self._log_dir}/{METADATA_PARTITION}"
+        if self._partitions and not MetadataLog.has_records(env.disk, directory):
+            raise KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the metadata log {directory} is missing or empty, but there are {len(self._partitions)} partitions, "
+                f"such as {self._partitions[0]}, whose metadata would be lost. Restore that directory from a backup or "
+                "set metadata.log.dir to its location; for a new cluster, choose an empty data directory",
+            )
+        self._log = MetadataLog.open(env.disk, directory, self._settings, now_ms)
+        self._log.check_order()
+        self.loader = MetadataLoader(env, self._log, self._subscribers, self._published)
+        if self._log.snapshots:
+            self.loader.load_snapshot(self._log.snapshots[-1])
+        node = RaftNode(
+            self._node_id,
+            self._voters,
+            hard_state=read_quorum_state(env.disk, directory),
+            log=self._log.log_state(),
+            settings=self._raft_settings,
+            random_below=env.random.randrange,
+            now_ms=now_ms,
+        )
+        self.driver = RaftDriver(
+            env, node, self._log, self._peers, on_step=self._stepped.set, on_failure=self._fail
+        )
+        self._snapshots = SnapshotWriter(env, self._settings, self._log, self.driver, self.loader)
+        self.driver.start()
+        self._tasks.append(asyncio.create_task(self._run(), name="quorum"))
+        if self._voters == (self._node_id,):
+            await self._activated.wait()
+            if self._stopped is not None:
+                raise self._stopped
+            opaque = len(self.image.opaque)
+            if opaque:
+                logger.warning(
+                    "the metadata log has %d records of types without effect so far (quotas, ACLs, tokens); "
+                    "they are kept",
+                    opaque,
+                )
+
+    async def close(self) -> None:
+        """Ends after the current step. Commands without a response get an error."""
+        self._stop(KafkaError(ErrorCode.not_controller, f"node {self._node_id} is shutting down"))
+        if not self._tasks:
+            return
+        await self.driver.close()
+        await asyncio.gather(*self._tasks)
+        await self._snapshots.close()
+        try:
+            self._log.close(clean=not self._has_failed)
+        except OSError as error:
+            # Committed records are on disk; the others were never acknowledged.
+            logger.error("the metadata log in %s is not closed cleanly: %s", self._log_dir, error)
+
+    # Use
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata, as far as the subscribers know it."""
+        return self.loader.image
+
+    @property
+    def machine(self) -> ControllerMachine | None:
+        """The state of the active controller, if it is this node."""
+        return None if self._controller is None else self._controller.machine
+
+    async def submit(self, command: ControllerCommand[ResponseT]) -> ResponseT:
+        """The response to a command, after its records are committed and all subscribers have applied them.
+
+        Raises KafkaError if the whole command is rejected, or this node is not the active controller.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        if self._controller is None:
+            raise self._not_controller()
+        return await self._controller.submit(command)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """`subscriber(old, new)` is called for every new image, in order, before the responses to its commands.
+
+        If it is subscribed before the start, the first call has an empty old image.
+        """
+        self._subscribers.append(subscriber)
+
+    def describe_quorum(self) -> QuorumDescription:
+        node = self.driver.node
+        return QuorumDescription(
+            node.leader_id, node.epoch, node.high_watermark, node.log.end_offset, node.voters
+        )
+
+    # Applying what is committed
+
+    async def _run(self) -> None:
+        try:
+            while self._stopped is None:
+                await self._stepped.wait()
+                self._stepped.clear()
+                self._check_leadership()
+                await self._load()
+                self._maybe_activate()
+                if self._controller is not None and self.image.features:
+                    self._activated.set()
+        except Exception as error:
+            self._fail(error)
+
+    async def _load(self) -> None:
+        node, loader = self.driver.node, self.loader
+        while self._stopped is None and (
+            loader.applied_offset + 1 < node.high_watermark or loader.has_unpublished_snapshot
+        ):
+            latest = self._log.snapshots[-1] if self._log.snapshots else None
+            if latest is not None and loader.applied_offset + 1 < self._log.log_start_offset:
+                loader.load_snapshot(latest)  # the leader has sent it
+            await loader.apply(node.high_watermark)
+            self._snapshots.maybe_write()
+
+    def _published(self) -> None:
+        if self._controller is not None:
+            self._controller.on_published()
+
+    # The controller
+
+    def _check_leadership(self) -> None:
+        """Discards the controller if this node no longer leads, or leads in another epoch."""
+        controller, node = self._controller, self.driver.node
+        if controller is not None and not (node.is_leader and node.epoch == controller.epoch):
+            logger.info("node %d is no longer the active controller", self._node_id)
+            self._controller = None
+            self.loader.withdraw_offers()
+            controller.stop(self._not_controller())
+
+    def _maybe_activate(self) -> None:
+        """Creates the controller when this node leads and has applied everything before its epoch."""
+        node, loader = self.driver.node, self.loader
+        if self._controller is not None or self._stopped is not None or not node.is_leader:
+            return
+        if loader.applied_offset < node.epoch_start_offset:
+            return
+        if loader.in_transaction:
+            if self._aborted_epoch != node.epoch:
+                self._aborted_epoch = node.epoch
+                abort = AbortTransactionRecord(reason="Controller failover")
+                self.driver.propose([encode_record(abort, loader.image.metadata_version)])
+            return
+        machine = ControllerMachine(self._controller_settings, loader.image)
+        controller = ControllerRuntime(self._env, self.driver, loader, machine, node.epoch)
+        self._controller = controller
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(asyncio.create_task(self._run_controller(controller), name="controller"))
+        if not loader.image.features:
+            now_ms = self._env.clock.now_ms()
+            controller.append(bootstrap_records(self._env.disk, self._log_dir, now_ms))
+
+    async def _run_controller(self, controller: ControllerRuntime) -> None:
+        try:
+            await controller.run()
+        except Exception as error:
+            self._fail(error)
+
+    def _not_controller(self) -> KafkaError:
+        leader_id = self.driver.node.leader_id
+        active = f"node {leader_id} is" if leader_id >= 0 else "no node is known as"
+        return KafkaError(
+            ErrorCode.not_controller, f"node {self._node_id} is not the active controller: {active} it"
+        )
+
+    # Failures
+
+    def _fail(self, error: Exception) -> None:
+        """A disk error, or a record that contradicts the image: the image is not reliable in both cases."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        logger.critical(
+            "the metadata log in %s failed, the node must stop: %s", self._log_dir, error,
+            exc_info=None if isinstance(error, OSError | KafkaError) else error,
+        )  # fmt: skip
+        reason = f"the metadata log in {self._log_dir} failed: {error}"
+        self._stop(KafkaError(ErrorCode.kafka_storage_error, reason))
+        self._on_failure(error)
+
+    def _stop(self, reason: KafkaError) -> None:
+        if self._stopped is None:
+            self._stopped = reason
+        if self._controller is not None:
+            self._controller.stop(self._stopped)
+        self._stepped.set()
+        self._activated.set()

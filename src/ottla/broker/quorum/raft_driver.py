@@ -1,0 +1,329 @@
+"""Drives the raft node: writes what it asks for, sends its requests, and gives it the time and the requests of others.
+
+One task does all steps: it takes what the node has ready, makes it durable, sends the requests, and only then tells the
+node that it is done. Everything that is proposed or received while a step writes is part of the next step, so many
+proposals share a flush. A response to another node waits for the step that makes it true (`core.raft` has the rules).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.broker.quorum.metadata_log import MetadataLog
+from ottla.broker.quorum.quorum_state import write_quorum_state
+from ottla.core.raft.errors import DivergedBelowCommit
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    EpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Outbound,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from ottla.core.raft.node import RaftNode
+from ottla.core.raft.ready import Entry, Ready
+from ottla.env import Env
+from ottla.model.errors import ErrorCode
+from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
+
+logger = logging.getLogger("ottla.quorum")
+
+SNAPSHOT_CHUNK_BYTES = 1 << 20
+_SLEEP_MAX_S = 24 * 3600
+
+
+class Peers(Protocol):
+    """The way to the other nodes of the quorum."""
+
+    async def call(self, node_id: int, request: Request) -> Response:
+        """Raises OSError, also after a timeout, and KafkaError for a response that cannot be read."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class NoPeers:
+    """For a node that is the only voter."""
+
+    async def call(self, node_id: int, request: Request) -> Response:
+        raise ConnectionError(f"node {node_id} is not a peer")
+
+    async def close(self) -> None:
+        pass
+
+
+class QuorumPosition(NamedTuple):
+    """What a fetch waits for a change of."""
+
+    epoch: int
+    is_leader: bool
+    log_end_offset: int
+    high_watermark: int
+
+
+class RaftDriver:
+    """`on_step` is called after each step: role, leader and high watermark may have changed.
+
+    `on_failure` is called once, if the log cannot be written, or contradicts that of the leader.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        node: RaftNode,
+        log: MetadataLog,
+        peers: Peers,
+        *,
+        on_step: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.node = node
+        self._env = env
+        self._log = log
+        self._peers = peers
+        self._on_step = on_step
+        self._on_failure = on_failure
+        self._wake = asyncio.Event()
+        self._step_ended: list[asyncio.Future[None]] = []
+        self._changed: list[asyncio.Future[None]] = []
+        self._calls: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        self._failure: DivergedBelowCommit | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # Starting and stopping
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="raft")
+
+    async def close(self) -> None:
+        """Ends after the current step."""
+        self._is_stopped = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        for call in list(self._calls):
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._peers.close()
+
+    # Use by this node
+
+    def propose(self, values: Sequence[bytes]) -> Entry:
+        """Appends records that are committed together. Raises NotLeader."""
+        entry = self.node.propose(values)
+        self._wake.set()
+        return entry
+
+    def resign(self) -> None:
+        self.node.resign(self._env.clock.now_ms())
+        self._wake.set()
+
+    async def step_end(self) -> None:
+        """Returns when everything that the node has decided so far is durable. Raises OSError if that failed."""
+        if self._is_stopped:
+            raise ConnectionError("the quorum has stopped")
+        ended = asyncio.get_running_loop().create_future()
+        self._step_ended.append(ended)
+        self._wake.set()
+        await ended
+
+    # Requests of other nodes
+
+    async def vote(self, request: VoteRequest) -> VoteResponse:
+        response = self.node.on_vote(request, self._env.clock.now_ms())
+        await self.step_end()
+        return response
+
+    async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest) -> EpochResponse:
+        response = self.node.on_begin_quorum_epoch(request, self._env.clock.now_ms())
+        await self.step_end()
+        return response
+
+    async def end_quorum_epoch(self, request: EndQuorumEpochRequest) -> EpochResponse:
+        response = self.node.on_end_quorum_epoch(request, self._env.clock.now_ms())
+        await self.step_end()
+        return response
+
+    async def fetch(self, request: FetchRequest, *, max_bytes: int, max_wait_ms: int) -> FetchResponse:
+        """Waits up to `max_wait_ms` for something to send: batches, a higher high watermark, another leader."""
+        decision = self.node.on_fetch(request, self._env.clock.now_ms())
+        self._wake.set()  # the high watermark may have moved
+        if not decision.reads_log:
+            await self.step_end()
+            return decision.response
+        response = decision.response._replace(batches=self._log.read_raw(request.offset, max_bytes))
+        if response.batches or decision.has_news or max_wait_ms <= 0:
+            return response
+        before = self._position()
+        await self._change_since(before, max_wait_ms)
+        now = self._position()
+        if not now.is_leader or now.epoch != before.epoch:
+            # The fetch was counted when it came; here it only gets the error that names the new leader.
+            return self.node.on_fetch(request, self._env.clock.now_ms()).response
+        return FetchResponse(
+            now.epoch,
+            self.node.leader_id,
+            max(response.high_watermark, now.high_watermark),
+            self._log.read_raw(request.offset, max_bytes),
+        )
+
+    async def fetch_snapshot(self, request: FetchSnapshotRequest, *, max_bytes: int) -> FetchSnapshotResponse:
+        response = self.node.on_fetch_snapshot(request, self._env.clock.now_ms())
+        self._wake.set()
+        if response.error is not ErrorCode.none:
+            return response
+        chunk_bytes = min(max_bytes, SNAPSHOT_CHUNK_BYTES)
+        size, data = await self._env.threads.run(
+            lambda: self._log.read_snapshot(request.snapshot, request.position, chunk_bytes)
+        )
+        if request.position < 0 or request.position >= size:
+            return response._replace(error=ErrorCode.position_out_of_range)
+        return response._replace(size=size, data=data)
+
+    def _position(self) -> QuorumPosition:
+        node = self.node
+        return QuorumPosition(node.epoch, node.is_leader, node.log.end_offset, node.high_watermark)
+
+    async def _change_since(self, before: QuorumPosition, max_wait_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + max_wait_ms / 1000
+        while self._position() == before and not self._is_stopped:
+            remaining_s = deadline_s - loop.time()
+            if remaining_s <= 0:
+                return
+            changed = loop.create_future()
+            self._changed.append(changed)
+            await asyncio.wait([changed], timeout=remaining_s)
+
+    # Steps
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_stopped:
+                await self._step()
+                await self._sleep()
+        except Exception as error:
+            self._is_stopped = True
+            _release(self._step_ended, error)
+            self._on_failure(error)
+        finally:
+            _release(self._step_ended, ConnectionError("the quorum has stopped"))
+            _release(self._changed, None)
+
+    async def _step(self) -> None:
+        """All steps until the node has nothing to do."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            self._wake.clear()
+            now_ms = self._env.clock.now_ms()
+            self.node.tick(now_ms)
+            ended, self._step_ended = self._step_ended, []
+            ready = self.node.ready(now_ms)
+            if ready is not None:
+                try:
+                    await self._write_and_retry(ready)
+                except BaseException as error:
+                    _release(ended, error)
+                    raise
+                for message in ready.messages:
+                    self._send(message)
+                self.node.advance(ready)
+            _release(ended, None)
+            _release(self._changed, None)
+            self._on_step()
+            if ready is None or self._is_stopped:
+                return
+
+    async def _sleep(self) -> None:
+        """Until something is proposed or received, or the node's next timeout."""
+        if self._wake.is_set() or self._is_stopped:
+            return
+        now_ms = self._env.clock.now_ms()
+        wait_s = (self.node.next_tick_ms(now_ms) - now_ms) / 1000
+        if wait_s > _SLEEP_MAX_S:  # the only voter has no timeouts
+            await self._wake.wait()
+        elif wait_s > 0:
+            timer = asyncio.get_running_loop().call_later(wait_s, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+
+    async def _write_and_retry(self, ready: Ready) -> None:
+        """Raises OSError if the disk fails. While the process has no file descriptors left, it tries again."""
+        while True:
+            try:
+                await self._write(ready)
+                return
+            except OSError as error:
+                if is_disk_failure(error) or self._is_stopped:
+                    raise
+                where = f"writing the metadata log in {self._log.directory}"
+                logger.warning("%s", out_of_resources_message(where, error))
+                await asyncio.sleep(RETRY_S)
+
+    async def _write(self, ready: Ready) -> None:
+        """In the order that raft requires. May be called again after it has failed."""
+        threads = self._env.threads
+        if ready.hard_state is not None:
+            state, voters = ready.hard_state, self.node.voters
+            await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, state, voters))
+        now_ms = self._env.clock.now_ms()
+        if ready.truncate_to is not None:
+            await self._log.truncate_to(ready.truncate_to, threads, now_ms)
+        if ready.entries:
+            self._log.append(ready.entries, now_ms)
+        work = self._log.prepare_flush()
+        if work is not None:
+            flush = work
+            await threads.run(lambda: self._log.sync(flush))
+            self._log.flushed(work)
+        if ready.chunk is not None:
+            await self._log.write_chunk(ready.chunk, threads, now_ms)
+
+    # Requests to other nodes
+
+    def _send(self, message: Outbound) -> None:
+        task = asyncio.create_task(self._call(message), name=f"raft call {message.to}")
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _call(self, message: Outbound) -> None:
+        try:
+            response = await self._peers.call(message.to, message.request)
+        except Exception as error:
+            logger.debug("node %d does not respond: %s", message.to, error)
+            self.node.on_no_response(message.number, message.to, self._env.clock.now_ms())
+        else:
+            try:
+                self.node.on_response(message.number, message.to, response, self._env.clock.now_ms())
+            except DivergedBelowCommit as error:
+                self._failure = error
+        self._wake.set()
+
+    # Snapshots of this node
+
+    def snapshot_written(self, snapshot: OffsetAndEpoch) -> None:
+        self.node.snapshot_written(snapshot)
+
+    def log_cleaned(self, log_start_offset: int) -> None:
+        self.node.log.discard_before(log_start_offset)
+
+
+def _release(waiting: "list[asyncio.Future[None]]", error: BaseException | None) -> None:
+    """Completes all futures and empties the list."""
+    for future in waiting:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error if isinstance(error, Exception) else ConnectionError(str(error)))
+    waiting.clear()
