@@ -1,5 +1,6 @@
 """One partition of this broker: applies the rules of the partition leader to its log."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -102,6 +103,9 @@ class HostedPartition:
         self.failure: KafkaError | None = None  # set when the disk has failed: every request is rejected then
         self.is_closed = False
         self.last_flush_ms = now_ms  # of the flushes by flush.ms
+        self.last_copy: asyncio.Event | None = (
+            None  # flushes wait for it at the end of a move between directories
+        )
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
         self._notify = notify

@@ -122,7 +122,7 @@ class Log:
         file.truncate(len(data))
         self.topic_id = topic_id
         self._unsynced_paths.append(path)
-        self._note_names_changed()
+        self.note_names_changed()
 
     @property
     def size_bytes(self) -> int:
@@ -200,7 +200,7 @@ class Log:
         self.segments.add(segment)
         # Consumers at the end of the log continue in the new segment.
         self.segments.cache_position(self.log_end_offset, segment, 0)
-        self._note_names_changed()
+        self.note_names_changed()
 
     def _mark_unflushed(self, base_offset: int) -> None:
         """Creates an `.unflushed` file before the new segment: a power loss may lose the end of the previous segment.
@@ -218,9 +218,11 @@ class Log:
             with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX))
 
-    def _note_names_changed(self) -> None:
-        if self.directory not in self._unsynced_directories:
-            self._unsynced_directories.append(self.directory)
+    def note_names_changed(self, *directories: str) -> None:
+        """The next flush syncs `directories`, by default that of the log."""
+        for directory in directories or (self.directory,):
+            if directory not in self._unsynced_directories:
+                self._unsynced_directories.append(directory)
 
     # Reading
 
@@ -432,7 +434,7 @@ class Log:
         paths += self._snapshots.mark_deleted(segment.base_offset for segment in deleted)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
-        self._note_names_changed()
+        self.note_names_changed()
         logger.info(
             "%s: deleted %d segments from offset %d on",
             self.topic_partition,
@@ -460,7 +462,7 @@ class Log:
         self.segments.replace(replaced, segment)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
-        self._note_names_changed()
+        self.note_names_changed()
 
     # Truncating
 
