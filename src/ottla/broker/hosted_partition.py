@@ -247,8 +247,12 @@ class HostedPartition:
         isolation_level: int,
         is_follower: bool,
         at_least_one: bool,
+        may_block: bool = True,
     ) -> FetchResult:
-        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see."""
+        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see.
+
+        Raises ColdLookup if the lookup would read from disk, unless `may_block` is set.
+        """
         leader = self.leader
         limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()
@@ -257,7 +261,9 @@ class HostedPartition:
         try:
             found = None
             if offset < limit or offset < leader.log_start_offset:
-                found = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one)
+                found = self.log.read(
+                    offset, max_bytes, end_offset=limit, at_least_one=at_least_one, may_block=may_block
+                )
             aborted = None
             if isolation_level == 1 and not is_follower:
                 aborted = []

@@ -226,10 +226,13 @@ class Log:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool) -> LogSlice:
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool, may_block: bool = True
+    ) -> LogSlice:
         """Returns whole batches from the one with `offset` on, below `end_offset`, of at most `max_bytes`.
 
-        If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set.
+        If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set. Raises ColdLookup
+        if the lookup would read from disk, unless `may_block` is set.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
@@ -245,7 +248,22 @@ class Log:
             end_offset=end_offset,
             log_end_offset=self.log_end_offset,
             at_least_one=at_least_one,
+            may_block=may_block,
         )
+
+    def prepare_segments(self) -> Callable[[], None] | None:
+        """A function for a thread that loads the indexes of all segments; None if they are loaded."""
+        unprepared = [segment for segment in self.segments if not segment.is_prepared]
+        if not unprepared:
+            return None
+
+        def work() -> None:
+            for segment in unprepared:
+                # Retention may have removed it meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    segment.prepare()
+
+        return work
 
     def search_by_timestamp(
         self, timestamp: int, from_offset: int

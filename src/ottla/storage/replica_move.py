@@ -93,7 +93,7 @@ class ReplicaMove:
         self._copied.update(segments)
 
     def plan_last_copy(self, topic_id: uuid.UUID, now_ms: int) -> "LastCopy":
-        """Seals the active segment for the last time. No flush may run until `replace`, or until the copy is dropped."""
+        """Seals the active segment. No flush may run until `replace`, or until the copy is dropped."""
         left, log = self.seal(now_ms), self.log
         return LastCopy(
             self,
