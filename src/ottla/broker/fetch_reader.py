@@ -20,6 +20,7 @@ from ottla.protocol.fetch_codec import (
     FetchPartitionResponse,
     FetchRequest,
 )
+from ottla.storage.segments import ColdLookup
 
 # A fetch of more partitions is read in slices, and only once more when its time is over.
 LARGE_FETCH_PARTITIONS = 5_000
@@ -28,13 +29,15 @@ LARGE_FETCH_PARTITIONS = 5_000
 class FetchRead(NamedTuple):
     """The results of all partitions of a request.
 
-    An urgent result is sent at once, whatever its size. The regions in `maybe_cold` may not be in the page cache.
+    An urgent result is sent at once, whatever its size. The regions in `maybe_cold` may not be in the page cache. If
+    there are `cold_lookups` the results are incomplete: run them in a thread and read again.
     """
 
     results: list[PartitionResult]
     size: int
     is_urgent: bool
     maybe_cold: list[FileRegion]
+    cold_lookups: list[ColdLookup]
 
 
 class FetchReader:
@@ -54,22 +57,25 @@ class FetchReader:
     def is_large(self) -> bool:
         return len(self._context.partitions) > LARGE_FETCH_PARTITIONS
 
-    def read(self) -> FetchRead:
-        self._begin()
+    def read(self, *, may_block: bool = True) -> FetchRead:
+        """Looks up offsets on disk only if `may_block` is set."""
+        self._begin(may_block)
         return self._finish([self._read_or_error(partition) for partition in self._context.partitions])
 
-    def read_in_slices(self, scheduler: FairScheduler) -> Promise[FetchRead]:
-        self._begin()
+    def read_in_slices(self, scheduler: FairScheduler, *, may_block: bool = True) -> Promise[FetchRead]:
+        self._begin(may_block)
         return scheduler.run(tuple(self._context.partitions), self._read_or_error).then(self._finish)
 
-    def _begin(self) -> None:
+    def _begin(self, may_block: bool) -> None:
+        self._may_block = may_block
+        self._cold_lookups: list[ColdLookup] = []
         self._left = self._max_bytes
         self._size = 0
         self._maybe_cold: list[FileRegion] = []
         self._is_urgent = False
 
     def _finish(self, results: list[PartitionResult]) -> FetchRead:
-        return FetchRead(results, self._size, self._is_urgent, self._maybe_cold)
+        return FetchRead(results, self._size, self._is_urgent, self._maybe_cold, self._cold_lookups)
 
     def _read_or_error(self, partition: SessionPartition) -> PartitionResult:
         try:
@@ -77,6 +83,9 @@ class FetchReader:
         except KafkaError as error:
             response = FetchPartitionResponse(partition.request.index, int(error.code))
             self._is_urgent = True
+        except ColdLookup as lookup:
+            response = FetchPartitionResponse(partition.request.index, 0)
+            self._cold_lookups.append(lookup)
         if response.diverging_epoch is not None:
             self._is_urgent = True
         return partition, response
@@ -111,6 +120,7 @@ class FetchReader:
             isolation_level=self._request.isolation_level,
             is_follower=self._is_follower,
             at_least_one=self._size == 0,
+            may_block=self._may_block,
         )
         records: bytes | FileRegion = b""
         if found is not None and found.region.length:

@@ -1,5 +1,6 @@
 """One partition of this broker: applies the rules of the partition leader to its log."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -102,6 +103,9 @@ class HostedPartition:
         self.failure: KafkaError | None = None  # set when the disk has failed: every request is rejected then
         self.is_closed = False
         self.last_flush_ms = now_ms  # of the flushes by flush.ms
+        self.last_copy: asyncio.Event | None = (
+            None  # flushes wait for it at the end of a move between directories
+        )
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
         self._notify = notify
@@ -243,8 +247,12 @@ class HostedPartition:
         isolation_level: int,
         is_follower: bool,
         at_least_one: bool,
+        may_block: bool = True,
     ) -> FetchResult:
-        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see."""
+        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see.
+
+        Raises ColdLookup if the lookup would read from disk, unless `may_block` is set.
+        """
         leader, offsets = self.leader, self.log.offsets
         limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()
@@ -253,7 +261,9 @@ class HostedPartition:
         try:
             found = None
             if offset < limit or offset < offsets.start:
-                found = self.log.read(offset, max_bytes, end_offset=limit, at_least_one=at_least_one)
+                found = self.log.read(
+                    offset, max_bytes, end_offset=limit, at_least_one=at_least_one, may_block=may_block
+                )
             aborted = None
             if isolation_level == 1 and not is_follower:
                 aborted = []

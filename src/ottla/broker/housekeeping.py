@@ -62,6 +62,7 @@ class Housekeeping:
         self._partitions.retry_unopened()
         await self._flush_due(now_ms)
         if self._is_due("log.retention.check.interval.ms", now_ms):
+            await self._prepare_segments()
             self.enforce_retention(now_ms)
         if self._deleting is None or self._deleting.done():
             self._deleting = asyncio.get_running_loop().create_task(self._delete_due_files(now_ms))
@@ -129,6 +130,16 @@ class Housekeeping:
             except Exception as error:
                 # Its name marks it as deleted: the next start retries.
                 logger.error("%s cannot be removed: %s", deletion.path, error)
+
+    async def _prepare_segments(self) -> None:
+        """Retention compares the timestamps of segments: a thread loads their indexes, and rebuilds damaged ones."""
+        for hosted in list(self._partitions):
+            is_usable = hosted.failure is None and not hosted.is_closed
+            if is_usable and (prepare := hosted.log.prepare_segments()) is not None:
+                try:
+                    await self._env.threads.run(prepare)
+                except (OSError, KafkaError) as error:  # retention has the same error, and handles it
+                    logger.warning("the indexes of %s cannot be loaded: %s", hosted.topic_partition, error)
 
     def enforce_retention(self, now_ms: int) -> None:
         for hosted in list(self._partitions):

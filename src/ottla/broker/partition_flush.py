@@ -15,14 +15,20 @@ async def flush_partition(env: Env, hosted: HostedPartition, up_to: int | None =
 
     If file descriptors have run out it retries: records are not acknowledged before they are on disk.
     """
-    log = hosted.log
     while True:
+        while hosted.last_copy is not None:  # a flushed record would be missing in the synced copy
+            await hosted.last_copy.wait()
+        log = hosted.log
         try:
             work = log.prepare_flush(up_to)
-            if work is not None:
-                await env.threads.run(work.sync)
-                log.complete_flush(work)
-            break
+            if work is None:
+                break
+            await env.threads.run(work.sync)
+            log.complete_flush(work)
+            # Otherwise a roll or a truncation came in between, and the flush must be repeated.
+            is_flushed = log.recovery_point >= min(work.offset, log.log_end_offset)
+            if is_flushed or hosted.is_closed or hosted.failure is not None:
+                break
         except OSError as error:
             logger.error("%s", hosted.storage_failed(error).message)
             if is_disk_failure(error) or hosted.is_closed or hosted.failure is not None:

@@ -10,14 +10,12 @@ from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.file_names import future_dir_name_fits
+from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
-from ottla.storage.replica_move import MoveAbandonedError, ReplicaMove
+from ottla.storage.replica_move import LAST_STEP_BYTES, MoveAbandonedError, ReplicaMove, remove_moved_from
 from ottla.storage.segment import Segment
 
 logger = logging.getLogger("ottla.partition")
-
-# The event loop copies the last bytes itself during the swap, because no append may come in between.
-_LAST_STEP_BYTES = 1 << 20
 
 
 class ReplicaMoves:
@@ -78,7 +76,9 @@ class ReplicaMoves:
         try:
             async with self._copying:
                 await self._catch_up(hosted, move)
-                self._finish(hosted, move)
+                while not await self._finish(hosted, move):
+                    self._check_not_abandoned(hosted, move)
+                await self._sync(hosted.log)
         except MoveAbandonedError:
             logger.info("the move of %s to %s is cancelled", hosted.topic_partition, move.path)
         except OSError as error:
@@ -93,7 +93,7 @@ class ReplicaMoves:
 
     async def _catch_up(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         is_first_round = True
-        while is_first_round or move.bytes_left > _LAST_STEP_BYTES:
+        while is_first_round or move.bytes_left > LAST_STEP_BYTES:
             is_first_round = False
             self._check_not_abandoned(hosted, move)
             segments = move.seal(self._env.clock.now_ms())
@@ -117,10 +117,36 @@ class ReplicaMoves:
         await asyncio.sleep(size / max(bytes_per_second, 1))
         return len(some)
 
-    def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> None:
-        now_ms = self._env.clock.now_ms()
-        hosted.log = self._log_dirs.finish_move(move, hosted.topic_id, random_uuid(self._env), now_ms)
-        logger.info("%s was moved to %s", hosted.topic_partition, move.path)
+    async def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> bool:
+        """Returns False if the partition changed so much during the last copy that it must be repeated."""
+        clock, log_dirs = self._env.clock, self._log_dirs
+        hosted.last_copy = done = asyncio.Event()
+        try:
+            last, checkpoints = log_dirs.plan_last_copy(move, hosted.topic_id, clock.now_ms())
+            await self._env.threads.run(partial(last.run, checkpoints))
+            self._check_not_abandoned(hosted, move)
+            log = log_dirs.finish_move(last, checkpoints, random_uuid(self._env), clock.now_ms())
+            if log is not None:
+                hosted.log = log
+                logger.info("%s was moved to %s", hosted.topic_partition, move.path)
+            return log is not None
+        finally:
+            hosted.last_copy = None
+            done.set()
+
+    async def _sync(self, log: Log) -> None:
+        """Makes the removal of the old folder durable. If it fails, the next start removes the folder."""
+        for sync in self._log_dirs.deletion_syncs():
+            try:
+                await self._env.threads.run(sync.sync)
+                sync.complete()
+            except OSError as error:
+                self._log_dirs.handle_checkpoint_error(sync, error)
+                return
+        try:
+            await self._env.threads.run(partial(remove_moved_from, self._env.disk, log.directory))
+        except OSError as error:
+            logger.warning("the end of the move to %s is not recorded: %s", log.directory, error)
 
     def _check_not_abandoned(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         """The topic may have been deleted meanwhile, or a disk may have failed."""

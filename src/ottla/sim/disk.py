@@ -8,11 +8,13 @@ next process.
 import errno
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
 from ottla.env.disk import Bytes
+from ottla.sim.loop_watch import LoopWatch
 from ottla.sim.volume import Inode, Volume
 
 _CAPACITY_BYTES = 1 << 40
@@ -54,6 +56,7 @@ class SimDisk:
     ) -> None:
         self.stats = DiskStats()
         self.on_power_loss: Callable[[], None] = lambda: None
+        self.loop_watch: LoopWatch | None = None
         self._random = random
         self._now_ms = now_ms
         self._volume = Volume(now_ms(), mounts) if volume is None else volume
@@ -78,6 +81,16 @@ class SimDisk:
 
     def heal(self) -> None:
         self._faults.clear()
+
+    @contextmanager
+    def watched_loop(self) -> Iterator[None]:
+        """While the broker serves: the simulation fails if the event loop waits for this disk."""
+        assert self.loop_watch is not None
+        self.loop_watch.is_serving = True
+        try:
+            yield
+        finally:
+            self.loop_watch.is_serving = False
 
     def crash_after(self, operations: int) -> None:
         """Loses power after the next `operations` operations."""
@@ -131,7 +144,7 @@ class SimDisk:
     def read_bytes(self, path: str) -> bytes:
         self.begin("read", path)
         data = bytes(self._volume.inode(path).data)
-        self.stats.bytes_read += len(data)
+        self.count_read(path, len(data))
         return data
 
     def write_atomically(self, path: str, data: bytes) -> None:
@@ -216,12 +229,19 @@ class SimDisk:
             raise OSError(errno.EIO, "the simulated process that opened this file is dead", path)
         counts = self.stats.operations
         counts[operation] = counts.get(operation, 0) + 1
+        if self.loop_watch is not None:
+            self.loop_watch.began(operation, path)
         for fault in self._faults:
             if fault.matches(operation, path):
                 if fault.times is not None:
                     fault.times -= 1
                 self._note(f"disk fault at {operation} {path}")
                 raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def count_read(self, path: str, size: int) -> None:
+        self.stats.bytes_read += size
+        if self.loop_watch is not None:
+            self.loop_watch.read(path, size)
 
     def note(self, text: str) -> None:
         self._note(text)
@@ -248,6 +268,13 @@ class SimFile:
         return len(self._inode.data)
 
     def read_at(self, position: int, length: int) -> bytes:
+        self._begin("read")
+        data = bytes(self._inode.data[position : position + length])
+        self._disk.count_read(self.path, len(data))
+        return data
+
+    def send_at(self, position: int, length: int) -> bytes:
+        """Reads for a simulated sendfile, which on a real broker sends bytes that a thread has warmed if needed."""
         self._begin("read")
         data = bytes(self._inode.data[position : position + length])
         self._disk.stats.bytes_read += len(data)

@@ -11,6 +11,7 @@ from ottla.env import Env
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
 from ottla.sim.loop import NODE, STEP_LIMIT, VirtualTimeLoop, run
+from ottla.sim.loop_watch import LoopWatch
 from ottla.sim.network import NetworkProfile, SimHost, SimNetwork
 from ottla.sim.processes import SimProcesses
 from ottla.sim.threads import SimThreads
@@ -45,6 +46,9 @@ class World:
         env = Env(self.clock, disk, network, SimThreads(self.derive()), random, SimProcesses())
         process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, network)
         disk.on_power_loss = process.on_power_loss
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        disk.loop_watch = LoopWatch(lambda: loop.turn, loop.failures.append)
         return process
 
 

@@ -88,6 +88,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             )
         self._now += timeout
 
+    @property
+    def turn(self) -> int:
+        """The number of turns so far."""
+        return self._step_limit - self._steps_left
+
     def kill(self, node: str) -> list[asyncio.Task[Any]]:
         """Cancels the tasks and timers of `node`. Returns the tasks, so that the caller can await them."""
         self._dead.add(node)

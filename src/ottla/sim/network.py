@@ -15,6 +15,7 @@ from random import Random
 
 from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, ReceiverFactory, SocketOptions
 from ottla.model.region import FileRegion
+from ottla.sim.disk import SimFile
 
 _CONNECT_TIMEOUT_S = 30.0
 _FIRST_EPHEMERAL_PORT = 49_152
@@ -352,7 +353,8 @@ class SimStream:
 def _read(part: Part) -> bytes | bytearray | memoryview:
     if not isinstance(part, FileRegion):
         return part
-    data = part.read()
+    file = part.file
+    data = file.send_at(part.position, part.length) if isinstance(file, SimFile) else part.read()
     if len(data) != part.length:
         raise OSError(errno.EIO, "the file ended before the end of the region to send")
     return data

@@ -79,7 +79,8 @@ class BrokerNode:
         async with await Broker.start(BrokerConfig(self._config), env) as broker:
             self.broker = broker
             self._ready.set()
-            await self._stop.wait()
+            with self.disk.watched_loop():
+                await self._stop.wait()
 
 
 class Chaos:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TypeVar
 
+from ottla.sim.loop_watch import outside_loop
+
 T = TypeVar("T")
 
 _DELAY_S = 0.003
@@ -22,7 +24,8 @@ class SimProcesses:
 
     async def stream(self, work: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
         await asyncio.sleep(_DELAY_S)
-        for item in work():
+        items = work()
+        while (item := _next(items)) is not None:
             await asyncio.sleep(_DELAY_S)
             yield item
 
@@ -34,3 +37,8 @@ class SimProcesses:
 
     def close(self) -> None:
         """There are no real processes."""
+
+
+def _next(items: Iterator[T]) -> T | None:
+    with outside_loop():
+        return next(items, None)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
+from ottla.sim.loop_watch import outside_loop
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,8 @@ class SimThreads:
         if self._closed:
             raise RuntimeError("the simulated threads are closed and accept no more work")
         await asyncio.sleep(self._random.random() * self._delay_s_max)
-        result = work()
+        with outside_loop():
+            result = work()
         await asyncio.sleep(self._random.random() * self._delay_s_max)
         return result
 

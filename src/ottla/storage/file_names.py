@@ -21,6 +21,9 @@ UNFLUSHED_SUFFIX = ".unflushed"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+# Kafka does not have it either. A replica that was moved has it, with the path of the data directory that it came from,
+# until the folder there is gone for good.
+MOVED_FROM = "moved-from"
 
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"

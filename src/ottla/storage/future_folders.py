@@ -2,13 +2,21 @@
 
 import logging
 from collections.abc import Container, Iterator
+from itertools import count
+from uuid import UUID
 
 from ottla.env.disk import Disk
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ottla.storage.deletion import Deletion
-from ottla.storage.file_names import PARTITION_METADATA, parse_future_dir
+from ottla.storage.file_names import (
+    DELETE_DIR_SUFFIX,
+    PARTITION_METADATA,
+    dir_name_with_suffix,
+    parse_future_dir,
+)
 from ottla.storage.log_dir import LogDir
+from ottla.storage.replica_move import read_moved_from, remove_moved_from
 
 logger = logging.getLogger("ottla.storage")
 
@@ -43,6 +51,22 @@ def settle_future_folders(
             disk.sync_dir(log_dir.path)
             logger.info("finished the move of %s to %s", partition, log_dir.path)
             yield partition
+
+
+def remove_replaced_folder(
+    disk: Disk, partition: TopicPartition, new: LogDir, old: LogDir
+) -> Deletion | None:
+    """Renames the folder in `old` if the one in `new` was moved from there; None if it was not. Raises OSError."""
+    if read_moved_from(disk, f"{new.path}/{partition}") != old.path:
+        return None
+    names = (dir_name_with_suffix(partition, DELETE_DIR_SUFFIX, UUID(int=number)) for number in count())
+    target = next(path for name in names if not disk.exists(path := f"{old.path}/{name}"))
+    disk.rename(f"{old.path}/{partition}", target)
+    disk.sync_dir(old.path)
+    remove_moved_from(disk, f"{new.path}/{partition}")
+    old.partitions.discard(partition)
+    logger.info("removing %s/%s: the replica was moved to %s", old.path, partition, new.path)
+    return Deletion(0, target, is_directory=True)
 
 
 def _is_complete(disk: Disk, future_directory: str) -> bool:

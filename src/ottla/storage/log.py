@@ -121,7 +121,7 @@ class Log:
         file.truncate(len(data))
         self.topic_id = topic_id
         self._unsynced_paths.append(path)
-        self._note_names_changed()
+        self.note_names_changed()
 
     # Read-only: only the log moves its offsets.
 
@@ -209,7 +209,7 @@ class Log:
         self.segments.add(segment)
         # Consumers at the end of the log continue in the new segment.
         self.segments.cache_position(self.offsets.end, segment, 0)
-        self._note_names_changed()
+        self.note_names_changed()
 
     def _mark_unflushed(self, base_offset: int) -> None:
         """Creates an `.unflushed` file before the new segment: a power loss may lose the end of the previous segment.
@@ -227,16 +227,21 @@ class Log:
             with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX))
 
-    def _note_names_changed(self) -> None:
-        if self.directory not in self._unsynced_directories:
-            self._unsynced_directories.append(self.directory)
+    def note_names_changed(self, *directories: str) -> None:
+        """The next flush syncs `directories`, by default that of the log."""
+        for directory in directories or (self.directory,):
+            if directory not in self._unsynced_directories:
+                self._unsynced_directories.append(directory)
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool) -> LogSlice:
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool, may_block: bool = True
+    ) -> LogSlice:
         """Returns whole batches from the one with `offset` on, below `end_offset`, of at most `max_bytes`.
 
-        If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set.
+        If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set. Raises ColdLookup
+        if the lookup would read from disk, unless `may_block` is set.
         """
         if not self.offsets.start <= offset <= self.offsets.end:
             raise KafkaError(
@@ -252,7 +257,22 @@ class Log:
             end_offset=end_offset,
             log_end_offset=self.offsets.end,
             at_least_one=at_least_one,
+            may_block=may_block,
         )
+
+    def prepare_segments(self) -> Callable[[], None] | None:
+        """A function for a thread that loads the indexes of all segments; None if they are loaded."""
+        unprepared = [segment for segment in self.segments if not segment.is_prepared]
+        if not unprepared:
+            return None
+
+        def work() -> None:
+            for segment in unprepared:
+                # Retention may have removed it meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    segment.prepare()
+
+        return work
 
     def search_by_timestamp(
         self, timestamp: int, from_offset: int
@@ -441,7 +461,7 @@ class Log:
         paths += self._snapshots.mark_deleted(segment.base_offset for segment in deleted)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
-        self._note_names_changed()
+        self.note_names_changed()
         logger.info(
             "%s: deleted %d segments from offset %d on",
             self.topic_partition,
@@ -469,7 +489,7 @@ class Log:
         self.segments.replace(replaced, segment)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
-        self._note_names_changed()
+        self.note_names_changed()
 
     # Truncating
 

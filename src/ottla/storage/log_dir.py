@@ -165,6 +165,11 @@ class LogDir:
         known = [self.checkpointed(name) for name in CHECKPOINTS]
         return any(partition in offsets for offsets in (*known, *planned))
 
+    def will_have_entry(self, name: str, partition: TopicPartition) -> bool:
+        """Whether the checkpoint file has an entry of `partition`, and no planned write removes it."""
+        planned = (checkpoint.offsets for checkpoint in self._pending if checkpoint.name == name)
+        return all(partition in offsets for offsets in (self.checkpointed(name), *planned))
+
     def stale_entries(self, name: str) -> set[TopicPartition]:
         """Partitions that are deleted, but have or may get an entry in the checkpoint file."""
         planned = (checkpoint.offsets for checkpoint in self._pending if checkpoint.name == name)

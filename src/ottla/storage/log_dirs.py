@@ -15,7 +15,11 @@ from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.deletion import Deletion, DeletionSync
 from ottla.storage.disk_errors import is_disk_failure, out_of_resources_message
 from ottla.storage.file_names import STRAY_DIR_SUFFIX, dir_name_with_suffix
-from ottla.storage.future_folders import keep_future_folders, settle_future_folders
+from ottla.storage.future_folders import (
+    keep_future_folders,
+    remove_replaced_folder,
+    settle_future_folders,
+)
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import (
@@ -33,7 +37,7 @@ from ottla.storage.meta_properties import (
     missing_identity_error,
 )
 from ottla.storage.offset_checkpoints import current_offsets, plan_checkpoints, plan_deletion_sync
-from ottla.storage.replica_move import ReplicaMove
+from ottla.storage.replica_move import LastCopy, ReplicaMove
 
 logger = logging.getLogger("ottla.storage")
 
@@ -78,17 +82,25 @@ class LogDirs:
             self.offline[path] = str(error)
             return
         self._dirs.append(log_dir)
-        for partition in log_dir.partitions:
-            if partition in self._dir_of:
-                raise UnusableDirectoryError(
-                    f"{partition} lies both in {self._dir_of[partition].path} and in {path}: "
-                    "move the folder that is not needed out of the data directories"
-                )
-            self._dir_of[partition] = log_dir
+        for partition in sorted(log_dir.partitions):
+            if (other := self._dir_of.setdefault(partition, log_dir)) is not log_dir:
+                self._choose_moved(partition, other, log_dir)
         # Deletions that the last run has not finished.
         self._deletions += [
             Deletion(0, directory, is_directory=True) for directory in log_dir.deleted_directories
         ]
+
+    def _choose_moved(self, partition: TopicPartition, one: LogDir, other: LogDir) -> None:
+        """A power loss at the end of a move may leave the folders of both directories."""
+        for new, old in ((one, other), (other, one)):
+            if (deletion := remove_replaced_folder(self._disk, partition, new, old)) is not None:
+                self._dir_of[partition] = new
+                self._deletions.append(deletion)
+                return
+        raise UnusableDirectoryError(
+            f"{partition} lies both in {one.path} and in {other.path}: "
+            "move the folder that is not needed out of the data directories"
+        )
 
     def _settle_future_folders(self, log_dir: LogDir) -> None:
         if self.offline:
@@ -401,36 +413,53 @@ class LogDirs:
         move = self.moves[partition] = ReplicaMove(self._disk, self.logs[partition], path, unique_id)
         return move
 
-    def finish_move(self, move: ReplicaMove, topic_id: uuid.UUID, unique_id: uuid.UUID, now_ms: int) -> Log:
-        """Copies the rest of the log and replaces the old folder with the new one.
-
-        Raises OSError if it fails before the old folder is changed, and KafkaError if a directory went offline.
-        """
-        partition, log = move.log.topic_partition, move.log
-        target = next(log_dir for log_dir in self._dirs if log_dir.path == move.path)
-        move.complete(topic_id, now_ms)
-        # Before the rename: after a crash, DeleteRecords must still be in effect. If the move fails, these entries are
-        # stale, and count as a deletion.
+    def plan_last_copy(
+        self, move: ReplicaMove, topic_id: uuid.UUID, now_ms: int
+    ) -> tuple[LastCopy, list[CheckpointWrite]]:
+        """The last step before `finish_move`, to be run in a thread, while the log is not flushed."""
+        log, target = move.log, self._target_of(move)
+        partition, last = log.topic_partition, move.plan_last_copy(topic_id, now_ms)
+        # If the move fails, the entries are stale, and count as a deletion.
         target.deletions += 1
-        for name, offset in (
-            (LOG_START_OFFSETS, log.log_start_offset),
-            (RECOVERY_POINTS, log.log_end_offset),
-        ):
-            target.write_checkpoint(name, current_offsets(target, name, self.logs) | {partition: offset})
-        source = self._dir_of[partition]
+        target.unfinished_moves.add(partition)
+        offsets = {LOG_START_OFFSETS: last.log_start_offset, RECOVERY_POINTS: last.end_offset}
+        return last, [
+            target.plan_checkpoint(name, current_offsets(target, name, self.logs) | {partition: offset})
+            for name, offset in offsets.items()
+        ]
+
+    def finish_move(
+        self, last: LastCopy, checkpoints: Sequence[CheckpointWrite], unique_id: uuid.UUID, now_ms: int
+    ) -> Log | None:
+        """Copies the last appends and replaces the old folder with the new one. Returns the log in the new folder.
+
+        Returns None, and changes nothing, if the last copy must be repeated. Raises OSError if it fails before the old
+        folder is changed, and KafkaError if a directory went offline. Syncs nothing: the caller runs `deletion_syncs`
+        and then `remove_moved_from` in threads.
+        """
+        move, target = last.move, self._target_of(last.move)
+        partition = move.log.topic_partition
+        for checkpoint in checkpoints:
+            checkpoint.complete()
+        move.mark_copied(last.left)
+        has_entries = all(target.will_have_entry(checkpoint.name, partition) for checkpoint in checkpoints)
+        if not (has_entries and last.is_current):
+            return None
+        move.copy_active()
         self.delete(partition, unique_id, now_ms)
-        try:
-            source.sync_names()  # otherwise a power loss could leave the log in both directories
-        except OSError as error:
-            raise self._handle_error_in(source, partition, error) from error
+        target.unfinished_moves.discard(partition)
         self._assign_dir(partition, target)
         del self.moves[partition]
         try:
-            self.logs[partition] = move.replace(topic_id, now_ms)
-            self.logs[partition].clean_up_to = log.clean_up_to
+            log = move.replace(last)
         except OSError as error:
             raise self._handle_error_in(target, partition, error) from error
-        return self.logs[partition]
+        log.clean_up_to = move.log.clean_up_to
+        self.logs[partition] = log
+        return log
+
+    def _target_of(self, move: ReplicaMove) -> LogDir:
+        return next(log_dir for log_dir in self._dirs if log_dir.path == move.path)
 
     def abandon_move(self, partition: TopicPartition) -> None:
         """The copying thread stops at its next chunk; then its caller must call `remove_future_folder`."""
@@ -440,8 +469,12 @@ class LogDirs:
 
     def remove_future_folder(self, move: ReplicaMove) -> None:
         """Schedules the removal of the copy of an abandoned move."""
-        if self.moves.get(move.log.topic_partition) is move:
-            del self.moves[move.log.topic_partition]
+        partition = move.log.topic_partition
+        if self.moves.get(partition) is move:
+            del self.moves[partition]
+        if partition not in self.moves:
+            for log_dir in self._dirs:
+                log_dir.unfinished_moves.discard(partition)
         self._deletions.append(Deletion(0, move.future_directory, is_directory=True))
 
     # Errors

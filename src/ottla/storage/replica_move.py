@@ -1,15 +1,19 @@
 """Moves a replica to another data directory while it serves clients (KIP-113).
 
-Sealed segments do not change, so a thread copies them, round by round, into the future folder. When little is left, one
-turn of the event loop copies the rest and replaces the old folder, so that no append comes in between.
+Sealed segments do not change, so a thread copies them, round by round, into the future folder. When little is left, the
+thread completes the future folder and syncs it (`LastCopy`). Only appends of that moment are missing then: one turn of
+the event loop copies them, unsynced, and replaces the old folder. No flush may run between the two, as a flushed record
+must be in a synced copy.
 
 A crash at any step leaves one complete log. A future folder is complete once it has a `partition.metadata`, which is
-written last, and it is used only if the folder that it replaces is gone.
+written last, and it is used only if the folder that it replaces is gone. The names of the two folders are not synced in
+that turn, so after a power loss both may be there: `moved-from` in the new one says that it replaces the other.
 """
 
 import contextlib
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ottla.env.disk import Disk
 from ottla.storage.checkpoints import encode_epoch_checkpoint, encode_partition_metadata
@@ -17,6 +21,7 @@ from ottla.storage.file_names import (
     FUTURE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    MOVED_FROM,
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
     dir_name_with_suffix,
@@ -24,12 +29,15 @@ from ottla.storage.file_names import (
     segment_file,
 )
 from ottla.storage.log import Log
+from ottla.storage.log_dir import CheckpointWrite
 from ottla.storage.log_loader import LoadedLog
 from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
 _COPY_BYTES = 1 << 20
+# The event loop copies at most this much in the turn that replaces the folder.
+LAST_STEP_BYTES = 1 << 20
 
 
 class MoveAbandonedError(Exception):
@@ -37,7 +45,7 @@ class MoveAbandonedError(Exception):
 
 
 class ReplicaMove:
-    """Only `copy` may run in another thread than that of the log."""
+    """Only `copy` and `LastCopy.run` may run in another thread than that of the log."""
 
     def __init__(self, disk: Disk, log: Log, path: str, unique_id: uuid.UUID) -> None:
         self.log = log
@@ -68,15 +76,13 @@ class ReplicaMove:
     def seal(self, now_ms: int) -> list[Segment]:
         """Seals the active segment and returns the segments that are not copied yet."""
         self.log.roll(now_ms)
-        left = [segment for segment in self.log.segments if segment not in self._copied][:-1]
-        for segment in left:
-            _ = segment.offset_index  # rebuilds a damaged index now, not during the copy
-        return left
+        return [segment for segment in self.log.segments if segment not in self._copied][:-1]
 
     def copy(self, segments: Iterable[Segment]) -> None:
         """Copies sealed segments and syncs them. Can run in a thread, concurrently with all uses of the log."""
         self._disk.make_dirs(self.future_directory)
         for segment in segments:
+            segment.prepare()  # a damaged index is rebuilt before it is copied
             snapshot = segment_file(self.log.directory, segment.base_offset, SNAPSHOT_SUFFIX)
             for path in [*segment.paths(), snapshot]:
                 self._copy_file(path)
@@ -86,28 +92,53 @@ class ReplicaMove:
     def mark_copied(self, segments: Iterable[Segment]) -> None:
         self._copied.update(segments)
 
-    def complete(self, topic_id: uuid.UUID, now_ms: int) -> None:
-        """Completes the future folder. The log must not be appended to between this and `replace`."""
-        left = self.seal(now_ms)
-        self.copy(left)
-        self.mark_copied(left)
-        self._remove_deleted_segments()
-        # The active segment is empty now. Its name determines where the log continues.
-        log, future = self.log, self.future_directory
-        self._disk.open(segment_file(future, log.log_end_offset, LOG_SUFFIX), create=True)
-        self._copy_file(segment_file(log.directory, log.log_end_offset, SNAPSHOT_SUFFIX))
-        epochs = encode_epoch_checkpoint(log.epochs.entries())
-        self._disk.write_atomically(f"{future}/{LEADER_EPOCH_CHECKPOINT}", epochs)
-        self._disk.write_atomically(f"{future}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+    def plan_last_copy(self, topic_id: uuid.UUID, now_ms: int) -> "LastCopy":
+        """Seals the active segment. No flush may run until `replace`, or until the copy is dropped."""
+        left, log = self.seal(now_ms), self.log
+        return LastCopy(
+            self,
+            topic_id,
+            tuple(left),
+            tuple(log.segments),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.epochs.entries(),
+        )
 
-    def replace(self, topic_id: uuid.UUID, now_ms: int) -> Log:
-        """Renames the future folder after the old one is gone, and returns the log in it."""
+    def complete(self, last: "LastCopy") -> None:
+        """For a thread: completes the future folder and syncs it."""
+        future, source = self.future_directory, self.log.directory
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.remove(f"{future}/{PARTITION_METADATA}")  # of an earlier try
+        self.copy(last.left)
+        self._remove_deleted_segments({segment.base_offset for segment in last.segments})
+        # The active segment was empty. Its name determines where the log continues.
+        self._disk.open(segment_file(future, last.end_offset, LOG_SUFFIX), create=True)
+        self._copy_file(segment_file(source, last.end_offset, SNAPSHOT_SUFFIX))
+        self._disk.write_atomically(
+            f"{future}/{LEADER_EPOCH_CHECKPOINT}", encode_epoch_checkpoint(last.epochs)
+        )
+        remove_moved_from(self._disk, source)  # only one of two folders may have it
+        self._disk.write_atomically(f"{future}/{MOVED_FROM}", source.rpartition("/")[0].encode())
+        self._disk.write_atomically(
+            f"{future}/{PARTITION_METADATA}", encode_partition_metadata(last.topic_id)
+        )
+
+    def copy_active(self) -> None:
+        """Copies the records that were appended since the last copy. Does not sync: none of them is flushed."""
+        active = self.log.segments.active
+        active.seal()
+        for path in active.paths():
+            self._copy_file(path, is_synced=False)
+
+    def replace(self, last: "LastCopy") -> Log:
+        """Renames the future folder after the old one was renamed, and returns the log in it."""
         log = self.log
         directory = f"{self.path}/{log.topic_partition}"
         self._disk.rename(self.future_directory, directory)
-        self._disk.sync_dir(self.path)
-        segments = Segments(self._reopen(segment, directory) for segment in list(log.segments)[:-1])
-        segments.add(Segment.create(self._disk, directory, log.log_end_offset, log.config, now_ms))
+        segments = Segments(self._reopen(segment, directory) for segment in log.segments)
+        segments.active.is_modified = True
+        segments.active.prepare()
         names = (parse_segment_file(name) for name in self._disk.list_dir(directory))
         snapshots = (parsed[0] for parsed in names if parsed is not None and parsed[1] == SNAPSHOT_SUFFIX)
         loaded = LoadedLog(
@@ -116,10 +147,12 @@ class ReplicaMove:
             producers=log.producers,
             epochs=log.epochs,
             offsets=log.offsets,
-            recovery_point=log.log_end_offset,
-            checkpointed_epochs=log.epochs.entries(),
+            recovery_point=last.end_offset,
+            checkpointed_epochs=last.epochs,
         )
-        return Log(self._disk, directory, log.topic_partition, log.config, loaded, topic_id)
+        replaced = Log(self._disk, directory, log.topic_partition, log.config, loaded, last.topic_id)
+        replaced.note_names_changed(self.path, directory)
+        return replaced
 
     def _reopen(self, segment: Segment, directory: str) -> Segment:
         return Segment(
@@ -131,14 +164,13 @@ class ReplicaMove:
             now_ms=segment.created_ms,
         )
 
-    def _remove_deleted_segments(self) -> None:
-        kept = {segment.base_offset for segment in self.log.segments}
+    def _remove_deleted_segments(self, kept: set[int]) -> None:
         for name in self._disk.list_dir(self.future_directory):
             parsed = parse_segment_file(name)
             if parsed is not None and parsed[0] not in kept:
                 self._disk.remove(f"{self.future_directory}/{name}")
 
-    def _copy_file(self, path: str) -> None:
+    def _copy_file(self, path: str, *, is_synced: bool = True) -> None:
         """Ignores a missing file: retention may have removed it, and not every index and snapshot exists."""
         with contextlib.suppress(FileNotFoundError):
             source = self._disk.open(path)
@@ -148,6 +180,53 @@ class ReplicaMove:
                 if self.is_abandoned:
                     raise MoveAbandonedError
                 target.write_at(position, [source.read_at(position, _COPY_BYTES)])
-            target.sync()
+            if is_synced:
+                target.sync()
             target.close()
             source.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LastCopy:
+    """Completes the future folder in a thread, with the state of the log when it was planned."""
+
+    move: ReplicaMove
+    topic_id: uuid.UUID
+    left: tuple[Segment, ...]
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    end_offset: int  # the base offset of the active segment, which was empty
+    epochs: list[tuple[int, int]]
+
+    def run(self, checkpoints: Iterable[CheckpointWrite]) -> None:
+        """For a thread. Raises OSError and MoveAbandonedError."""
+        self.move.complete(self)
+        # Before the rename: after a crash, DeleteRecords must still be in effect.
+        for checkpoint in checkpoints:
+            checkpoint.write()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing but a few appends came after the copy. Otherwise it must be repeated."""
+        log = self.move.log
+        return (
+            tuple(log.segments) == self.segments
+            and log.log_start_offset == self.log_start_offset
+            and log.recovery_point <= self.end_offset
+            and log.segments.active.size <= LAST_STEP_BYTES
+        )
+
+
+def remove_moved_from(disk: Disk, directory: str) -> None:
+    """For a thread. Makes the removal durable, so that the mark cannot come back after the next move."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(f"{directory}/{MOVED_FROM}")
+        disk.sync_dir(directory)
+
+
+def read_moved_from(disk: Disk, directory: str) -> str | None:
+    """The data directory from which the replica in this folder was moved, if the folder there may still exist."""
+    try:
+        return disk.read_bytes(f"{directory}/{MOVED_FROM}").decode()
+    except FileNotFoundError:
+        return None

@@ -6,6 +6,7 @@ open for them.
 
 import contextlib
 import logging
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -67,6 +68,9 @@ class Segment:
         self._is_torn = False  # bytes of a failed write may follow `size`
         self._is_preallocated = False  # zeros follow `size`
         self._indexes_checked = False
+        self._preparing = (
+            threading.RLock()
+        )  # held by a thread that rebuilds the indexes, which uses them itself
         self._offset_index = OffsetIndex(
             disk,
             segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX),
@@ -131,13 +135,13 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         if not self._indexes_checked:
-            self._check_indexes()
+            self.prepare()
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         if not self._indexes_checked:
-            self._check_indexes()
+            self.prepare()
         return self._time_index
 
     @property
@@ -220,7 +224,7 @@ class Segment:
             self._truncate_to_size()
         self.txn_index.save()
         if self._max_timestamp >= 0:
-            self.time_index.append_last(self._max_timestamp, self._max_timestamp_offset)
+            self._time_index.append_last(self._max_timestamp, self._max_timestamp_offset)
         self._offset_index.trim()
         self._time_index.trim()
 
@@ -242,8 +246,8 @@ class Segment:
         self._bytes_since_index += header.batch_length + LOG_OVERHEAD
 
     def _ensure_index_room(self, entries: int) -> None:
-        self.offset_index.ensure_room(entries)
-        self.time_index.ensure_room(entries + 1)
+        self._offset_index.ensure_room(entries)
+        self._time_index.ensure_room(entries + 1)
 
     def _truncate_to_size(self) -> None:
         self.file.truncate(self.size)
@@ -262,6 +266,11 @@ class Segment:
     def find(self, offset: int) -> PlacedBatch | None:
         """The batch with `offset`, or the next one if compaction has removed it."""
         return find_batch(self.file, self.offset_index.position_for(offset), self.size, offset)
+
+    def read_position_for(self, offset: int) -> int:
+        """As `offset_index.position_for`, for a thread and a sealed segment: it does not use the mapping."""
+        self.prepare()
+        return self._offset_index.read_position_for(offset)
 
     def read_next_offset(self) -> int:
         """The offset after the last batch, found by a scan from the last index entry."""
@@ -315,6 +324,7 @@ class Segment:
             self.file.truncate(valid)
             self.size = valid
         self.seal()
+        self._indexes_checked = True
         return cut
 
     def rebuild_indexes(self) -> None:
@@ -323,6 +333,7 @@ class Segment:
         for position, header in iter_headers(self.file, 0, self.size):
             self._index_batch_with_room(header, position)
         self.seal()
+        self._indexes_checked = True
 
     def truncate_to(self, offset: int) -> None:
         """Removes the batch with `offset` and all later batches."""
@@ -343,8 +354,20 @@ class Segment:
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
+    def prepare(self) -> None:
+        """Loads the indexes, and rebuilds them if they are damaged. Can run in any thread; several may wait for one.
+
+        Unless `is_prepared`, the first use of an index does it, which reads the whole segment if they are damaged.
+        """
+        with self._preparing:
+            if not self._indexes_checked:
+                self._check_indexes()
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._indexes_checked
+
     def _check_indexes(self) -> None:
-        self._indexes_checked = True
         try:
             self._offset_index.load()
             if self._offset_index.last_position >= max(self.size, 1):
@@ -353,11 +376,12 @@ class Segment:
         except (CorruptIndexError, FileNotFoundError) as error:
             logger.warning("rebuilding the indexes of %s: %s", self.path, error)
             self.rebuild_indexes()
+        self._indexes_checked = True
 
     def _reset_indexes(self) -> None:
         self._offset_index.clear()
         self._time_index.clear()
-        self._indexes_checked = True
+        self._indexes_checked = False  # until the caller has filled them
         self.is_modified = True
         self._bytes_since_index = 0
         self._first_timestamp = _UNKNOWN

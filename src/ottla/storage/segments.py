@@ -11,6 +11,7 @@ from ottla.storage.segment import Segment
 # Enough for the consumers at the end of a partition, and for its high watermark and last stable offset.
 _CACHED_POSITIONS_MAX = 32
 _BASE_OFFSET_BYTES = 8
+_SCAN_BYTES = 8 * 1024
 
 
 class _EmptyFile:
@@ -35,6 +36,27 @@ class LogSlice(NamedTuple):
     region: FileRegion
     end_offset: int
     is_hot: bool = False  # written so recently that it is in the page cache
+
+
+class ColdLookup(Exception):
+    """A lookup would read index pages or batch headers that may not be in the page cache.
+
+    Call `warm` in a thread, and read again with `may_block`.
+    """
+
+    def __init__(self, segment: Segment, offset: int | None, position: int, length: int) -> None:
+        super().__init__(f"a lookup in {segment.path} would read from disk")
+        self._segment = segment
+        self._offset = offset  # to be looked up; None if the position is known
+        self._position = position
+        self._length = length
+
+    def warm(self) -> None:
+        """Rebuilds a damaged index, too. Uses reads, not the mapping: a page fault would block all threads."""
+        position = self._position
+        if self._offset is not None:
+            position = self._segment.read_position_for(self._offset)
+        self._segment.file.read_at(position, self._length)
 
 
 class Segments:
@@ -98,27 +120,47 @@ class Segments:
     def clear_cache(self) -> None:
         self._cached.clear()
 
-    def locate(self, offset: int) -> tuple[Segment, int] | None:
-        """The position of the first batch whose last offset is not below `offset`; None if there is no such batch."""
+    def locate(self, offset: int, *, may_block: bool = True) -> tuple[Segment, int] | None:
+        """The position of the first batch whose last offset is not below `offset`; None if there is no such batch.
+
+        Raises ColdLookup instead of reading from disk, unless `may_block` is set.
+        """
         cached = self._cached.get(offset)
         if cached is not None:
             return cached
         for segment in self.from_offset(offset):
+            if not may_block:
+                self._check_warm(segment, offset)
             # Compaction may have removed all batches from `offset` to the end of a segment.
             if segment.size and (found := segment.find(offset)) is not None:
                 self.cache_position(offset, segment, found.position)
                 return segment, found.position
         return None
 
+    def _check_warm(self, segment: Segment, offset: int) -> None:
+        """The index of the active segment is written all the time; that of another one may not be in the page cache."""
+        if segment is not self._segments[-1]:
+            raise ColdLookup(segment, offset, 0, _SCAN_BYTES)
+        position = segment.offset_index.position_for(offset)
+        if segment.size and not segment.file.is_cached(position, min(_SCAN_BYTES, segment.size - position)):
+            raise ColdLookup(segment, None, position, _SCAN_BYTES)
+
     def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, log_end_offset: int, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        log_end_offset: int,
+        at_least_one: bool,
+        may_block: bool = True,
     ) -> LogSlice:
-        """Whole batches from the one with `offset` on, all below `end_offset`."""
-        found = self._cached.get(offset) or self.locate(offset)
+        """Whole batches from the one with `offset` on, all below `end_offset`. Raises ColdLookup as `locate` does."""
+        found = self._cached.get(offset) or self.locate(offset, may_block=may_block)
         if found is None:
             return LogSlice(EMPTY_REGION, end_offset)
         segment, start = found
-        limit = segment.size if end_offset >= log_end_offset else self._limit(segment, end_offset)
+        limit = segment.size if end_offset >= log_end_offset else self._limit(segment, end_offset, may_block)
         length = limit - start
         if length <= 0:
             return LogSlice(EMPTY_REGION, offset)
@@ -131,9 +173,9 @@ class Segments:
         is_hot = segment is self._segments[-1] and segment.size - start <= _HOT_BYTES and segment.is_modified
         return LogSlice(FileRegion(segment.file, start, length), end_offset, is_hot)
 
-    def _limit(self, segment: Segment, end_offset: int) -> int:
+    def _limit(self, segment: Segment, end_offset: int, may_block: bool) -> int:
         """The position in `segment` of the first batch that a read below `end_offset` must not return."""
-        found = self.locate(end_offset)
+        found = self.locate(end_offset, may_block=may_block)
         if found is None or found[0].base_offset > segment.base_offset:
             return segment.size
         return found[1] if found[0] is segment else 0

@@ -72,7 +72,8 @@ class Bench:
             async with await Broker.start(BrokerConfig(settings), env) as broker:
                 self.broker = broker
                 ready.set_result(None)
-                await self._stop.wait()
+                with self.disk.watched_loop():
+                    await self._stop.wait()
 
         self._serving = asyncio.create_task(self._process.run(serve))
         await asyncio.wait([self._serving, ready], return_when=asyncio.FIRST_COMPLETED)

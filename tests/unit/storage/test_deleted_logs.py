@@ -21,6 +21,8 @@ from ottla.storage.log_dir import (
     CheckpointWrite,
 )
 from ottla.storage.log_dirs import LogDirs
+from ottla.storage.meta_properties import UnusableDirectoryError
+from ottla.storage.replica_move import ReplicaMove, remove_moved_from
 
 ORDERS = TopicPartition("orders", 0)
 OTHER = TopicPartition("other", 0)
@@ -275,8 +277,16 @@ def two_dirs(disk: SimDisk) -> LogDirs:
 
 
 def move(dirs: LogDirs, path: str) -> None:
-    started = dirs.start_move(ORDERS, path, next(unique))
-    dirs.finish_move(started, OLD_ID, next(unique), NOW_MS)
+    finish_move(dirs, dirs.start_move(ORDERS, path, next(unique)))
+
+
+def finish_move(dirs: LogDirs, started: ReplicaMove) -> None:
+    last, checkpoints = dirs.plan_last_copy(started, OLD_ID, NOW_MS)
+    last.run(checkpoints)
+    log = dirs.finish_move(last, checkpoints, next(unique), NOW_MS)
+    assert log is not None
+    sync_deletions(dirs)
+    remove_moved_from(log._disk, log.directory)
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
@@ -318,6 +328,82 @@ def test_a_partition_is_in_one_directory_after_a_power_loss_at_any_operation_of_
             return
 
 
+def test_records_that_are_flushed_right_after_a_move_survive_a_power_loss_at_any_operation():
+    """The move has not synced the names of the folders yet."""
+    for operations in count():
+        disk = sim_disk(operations)
+        dirs = two_dirs(disk)
+        expected = OLD_END
+        last, checkpoints = dirs.plan_last_copy(
+            dirs.start_move(ORDERS, "/data/two", next(unique)), OLD_ID, NOW_MS
+        )
+        last.run(checkpoints)
+        fill(dirs.logs[ORDERS], 10, leader_epoch=8)
+        disk.crash_after(operations)
+        try:
+            log = dirs.finish_move(last, checkpoints, next(unique), NOW_MS)
+            assert log is not None
+            fill(log, 1, leader_epoch=8)
+            assert (log.log_end_offset, log.recovery_point) == (OLD_END + 22, OLD_END)
+            log.flush()
+            expected = OLD_END + 22
+            sync_deletions(dirs)
+            remove_moved_from(log._disk, log.directory)
+        except Exception:
+            assert not disk.is_alive
+        is_done = disk.is_alive
+        disk.crash()
+        dirs = LogDirs(disk.reopen(), ["/data", "/data/two"])
+        log = dirs.open(ORDERS, CONFIG, NOW_MS)
+        assert log.log_start_offset == OLD_START
+        assert expected <= log.log_end_offset <= OLD_END + 22
+        assert offsets_of(read_all(log)) == list(range(OLD_START, log.log_end_offset))
+        if is_done:
+            return
+
+
+@pytest.mark.parametrize("change", ["roll", "delete_records", "flush", "checkpoint"])
+def test_the_last_copy_of_a_move_is_repeated_after_a_change_that_it_does_not_have(disk, change):
+    dirs = two_dirs(disk)
+    started = dirs.start_move(ORDERS, "/data/two", next(unique))
+    last, checkpoints = dirs.plan_last_copy(started, OLD_ID, NOW_MS)
+    log = dirs.logs[ORDERS]
+    other = TopicPartition("other", 0)
+    if change == "checkpoint":
+        dirs.open(other, CONFIG, NOW_MS, topic_id=OTHER_ID, is_new=True, in_directory="/data/two")
+        fill(dirs.logs[other], 1)
+        dirs.logs[other].flush()
+        late = dirs.recovery_point_checkpoints()
+    last.run(checkpoints)
+    fill(log, 1)
+    if change == "roll":
+        log.roll(NOW_MS)
+    elif change == "delete_records":
+        log.delete_records_before(OLD_START + 2)
+    elif change == "flush":
+        log.flush()
+    else:
+        write(late)
+    assert dirs.finish_move(last, checkpoints, next(unique), NOW_MS) is None
+    finish_move(dirs, started)
+    expected = OLD_START + 2 if change == "delete_records" else OLD_START
+    moved = dirs.logs[ORDERS]
+    assert moved.directory == "/data/two/orders-0"
+    assert offsets_of(read_all(moved)) == list(range(expected, OLD_END + 2))
+    disk.crash()
+    log = LogDirs(disk.reopen(), ["/data", "/data/two"]).open(ORDERS, CONFIG, NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset) == (expected, OLD_END + 2)
+
+
+def test_a_partition_in_two_directories_is_an_error_unless_it_was_moved(disk):
+    two_dirs(disk)
+    disk.kill()
+    disk = disk.reopen()
+    disk.make_dirs("/data/two/orders-0")
+    with pytest.raises(UnusableDirectoryError, match="orders-0 lies both in"):
+        LogDirs(disk, ["/data", "/data/two"])
+
+
 def test_a_power_loss_does_not_bring_a_deleted_folder_back_beside_the_new_one():
     for seed in range(20):
         disk = sim_disk(seed)
@@ -334,7 +420,7 @@ def test_checkpoint_entries_of_an_unfinished_move_are_kept(disk):
     dirs = two_dirs(disk)
     started = dirs.start_move(ORDERS, "/data/two", next(unique))
     future = started.future_directory
-    dirs.finish_move(started, OLD_ID, next(unique), NOW_MS)
+    finish_move(dirs, started)
     disk.kill()
     disk = disk.reopen()
     disk.rename("/data/two/orders-0", future)

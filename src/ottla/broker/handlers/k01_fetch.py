@@ -4,6 +4,8 @@ v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks
 (KIP-595); v13 topic ids (KIP-516); v16 the new leader's address (KIP-951). Records are sent as regions of log files.
 """
 
+import contextlib
+
 from ottla.broker.connection import ResponseParts
 from ottla.broker.delayed_fetch import DelayedFetch, LargeDelayedFetch
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
@@ -76,7 +78,23 @@ def _fetch(
     reader = FetchReader(services.partitions, request, session, max_bytes, services.env.clock)
     if reader.is_large:
         return _fetch_in_slices(services, context, request, session, reader)
-    read = reader.read()
+    read = reader.read(may_block=False)
+    if read.cold_lookups:
+        warmed = _warm_lookups(services, read)
+        return warmed.then(
+            lambda _: _respond_or_wait(services, context, request, session, reader, reader.read())
+        )
+    return _respond_or_wait(services, context, request, session, reader, read)
+
+
+def _respond_or_wait(
+    services: BrokerServices,
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchContext,
+    reader: FetchReader,
+    read: FetchRead,
+) -> ResponseParts | Promise[ResponseParts]:
     if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
         return _respond(services, context, session, read)
     promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
@@ -111,7 +129,25 @@ def _fetch_in_slices(
         services.delayed_operations.watch(operation, (), request.max_wait_ms)
         return promise
 
-    return reader.read_in_slices(services.scheduler).then(respond_or_wait)
+    def read_again(read: FetchRead) -> FetchRead | Promise[FetchRead]:
+        if not read.cold_lookups:
+            return read
+        warmed = _warm_lookups(services, read)
+        return warmed.then(lambda _: reader.read_in_slices(services.scheduler))
+
+    first = reader.read_in_slices(services.scheduler, may_block=False)
+    return first.then(read_again).then(respond_or_wait)
+
+
+def _warm_lookups(services: BrokerServices, read: FetchRead) -> Promise[None]:
+    """A thread reads what the lookups need. An error is left to the second read, which has the same error."""
+
+    def warm() -> None:
+        for lookup in read.cold_lookups:
+            with contextlib.suppress(OSError, KafkaError):
+                lookup.warm()
+
+    return services.tasks.run(services.env.threads.run(warm))
 
 
 def _respond(

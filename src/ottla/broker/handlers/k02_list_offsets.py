@@ -5,9 +5,9 @@ latest tiered offset (KIP-405, KIP-1005); v11 earliest pending upload (KIP-1023)
 """
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (
@@ -31,6 +31,7 @@ _EARLIEST_PENDING_UPLOAD = -6
 # As in Kafka, for a partition that a request names twice.
 _DUPLICATE = ErrorCode.invalid_request
 
+T = TypeVar("T")
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 _NOT_FOUND: Found = (-1, -1, -1)
 
@@ -158,16 +159,23 @@ async def _search(
     from_offset: int | None = 0
     while from_offset is not None:
         hosted = _led_partition(services, topic, wanted)
+        if (prepare := hosted.log.prepare_segments()) is not None:
+            await _run_in_thread(services, hosted, prepare)
+            hosted = _led_partition(services, topic, wanted)
         search, from_offset = _next_search(hosted, wanted.timestamp, from_offset)
         if search is None:
             return None
-        try:
-            found = await services.record_thread.run(search.run)
-        except OSError as error:
-            raise hosted.storage_failed(error) from error
+        found = await _run_in_thread(services, hosted, search.run)
         if found is not None:
             return found
     return None
+
+
+async def _run_in_thread(services: BrokerServices, hosted: HostedPartition, work: Callable[[], T]) -> T:
+    try:
+        return await services.record_thread.run(work)
+    except OSError as error:
+        raise hosted.storage_failed(error) from error
 
 
 def _next_search(
