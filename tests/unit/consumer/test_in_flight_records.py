@@ -1,8 +1,8 @@
 """The records in flight: which may be handled next, which offsets may be committed, when to stop reading."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from ottla.consumer.in_flight import WINDOW_FACTOR, InFlightRecords, Order, PartitionState, Task
 from ottla.consumer.record import Record
@@ -267,5 +267,5 @@ class InFlightMachine(RuleBasedStateMachine):
         assert self.records.committable(self.owned) == {p: offset for p, offset in read.items() if offset}
 
 
-InFlightMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+InFlightMachine.TestCase.settings = examples(60, stateful_step_count=50)
 TestInFlightRecordsAgainstALog = InFlightMachine.TestCase

@@ -5,7 +5,7 @@ from io import BytesIO
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.consumer_group_heartbeat.v1.response import (
@@ -19,6 +19,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 from kio.serial import entity_reader, entity_writer
+from tests.examples import examples
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
@@ -66,7 +67,7 @@ def test_flexible_versions_are_those_of_the_schema(key: ApiKey, version: int) ->
 
 
 @pytest.mark.parametrize("key", list(APIS), ids=lambda key: key.name)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.binary(max_size=200))
 def test_any_body_is_a_request_or_malformed(key: ApiKey, data: bytes) -> None:
     for version in (APIS[key].min_version, APIS[key].max_version):

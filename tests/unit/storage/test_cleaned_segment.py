@@ -1,9 +1,10 @@
 """A cleaned segment has the same files as a segment to which the same batches were appended one by one."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from log_builder import NOW_MS, batch, sim_disk
+from tests.examples import examples
 
 from ottla.sim.disk import SimDisk
 from ottla.storage.cleaner.cleaned_segment import CleanedSegment
@@ -29,7 +30,7 @@ def files(disk: SimDisk) -> dict[str, bytes]:
     return {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list_dir(DIRECTORY)}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     chunks=chunks,
     interval=st.sampled_from([0, 70, 90, 200, 500]),

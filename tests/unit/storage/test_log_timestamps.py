@@ -1,7 +1,8 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
+from tests.examples import examples
 
 from ottla.records.records import Record, build_batch, read_header
 from ottla.storage.log_config import LogConfig
@@ -51,7 +52,7 @@ def test_the_search_for_the_greatest_timestamp_finds_the_first_record_with_it(tm
     assert log.offset_of_max_timestamp().timestamp == 1001
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     batches=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=40),
     reopen=st.sampled_from(["no", "clean", "kill"]),

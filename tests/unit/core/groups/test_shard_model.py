@@ -6,9 +6,9 @@ After every step the shard equals the one rebuilt from the bytes of its log.
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.consumer.consumer_groups import Topics
 from tests.unit.core.groups.migration.mixed_groups import ClassicConsumer
 from tests.unit.core.groups.transactional_shell import Marker, Written, replay_entry
@@ -310,4 +310,4 @@ def durable(shard: Any) -> dict[str, Any]:
 
 
 TestShardModel = ShardModel.TestCase
-TestShardModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShardModel.settings = examples(60, stateful_step_count=40)
