@@ -16,4 +16,5 @@ def examples(count: int = HYPOTHESIS_DEFAULT, **options: Any) -> settings:
 
 
 def scaled(count: int) -> int:
+    """The number of examples or seeds of this run for `count` in `make test`."""
     return count if PERCENT == 100 else max(min(count, EXAMPLES_MIN), count * PERCENT // 100)

@@ -21,6 +21,8 @@ from ottla.consumer.errors import RemoteError
 from ottla.consumer.handler_process import HandlerProcess
 from ottla.model.ids import TopicPartition
 
+pytestmark = pytest.mark.slow  # every test starts processes
+
 P0 = TopicPartition("t", 0)
 
 

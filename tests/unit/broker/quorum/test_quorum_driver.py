@@ -10,6 +10,7 @@ import pytest
 from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
+from tests.examples import scaled
 
 from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
 from ottla.broker.quorum.driver import Quorum
@@ -263,7 +264,7 @@ def test_a_subscriber_that_fails_does_not_affect_the_others(
     assert "the publisher broke" in caplog.text
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_acknowledged_commands_survive_a_power_loss_at_any_moment(seed: int) -> None:
     async def check(node: Node) -> None:
         answered: set[str] = set()

@@ -6,6 +6,7 @@ import sys
 import time
 from uuid import UUID
 
+import pytest
 from assignor_groups import (
     after,
     cases,
@@ -219,6 +220,7 @@ def test_if_every_rack_has_every_partition_racks_do_not_change_the_assignment(ca
     )
 
 
+@pytest.mark.slow
 def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None:
     """Racks are sets of strings, whose order changes from process to process."""
     script = (
@@ -242,6 +244,7 @@ def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_partitions() -> None:
     """It takes tenths of a second. The limit is wide for slow machines, and far below quadratic time."""
     topics = topics_of(*[100] * 100)
