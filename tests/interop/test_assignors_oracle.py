@@ -128,7 +128,7 @@ def test_uniform_moves_fewer_partitions_than_kafkas_if_subscriptions_differ(
         stays = after(before, oracle.assign("uniform", before, topics)).members
         left = dict(list(stays.items())[random.randint(0, 1) :])
         joined = any_group(random, topics, range(8, 8 + random.randint(0, 2))).members
-        now = GroupSpec(left | joined, is_homogeneous=False)
+        now = GroupSpec(left | dict(joined), is_homogeneous=False)
         by_us, by_kafka = ASSIGNORS["uniform"].assign(now, topics), oracle.assign("uniform", now, topics)
         if sorted(loads(by_us)) == sorted(loads(by_kafka)):
             ours += moves(now, topics, by_us)

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_ottla
@@ -156,7 +157,7 @@ def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(
         tmp_path_factory.mktemp("compacted") / "data", set={"log.cleaner.backoff.ms": "100"}
     ) as broker:
         topics = Topics(broker.bootstrap)
-        compacted = {
+        compacted: dict[str, Any] = {
             "cleanup_policy": "compact",
             "segment_bytes": "1048576",
             "min_cleanable_dirty_ratio": "0.01",

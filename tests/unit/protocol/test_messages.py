@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from io import BytesIO
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -32,13 +33,13 @@ VERSIONS = [
 ]
 
 
-def blank(schema: type) -> object:
+def blank(schema: type) -> Any:
     from dataclasses import fields
 
     return schema(**{field.name: default_of(field) for field in fields(schema)})
 
 
-def written(message: object) -> bytes:
+def written(message: Any) -> bytes:
     buffer = BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import batch, sim_disk
 from tests.examples import examples
+from tests.unit.storage.log_builder import batch, sim_disk
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError

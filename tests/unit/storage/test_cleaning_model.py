@@ -1,6 +1,7 @@
 """Random histories of keys, tombstones, transactions, rolls, cleanings and crashes, against a model of the log."""
 
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given
@@ -44,7 +45,8 @@ class CompactedLog:
         )  # fmt: skip
 
     def append(self, kind: int, producer: int, records: list[tuple[int, bytes | None]], codec: int) -> None:
-        base, fields = self.log.log_end_offset, {}
+        base = self.log.log_end_offset
+        fields: dict[str, Any] = {}
         producer_id = kind * 10 + producer
         if kind != PLAIN:
             sequence = self.sequences.get(producer_id, 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk

@@ -1,7 +1,17 @@
 import errno
 
 import pytest
-from log_builder import NOW_MS, PARTITION, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    batch,
+    fill,
+    offsets_of,
+    open_log,
+    read_all,
+    sim_disk,
+)
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.records import read_batches

@@ -1,7 +1,7 @@
 import errno
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
 
 
 def test_a_completed_flush_moves_the_recovery_point(tmp_path):

@@ -5,8 +5,8 @@ from random import Random
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from log_builder import NOW_MS, PARTITION, batch
 from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, PARTITION, batch
 
 from ottla.records.header import BatchHeader, read_header
 from ottla.sim.disk import SimDisk

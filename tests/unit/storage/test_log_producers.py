@@ -1,8 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
 from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
 from ottla.storage.producer_snapshots import CorruptSnapshotError, decode_snapshot, encode_snapshot

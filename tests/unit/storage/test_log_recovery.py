@@ -2,7 +2,16 @@ import logging
 import shutil
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import (
+    NOW_MS,
+    SMALL,
+    batch,
+    fill,
+    offsets_of,
+    open_log,
+    read_all,
+    sim_disk,
+)
 
 from ottla.model.errors import KafkaError
 from ottla.records.header import read_header

@@ -1,10 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
 from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
 
-from ottla.records.records import Record, build_batch, read_header
+from ottla.records.header import read_header
+from ottla.records.records import Record, build_batch
 from ottla.storage.log_config import LogConfig
 from ottla.storage.timestamp_search import TimestampOffset
 

@@ -17,7 +17,8 @@ def words(numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
 @given(st.lists(st.lists(st.integers(0, 300), max_size=80), max_size=8))
 @examples(80)
 def test_the_map_holds_the_last_offset_of_every_key(columns: list[list[int]]) -> None:
-    offset_map, expected, offset = OffsetMap(1 << 20, 0.9, 1000), {}, 0
+    offset_map, offset = OffsetMap(1 << 20, 0.9, 1000), 0
+    expected: dict[int, int] = {}
     for column in columns:
         offsets = np.arange(offset, offset + len(column))
         assert offset_map.put(*words(column), offsets) == len(column)

@@ -8,8 +8,8 @@ from tests.examples import examples
 
 from ottla.model.errors import KafkaError
 from ottla.records.columns import PADDING, BatchSpan, RecordBuffer
-from ottla.records.header import HEADER_SIZE
-from ottla.records.records import Record, build_batch, iter_records, read_header
+from ottla.records.header import HEADER_SIZE, read_header
+from ottla.records.records import Record, build_batch, iter_records
 from ottla.storage.cleaner.key_hash import hash_keys
 
 keys = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)

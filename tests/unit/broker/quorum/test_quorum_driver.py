@@ -437,7 +437,11 @@ def test_a_directory_formatted_for_dynamic_voters_starts_with_an_empty_snapshot(
         disk = world.new_disk(LOG_DIR)
         disk.make_dirs(METADATA_DIR)
         header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
-        messages = (header, KRaftVersionRecord(version=0, k_raft_version=1), SnapshotFooterRecord(version=0))
+        messages: tuple[Any, ...] = (
+            header,
+            KRaftVersionRecord(version=0, k_raft_version=1),
+            SnapshotFooterRecord(version=0),
+        )
         data = b"".join(
             build_control_batch([message], base_offset=offset, timestamp=0, leader_epoch=0)
             for offset, message in enumerate(messages)

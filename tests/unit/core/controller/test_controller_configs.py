@@ -1,7 +1,7 @@
 """Dynamic configs are set and deleted, and lists are appended to and subtracted from (KIP-339)."""
 
 import pytest
-from controller_cluster import Cluster
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import (
     NO_ERROR,

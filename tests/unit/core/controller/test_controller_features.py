@@ -1,7 +1,7 @@
 """Feature levels can be raised up to the levels that this release supports (KIP-584)."""
 
 import pytest
-from controller_cluster import SETTINGS, Cluster
+from tests.unit.core.controller.controller_cluster import SETTINGS, Cluster
 
 from ottla.core.controller.commands import (
     NO_ERROR,

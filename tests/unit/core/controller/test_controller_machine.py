@@ -3,10 +3,10 @@ from any snapshot, and is consistent."""
 
 from typing import Any
 
-from controller_cluster import Cluster
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.examples import examples
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import (
     AllocateProducerIds,

@@ -1,6 +1,7 @@
 """Subscriptions and assignments of the embedded protocol, compared with kio."""
 
 import io
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ owned = st.dictionaries(names, st.lists(st.integers(0, 1000), max_size=4).map(tu
 user_data = st.none() | st.binary(max_size=8)
 
 
-def written(version: int, message: object) -> bytes:
+def written(version: int, message: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return version.to_bytes(2, "big") + buffer.getvalue()

@@ -2,7 +2,9 @@
 
 from uuid import UUID
 
-from assignor_groups import (
+from hypothesis import given
+from tests.examples import examples
+from tests.unit.core.groups.assignors.assignor_groups import (
     cases,
     check_complete,
     group_of,
@@ -12,8 +14,6 @@ from assignor_groups import (
     readable,
     topics_of,
 )
-from hypothesis import given
-from tests.examples import examples
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupSpec
 from ottla.core.groups.state import TopicInfo

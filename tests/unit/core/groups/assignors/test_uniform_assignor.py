@@ -7,7 +7,9 @@ import time
 from uuid import UUID
 
 import pytest
-from assignor_groups import (
+from hypothesis import given
+from tests.examples import examples
+from tests.unit.core.groups.assignors.assignor_groups import (
     after,
     cases,
     check_complete,
@@ -20,8 +22,6 @@ from assignor_groups import (
     readable,
     topics_of,
 )
-from hypothesis import given
-from tests.examples import examples
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupSpec
 from ottla.core.groups.state import TopicInfo
@@ -187,7 +187,7 @@ def test_assigning_again_changes_nothing(case: Case) -> None:
 @examples(30)
 def test_the_order_of_members_does_not_matter(case: Case) -> None:
     group, topics = case
-    backwards = GroupSpec(dict(reversed(group.members.items())), group.is_homogeneous)
+    backwards = GroupSpec(dict(reversed(list(group.members.items()))), group.is_homogeneous)
     assert UNIFORM.assign(backwards, dict(reversed(topics.items()))) == UNIFORM.assign(group, topics)
 
 

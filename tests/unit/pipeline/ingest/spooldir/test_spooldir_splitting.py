@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -36,7 +37,8 @@ def taken(path: Path, record_format: RecordFormat) -> TakenFile:
 
 
 def pieces_of(file: TakenFile, limits: Limits) -> list[Piece]:
-    position, pieces = FilePosition(), []
+    position = FilePosition()
+    pieces: list[Any] = []
     with open(file.path, "rb") as opened:
         while not pieces or position.byte < file.identity.size:
             pieces.append(next_piece(file, opened.fileno(), position, limits))
