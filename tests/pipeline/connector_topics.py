@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions, read_options
 
-READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
+READ_COMMITTED: dict[str, Any] = {"kafka.isolation.level": "read_committed"}
 
 Reading = Callable[[ReadOptions, OffsetRange], Iterable[pa.RecordBatch]]
 

@@ -82,7 +82,7 @@ def faulty_source(
                     after(partition, path)
                 return message
 
-            writer.write = faulty_write  # type: ignore[method-assign]
+            writer.write = faulty_write  # type: ignore[assignment, method-assign]
             return writer
 
     return Faulty

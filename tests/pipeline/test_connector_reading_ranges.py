@@ -142,7 +142,7 @@ def test_a_log_that_ends_before_the_range_is_waited_for_or_ends_the_range(
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 9)]
     topics.create(topic_name)
     topics.produce(topic_name, values(5))
-    patience = {"kafkaConsumer.pollTimeoutMs": "300"}
+    patience: dict[str, Any] = {"kafkaConsumer.pollTimeoutMs": "300"}
     with pytest.raises(RetriableError, match=f"{topic_name}-0 sent nothing .* at offset 5"):
         rows(consume_range, topics.options(subscribe=topic_name, **patience), wanted)
     with pytest.warns(UserWarning, match="ends at offset 5: 5 to 8 cannot be read"):
@@ -203,7 +203,8 @@ def test_a_broker_that_stays_down_is_a_retriable_error(
         topics = Topics(broker.bootstrap)
         topics.create(topic_name)
         topics.produce(topic_name, values(5))
-        options = topics.options(subscribe=topic_name, **{"kafkaConsumer.pollTimeoutMs": "500"})
+        patience: dict[str, Any] = {"kafkaConsumer.pollTimeoutMs": "500"}
+        options = topics.options(subscribe=topic_name, **patience)
         ranges = plan(options)
     with pytest.raises(RetriableError, match=rf"{topic_name}-0 sent nothing"):
         rows(read, options, ranges)

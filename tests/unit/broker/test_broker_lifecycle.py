@@ -385,7 +385,11 @@ def test_run_all_runs_functions_in_parallel_threads(tmp_path: Path) -> None:
     async def main() -> None:
         env = real_env()
         meeting = threading.Barrier(3, timeout=30)  # breaks if fewer run at the same time
-        await env.threads.run_all([lambda: meeting.wait() and None] * 6, 3)
+
+        def meet() -> None:
+            meeting.wait()
+
+        await env.threads.run_all([meet] * 6, 3)
         env.threads.close()
 
     run(main())

@@ -364,8 +364,8 @@ def test_a_repeated_commit_keeps_its_retention(version: int) -> None:
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
             runtime = bench.services.groups.get().runtimes.for_key("g")
             assert runtime is not None
-            committed, _ = runtime.shard.offsets._offsets.durable_state()  # type: ignore[misc]
-            value = committed["g"]["orders"][0]
+            durable: Any = runtime.shard.offsets._offsets.durable_state()
+            value = durable[0]["g"]["orders"][0]
             assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
             await asyncio.sleep(1)
 

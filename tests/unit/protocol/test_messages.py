@@ -59,7 +59,9 @@ def test_a_response_of_the_newest_version_is_converted_to_any_version(key: ApiKe
     body = encode_response(key, version, newest)
     message, size = entity_reader(load_response_schema(key, version))(body, 0)
     assert size == len(body)
-    assert message == converter(type(newest), type(message))(newest)
+    old_type: Any = type(message)
+    new_type: Any = type(newest)
+    assert message == converter(new_type, old_type)(newest)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))

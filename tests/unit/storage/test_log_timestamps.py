@@ -26,7 +26,9 @@ def test_the_offset_for_a_timestamp_is_exact_with_any_codec(tmp_path, codec):
     append_records(log, [100, 200, 300], codec=codec)
     append_records(log, [400, 350, 500], codec=codec)
     for timestamp, expected in ((0, 0), (100, 0), (101, 1), (300, 2), (301, 3), (350, 3), (401, 5), (500, 5)):
-        assert log.offset_for_timestamp(timestamp).offset == expected
+        found = log.offset_for_timestamp(timestamp)
+        assert found is not None
+        assert found.offset == expected
     assert log.offset_for_timestamp(400) == TimestampOffset(400, 3, 4)
     assert log.offset_for_timestamp(501) is None
 
@@ -50,7 +52,9 @@ def test_the_search_for_the_greatest_timestamp_finds_the_first_record_with_it(tm
     log = open_log(tmp_path / "orders-0", SMALL, clean_shutdown=True, recovery_point=84)
     assert log.offset_of_max_timestamp() == TimestampOffset(9000, 41, 4)
     log.truncate_to(40, NOW_MS)
-    assert log.offset_of_max_timestamp().timestamp == 1001
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert found.timestamp == 1001
 
 
 @examples(60)
@@ -79,7 +83,9 @@ def test_every_timestamp_search_finds_the_same_as_a_scan(batches, reopen):
         found = log.offset_for_timestamp(target)
         assert (found and (found.timestamp, found.offset)) == expected
     latest = max(timestamp for _, timestamp in records)
-    assert log.offset_of_max_timestamp().timestamp == latest
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert newest.timestamp == latest
 
 
 def test_batches_without_timestamps_are_not_found(tmp_path):

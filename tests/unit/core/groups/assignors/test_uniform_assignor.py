@@ -252,7 +252,7 @@ def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_pa
         members = [member(f"m{n:04}", subscriptions[n % len(subscriptions)]) for n in range(1500)]
         new = group_of(*members[:1000])
         began = time.process_time()
-        grown = after(new, UNIFORM.assign(new, topics)).members | group_of(*members[1000:]).members
+        grown = {**after(new, UNIFORM.assign(new, topics)).members, **group_of(*members[1000:]).members}
         assignment = UNIFORM.assign(GroupSpec(grown, new.is_homogeneous), topics)
         assert time.process_time() - began < 5
         assert sum(loads(assignment)) == 10_000

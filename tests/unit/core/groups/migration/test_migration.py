@@ -429,7 +429,7 @@ def test_a_classic_member_that_syncs_with_another_protocol_is_rejected() -> None
     }
     for wrong in ({"protocol_type": "connect"}, {"protocol_name": "range"}):
         with rejected(ErrorCode.inconsistent_group_protocol):
-            groups.ask(SyncGroup(**right, **wrong))
+            groups.ask(SyncGroup(**(right | wrong)))
     assert groups.ask(SyncGroup(**right)).assignment
 
 
