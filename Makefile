@@ -26,10 +26,10 @@ run: $(RUN)/installed  ## the demo: one broker, and a pipeline on Spark over gen
 	echo "  $(RUN)/bin/ottla consume hello --from earliest"; \
 	exec $(RUN)/bin/ottla serve --data $(DATA) --listen $(LISTEN)
 
-check: $(DEV)/check-installed  ## the daily loop, without Spark: format, lint, types, import contracts, unit tests, 5 simulation seeds
+check: $(DEV)/check-installed  ## the daily loop, without Spark: format, lint, types, import contracts, quick unit tests, a simulation seed
 	$(DEV)/bin/python -m tests.run check
 
-test: $(DEV)/installed  ## everything: `check`, slow tests, 30 simulation seeds, interop, pipeline, fuzzing
+test: $(DEV)/installed  ## everything: `check` with all examples, slow tests, 30 simulation seeds, interop, pipeline, fuzzing
 	$(DEV)/bin/python -m tests.run all
 
 bench: $(DEV)/bench-installed $(RUN)/installed  ## benchmarks beside Apache Kafka (needs Java and Maven)

@@ -6,12 +6,13 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from tests.examples import HYPOTHESIS_DEFAULT, scaled
 from tests.extras import reason_to_skip
 
 # A failing example prints the blob that reproduces it (`@reproduce_failure`), in either profile. In CI the examples
 # are the same in every run.
-settings.register_profile("default", print_blob=True)
-settings.register_profile("ci", derandomize=True, print_blob=True)
+settings.register_profile("default", max_examples=scaled(HYPOTHESIS_DEFAULT), print_blob=True)
+settings.register_profile("ci", max_examples=scaled(HYPOTHESIS_DEFAULT), derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default"))
 
 

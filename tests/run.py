@@ -29,8 +29,9 @@ from tests.extras import REQUIRE_EXTRAS, missing_packages
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
-SEEDS_IN_CHECK = 5
-SEEDS_IN_ALL = 30
+SEEDS_IN_CHECK = 1
+SEEDS = 30
+EXAMPLES_PERCENT_IN_CHECK = 20
 FUZZ_SECONDS = 60
 SLOWEST = 25
 LOGS = ROOT / ".cache" / "test-logs"
@@ -40,6 +41,8 @@ BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 # A pytest worker that dies ends the run as a failure. If xdist replaced it, it would wait for ever for the rest of
 # the dead worker's file.
 NO_NEW_WORKERS = "--max-worker-restart=0"
+# pytest names a test that hangs, so its timeout must be shorter than this runner's.
+UNIT = ("tests/unit", "tests/tidy", "--timeout=120")
 OPTIONAL_TOOLS = {
     "java": "no tests against Apache Kafka's own client, tools and file formats",
     "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
@@ -113,33 +116,42 @@ def mypy_config() -> Path:
     return copy
 
 
-def tests(*, everything: bool) -> list[Step]:
-    seeds = SEEDS_IN_ALL if everything else SEEDS_IN_CHECK
-    quick = () if everything else ("-m", "not slow")
-    steps = [
-        # pytest names a test that hangs, so its timeout must be shorter than this runner's.
+def quick_tests() -> list[Step]:
+    """What `make check` runs, in one run of pytest, because each run collects the tests again."""
+    return [
         pytest_step(
-            "unit and tidy tests", "tests/unit", "tests/tidy", *quick, "--timeout=120", timeout_s=900
-        ),
+            "unit, tidy and simulation",
+            *UNIT,
+            "tests/simulation",
+            "-m",
+            "not slow",
+            timeout_s=600,
+            environment={
+                "OTTLA_SIM_SEEDS": str(SEEDS_IN_CHECK),
+                "OTTLA_EXAMPLES_PERCENT": str(EXAMPLES_PERCENT_IN_CHECK),
+            },
+        )
+    ]
+
+
+def all_tests() -> list[Step]:
+    return [
+        pytest_step("unit and tidy tests", *UNIT, timeout_s=900),
         pytest_step(
-            f"simulation, {seeds} seeds",
+            f"simulation, {SEEDS} seeds",
             "tests/simulation",
             timeout_s=600,
-            environment={"OTTLA_SIM_SEEDS": str(seeds)},
+            environment={"OTTLA_SIM_SEEDS": str(SEEDS)},
+        ),
+        pytest_step("interop tests", "tests/interop", *BY_FILE, timeout_s=1800),
+        pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=1500),
+        pytest_step(
+            f"fuzz, {FUZZ_SECONDS} s",
+            "tests/fuzz",
+            timeout_s=FUZZ_SECONDS * 4,
+            environment={"OTTLA_FUZZ_SECONDS": str(FUZZ_SECONDS)},
         ),
     ]
-    if everything:
-        steps.append(pytest_step("interop tests", "tests/interop", *BY_FILE, timeout_s=1800))
-        steps.append(pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=1500))
-        steps.append(
-            pytest_step(
-                f"fuzz, {FUZZ_SECONDS} s",
-                "tests/fuzz",
-                timeout_s=FUZZ_SECONDS * 4,
-                environment={"OTTLA_FUZZ_SECONDS": str(FUZZ_SECONDS)},
-            )
-        )
-    return steps
 
 
 def pytest_step(name: str, *args: str, timeout_s: int, environment: dict[str, str] | None = None) -> Step:
@@ -196,7 +208,7 @@ def _wait(process: "subprocess.Popen[bytes]") -> int | None:
 
 
 def _show(log: TextIO, step: Step) -> None:
-    """Prints the new output of pytest. The checks run in parallel and are printed at their end, if they fail."""
+    """Prints the new output of pytest. The checks run beside it and are printed at their end, if they fail."""
     if step.is_pytest:
         sys.stdout.write(log.read())
         sys.stdout.flush()
@@ -227,8 +239,9 @@ def _reason(skipped: ElementTree.Element) -> str:
     return message
 
 
-def report_on(result: Result) -> Result:
-    print(result.line(), flush=True)
+def run_and_report(step: Step) -> Result:
+    result = run(step)
+    print(f"\n{result.line()}", flush=True)
     if not result.is_good and not result.step.is_pytest:
         print(f"--- {' '.join(map(str, result.step.command))}\n{result.output.rstrip()}\n---", flush=True)
     return result
@@ -262,10 +275,14 @@ def main(arguments: Sequence[str]) -> int:
     everything = list(arguments) == ["all"]
     if everything:
         os.environ[REQUIRE_EXTRAS] = "1"
+    # Every pytest worker and every broker that a test starts would compile the code again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.monotonic()
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        results = [report_on(result) for result in pool.map(run, checks())]
-    results += [report_on(run(step)) for step in tests(everything=everything)]
+    # The checks run beside the tests, one after the other: some tests wait more than they compute.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        checked = [pool.submit(run_and_report, step) for step in checks()]
+        tested = [run_and_report(step) for step in (all_tests() if everything else quick_tests())]
+        results = [future.result() for future in checked] + tested
     summary(results, time.monotonic() - started, everything=everything)
     return 0 if all(result.is_good for result in results) else 1
 

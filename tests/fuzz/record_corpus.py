@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -115,7 +117,10 @@ def librdkafka(bootstrap: str) -> None:
             producer.send_offsets_to_transaction(
                 [TopicPartition(TOPIC, 0, 1)], consumer.consumer_group_metadata(), 30
             )
-            _ = producer.commit_transaction(30) if is_committed else producer.abort_transaction(30)
+            if is_committed:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
         consumer.offsets_for_times([TopicPartition(TOPIC, 0, 1)], 30)
         consumer.close()
     send_admin_requests(admin)
@@ -138,9 +143,9 @@ def send_admin_requests(admin: AdminClient) -> None:
     admin.describe_cluster().result(30)
 
 
-def wait_for(futures: dict[object, object]) -> None:
+def wait_for(futures: Mapping[Any, Future[Any]]) -> None:
     for future in futures.values():
-        future.result(30)  # type: ignore[attr-defined]
+        future.result(30)
 
 
 def kafka_python(bootstrap: str) -> None:

@@ -47,7 +47,7 @@ def run_kafka_python(config: dict[str, Any], topics: list[str], pattern: str | N
 
     consumer = KafkaConsumer(enable_auto_commit=False, **config)
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Listener(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
             emit_partitions("assigned", assigned)
 
@@ -71,7 +71,7 @@ async def run_aiokafka(config: dict[str, Any], topics: list[str], pattern: str |
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.errors import KafkaError
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Listener(ConsumerRebalanceListener):
         async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
             emit_partitions("assigned", assigned)
 

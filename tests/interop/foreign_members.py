@@ -21,7 +21,7 @@ class ForeignMember(MemberProcess):
         pattern: str | None = None,
         earliest: bool = True,
     ) -> None:
-        arguments = {
+        arguments: dict[str, object] = {
             "bootstrap": bootstrap,
             "group": group_id,
             "topics": list(topics),

@@ -48,7 +48,7 @@ def run_confluent(bootstrap: str, group_id: str, topic: str, protocol: str) -> N
 def run_kafka_python(bootstrap: str, group_id: str, topic: str) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Listener(ConsumerRebalanceListener):
         def on_partitions_assigned(self, _: Any) -> None:
             emit("assigned")
 

@@ -7,7 +7,8 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.examples import examples
 from tests.interop.kafka_jars import java_command
 from tests.unit.core.groups.assignors.assignor_groups import (
     Topics,
@@ -93,13 +94,13 @@ def oracle(kafka_libs: Path) -> Iterator[Oracle]:
 
 
 @given(case=cases().map(as_kafka_wants_it))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_range_assigns_as_kafka_does(oracle: Oracle, case: Case) -> None:
     assert ASSIGNORS["range"].assign(*case) == oracle.assign("range", *case)
 
 
 @given(case=cases(is_homogeneous=True).map(as_kafka_wants_it))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_uniform_is_as_balanced_as_kafkas_and_moves_no_more(oracle: Oracle, case: Case) -> None:
     ours, kafkas = ASSIGNORS["uniform"].assign(*case), oracle.assign("uniform", *case)
     assert sorted(loads(ours)) == sorted(loads(kafkas))
@@ -107,7 +108,7 @@ def test_uniform_is_as_balanced_as_kafkas_and_moves_no_more(oracle: Oracle, case
 
 
 @given(case=cases(is_homogeneous=False).map(as_kafka_wants_it))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_uniform_is_at_least_as_balanced_as_kafkas_if_subscriptions_differ(
     oracle: Oracle, case: Case
 ) -> None:
@@ -127,7 +128,7 @@ def test_uniform_moves_fewer_partitions_than_kafkas_if_subscriptions_differ(
         stays = after(before, oracle.assign("uniform", before, topics)).members
         left = dict(list(stays.items())[random.randint(0, 1) :])
         joined = any_group(random, topics, range(8, 8 + random.randint(0, 2))).members
-        now = GroupSpec(left | joined, is_homogeneous=False)
+        now = GroupSpec(left | dict(joined), is_homogeneous=False)
         by_us, by_kafka = ASSIGNORS["uniform"].assign(now, topics), oracle.assign("uniform", now, topics)
         if sorted(loads(by_us)) == sorted(loads(by_kafka)):
             ours += moves(now, topics, by_us)

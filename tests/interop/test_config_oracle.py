@@ -114,7 +114,7 @@ def as_described(entries: list[ConfigEntry]) -> dict[str, Described]:
             entry.source,
             entry.is_sensitive,
             entry.type,
-            [tuple(synonym) for synonym in entry.synonyms],
+            [(name, value, source) for name, value, source in entry.synonyms],
         )
         for entry in entries
         if not entry.name.startswith("ottla.")

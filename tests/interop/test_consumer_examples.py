@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -75,7 +76,7 @@ def examples(broker: RunningBroker, topic_name: str, tmp_path: Path) -> Iterator
         program.process.wait()
 
 
-def produce(broker: RunningBroker, topic: str, numbers: range, **options: int) -> None:
+def produce(broker: RunningBroker, topic: str, numbers: range, **options: Any) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for n in numbers:
         producer.produce(topic, str(n).encode(), str(n).encode(), **options)

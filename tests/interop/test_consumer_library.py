@@ -263,7 +263,8 @@ def test_poison_records_go_to_the_dead_letter_topic_and_the_rest_goes_on(
     members.stop(consumer)
     assert sorted(int(record.value() or b"") for record in dead) == list(range(7, 1_000, 100))
     for record in dead:
-        headers = {name: bytes(value or b"").decode() for name, value in record.headers() or []}
+        sent: Any = record.headers() or []
+        headers = {name: (value or b"").decode() for name, value in sent}
         partition, offset = int(headers["dead-letter.partition"]), int(headers["dead-letter.offset"])
         (origin,) = consume_one(broker, Position(topic_name, partition, offset))
         assert (origin.key(), origin.value()) == (record.key(), record.value())

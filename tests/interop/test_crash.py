@@ -4,6 +4,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -82,7 +83,13 @@ class Load:
         if error is not None:
             self.errors.append(error)
         else:
-            self.acknowledged[message.partition()].append(number_of(message))
+            partition = message.partition()
+            assert partition is not None
+            self.acknowledged[partition].append(number_of(message))
+
+
+def _keep_message(kept: list[Message], error: KafkaError | None, message: Message) -> None:
+    kept.append(message)
 
 
 def number_of(message: Message) -> int:
@@ -126,15 +133,12 @@ def test_with_acks_1_and_no_idempotence_every_acknowledged_record_is_there(
         acknowledged = load.acknowledged[partition]
         # A last record marks the end of the log, as a retry may have written records twice.
         end = Producer({"bootstrap.servers": broker.bootstrap})
-        ends: list[int] = []
-        end.produce(
-            topic_name,
-            b"-1",
-            partition=partition,
-            on_delivery=lambda _, m, ends=ends: ends.append(m.offset()),
-        )
+        delivered: list[Message] = []
+        end.produce(topic_name, b"-1", partition=partition, on_delivery=partial(_keep_message, delivered))
         flush(end)
-        records = read_records(broker.bootstrap, topic_name, ends[0] + 1, (partition,), check_crcs=True)
+        last = delivered[0].offset()
+        assert last is not None
+        records = read_records(broker.bootstrap, topic_name, last + 1, (partition,), check_crcs=True)
         assert set(acknowledged) <= {number_of(record) for record in records}
 
 

@@ -249,7 +249,7 @@ def test_a_log_with_damaged_flushed_records_is_offline_and_kept(
     assert [record.value() for record in read_records(stopped.bootstrap, other, 1)] == [b"other"]
     assert f"{path} is damaged at position 0, which is offset 0" in stopped.log_text()
     producer = Producer({"bootstrap.servers": stopped.bootstrap, "message.timeout.ms": 1000})
-    errors: list[KafkaError] = []
+    errors: list[KafkaError | None] = []
     producer.produce(topic_name, b"new", on_delivery=lambda error, _: errors.append(error))
     flush(producer)
     assert errors[0] is not None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.interop.librdkafka import create_topic, produce_values, read_records, wait_until
 
@@ -41,14 +41,17 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:
     """Writes until the broker rejects a record or stops."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000, "linger.ms": 0})
-    failed: list[object] = []
+    failed: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     deadline = time.monotonic() + 60
     while not failed and broker.is_alive():
         assert time.monotonic() < deadline, "the disk should be full by now"
         with contextlib.suppress(BufferError, KafkaException):
-            producer.produce(
-                topic, VALUE, partition=partition, on_delivery=lambda error, _: error and failed.append(error)
-            )
+            producer.produce(topic, VALUE, partition=partition, on_delivery=note)
         producer.poll(0.01)
     producer.purge()
 

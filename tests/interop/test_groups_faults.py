@@ -2,6 +2,7 @@
 once, and a broker that is killed."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.interop.brokers import RunningBroker
@@ -77,7 +78,7 @@ def test_a_dozen_members_that_start_at_once_share_the_partitions_and_each_record
     create_topic(bootstrap, topic_name, partitions=partitions)
     produce_to_each(bootstrap, topic_name, partitions, 50)
     # Twelve processes start on few cores: the session must be longer than that.
-    patience = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
+    patience: dict[str, Any] = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
     dozen = [members.start(bootstrap, group_id, topic_name, protocol, **patience) for _ in range(DOZEN)]
     wait_for_owners(dozen, partitions_of(topic_name, partitions), each=2, timeout_s=60)
     produce_to_each(bootstrap, topic_name, partitions, 50)
@@ -93,7 +94,7 @@ def test_the_group_with_its_members_and_offsets_survives_a_kill_of_the_broker(
     bootstrap, wanted = broker.bootstrap, partitions_of(topic_name, 4)
     create_topic(bootstrap, topic_name, partitions=4)
     produce_to_each(bootstrap, topic_name, 4, 50)
-    patience = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
+    patience: dict[str, Any] = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
     both = [members.start(bootstrap, group_id, topic_name, protocol, **patience) for _ in range(2)]
     wait_for_owners(both, wanted, each=2)
     wait_for_records(both, 200)

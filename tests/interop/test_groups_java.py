@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.brokers import RunningBroker
@@ -66,7 +67,7 @@ def tools(tool_server: subprocess.Popen[str], group_broker: RunningBroker) -> To
             "\t".join((tool, "--bootstrap-server", group_broker.bootstrap, *arguments)) + "\n"
         )
         tool_server.stdin.flush()
-        printed = []
+        printed: list[str] = []
         for line in tool_server.stdout:
             if line.startswith("\0"):
                 assert line == "\x000\n", f"{tool} {arguments} ended with {line[1:]}: {printed}"
@@ -190,7 +191,7 @@ def test_a_static_java_member_that_rejoins_gets_its_partitions_without_a_rebalan
     bootstrap, wanted = group_broker.bootstrap, partitions_of(topic_name, 4)
     create_topic(bootstrap, topic_name, partitions=4)
     # A JVM takes some time to start again.
-    session = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
+    session: dict[str, Any] = {} if protocol == "consumer" else {"session_timeout_ms": 20_000}
     if protocol == "consumer":
         set_group_config(bootstrap, group_id, "consumer.session.timeout.ms", "20000")
 

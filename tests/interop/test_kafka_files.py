@@ -292,7 +292,7 @@ def test_ottla_continues_kafkas_directory_and_kafka_continues_ottlas(tmp_path: P
             {"bootstrap.servers": broker.bootstrap, "group.id": "any", "auto.offset.reset": "earliest"}
         )
         consumer.assign([ClientPartition("shared", 0, 0)])
-        values: list[bytes] = []
+        values: list[bytes | None] = []
         while len(values) < 100:
             message = consumer.poll(30)
             assert message is not None

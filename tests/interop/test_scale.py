@@ -39,7 +39,10 @@ def test_records_pass_through_500_partitions(broker: RunningBroker, topic_name: 
     assert {int(record.value() or b"") for record in records} == set(range(5_000))
     assert set(Counter(record.partition() for record in records).values()) == {10}
     for record in records:
-        assert int(record.value() or b"") == record.offset() * 500 + record.partition()
+        offset, partition = record.offset(), record.partition()
+        assert offset is not None
+        assert partition is not None
+        assert int(record.value() or b"") == offset * 500 + partition
 
 
 def test_slow_readers_neither_increase_memory_nor_delay_others(

@@ -51,7 +51,7 @@ class Transactional:
     def send_offset(self, topic: str, offset: int, metadata: object) -> None:
         """Of partition 0; `metadata` is that of the consumer."""
         offsets = [TopicPartition(topic, 0, offset)]
-        self.producer.send_offsets_to_transaction(offsets, metadata, TIMEOUT_S)  # type: ignore[arg-type]
+        self.producer.send_offsets_to_transaction(offsets, metadata, TIMEOUT_S)
 
     def commit(self) -> None:
         """Returns when every partition has the marker: the broker responds before, when the outcome is decided."""

@@ -28,7 +28,7 @@ def main(bootstrap: str, folder: str, topic: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         commit(archive, manifest, check)
 
-    Archive.commit = commit_or_die  # type: ignore[method-assign]
+    Archive.commit = commit_or_die  # type: ignore[assignment, method-assign]
     spark = spark_session("victim", master="local[2]", conf=CONF)
     context = Context("victim", ClusterSettings(bootstrap), Path(folder), "checkpoints")
     run_all(spark, sink(context, topic, format="delta", max_offsets_per_batch=BATCH_OFFSETS))

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions, read_options
 
-READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
+READ_COMMITTED: dict[str, Any] = {"kafka.isolation.level": "read_committed"}
 
 Reading = Callable[[ReadOptions, OffsetRange], Iterable[pa.RecordBatch]]
 
@@ -30,7 +30,7 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.client = {"bootstrap.servers": bootstrap, "log_level": 2}
+        self.client: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2}
         self.admin = AdminClient(self.client)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
@@ -72,7 +72,7 @@ class Topics:
         with suppress(KafkaException):
             producer.abort_transaction(30)
 
-    def options(self, *, streaming: bool = False, **options: str) -> ReadOptions:
+    def options(self, *, streaming: bool = False, **options: Any) -> ReadOptions:
         return read_options({"kafka.bootstrap.servers": self.bootstrap, **options}, streaming=streaming)
 
 

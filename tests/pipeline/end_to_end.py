@@ -314,7 +314,10 @@ def _until_ends(consumer: Consumer, open_partitions: set[int], topic: str) -> It
                 open_partitions.discard(message.partition())
             continue
         headers: Any = dict(message.headers() or [])
-        yield Record(message.partition(), message.offset(), message.key(), message.value(), headers)
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        yield Record(partition, offset, message.key(), message.value(), headers)
 
 
 def read_archive(folder: Path) -> list[tuple[tuple[int, int], bytes | None]]:
@@ -349,7 +352,8 @@ def check_everything(world: World, lines: list[bytes], reloaded: list[bytes]) ->
 def check_raw(raw: list[Record], lines: list[bytes], reloaded: list[bytes], world: World) -> None:
     """Every input once, byte for byte."""
     of_files = [record for record in raw if "file" in record.headers]
-    came, went_in = Counter(record.value for record in of_files), Counter(lines)
+    came: Counter[bytes | None] = Counter(record.value for record in of_files)
+    went_in: Counter[bytes | None] = Counter(lines)
     assert (came - went_in, went_in - came) == (Counter(), Counter())
     places = [(record.headers["file"], record.headers["line"]) for record in of_files]
     assert len(places) == len(set(places))

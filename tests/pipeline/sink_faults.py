@@ -67,7 +67,9 @@ def faulty_source(
             write = writer.write
 
             def faulty_write(batches: Any) -> Any:
-                partition = TaskContext.get().partitionId()
+                task = TaskContext.get()
+                assert task is not None
+                partition = task.partitionId()
 
                 def faulty_batches() -> Any:
                     for count, batch in enumerate(batches):
@@ -80,7 +82,7 @@ def faulty_source(
                     after(partition, path)
                 return message
 
-            writer.write = faulty_write
+            writer.write = faulty_write  # type: ignore[assignment, method-assign]
             return writer
 
     return Faulty

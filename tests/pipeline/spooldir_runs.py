@@ -62,20 +62,22 @@ def read_topic(bootstrap: str, topic: str) -> list[Read]:
 
 
 def committed(consumer: Consumer, partitions: int) -> Iterator[Read]:
-    ended = set()
+    ended: set[int | None] = set()
     while len(ended) < partitions:
         message = consumer.poll(READ_TIMEOUT_S)
         assert message is not None, "the topic does not come to an end"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+        if (error := message.error()) is not None:
+            assert error.name() == "_PARTITION_EOF", error
             ended.add(message.partition())
             continue
-        headers = dict(message.headers())
+        headers: Any = dict(message.headers() or [])
+        value = message.value()
+        assert value is not None
         yield Read(
             headers["file"].decode(),
             int(headers["line"]),
             int(headers["position"]),
-            message.value(),
+            value,
             message.key(),
         )
 

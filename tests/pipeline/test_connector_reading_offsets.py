@@ -30,7 +30,7 @@ def topic(topics: Topics, topic_name: str) -> str:
     return topic_name
 
 
-def planned(topics: Topics, **options: str) -> list[tuple[int, int, int]]:
+def planned(topics: Topics, **options: Any) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for one in plan(topics.options(**options))]
 
 

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_ottla
@@ -141,7 +142,7 @@ def test_a_log_that_ends_before_the_range_is_waited_for_or_ends_the_range(
     topics, wanted = Topics(broker.bootstrap), [OffsetRange(topic_name, 0, 0, 9)]
     topics.create(topic_name)
     topics.produce(topic_name, values(5))
-    patience = {"kafkaConsumer.pollTimeoutMs": "300"}
+    patience: dict[str, Any] = {"kafkaConsumer.pollTimeoutMs": "300"}
     with pytest.raises(RetriableError, match=f"{topic_name}-0 sent nothing .* at offset 5"):
         rows(consume_range, topics.options(subscribe=topic_name, **patience), wanted)
     with pytest.warns(UserWarning, match="ends at offset 5: 5 to 8 cannot be read"):
@@ -156,7 +157,7 @@ def test_a_compacted_topic_gives_the_newest_of_each_key_and_every_part_ends(
         tmp_path_factory.mktemp("compacted") / "data", set={"log.cleaner.backoff.ms": "100"}
     ) as broker:
         topics = Topics(broker.bootstrap)
-        compacted = {
+        compacted: dict[str, Any] = {
             "cleanup_policy": "compact",
             "segment_bytes": "1048576",
             "min_cleanable_dirty_ratio": "0.01",
@@ -202,7 +203,8 @@ def test_a_broker_that_stays_down_is_a_retriable_error(
         topics = Topics(broker.bootstrap)
         topics.create(topic_name)
         topics.produce(topic_name, values(5))
-        options = topics.options(subscribe=topic_name, **{"kafkaConsumer.pollTimeoutMs": "500"})
+        patience: dict[str, Any] = {"kafkaConsumer.pollTimeoutMs": "500"}
+        options = topics.options(subscribe=topic_name, **patience)
         ranges = plan(options)
     with pytest.raises(RetriableError, match=rf"{topic_name}-0 sent nothing"):
         rows(read, options, ranges)

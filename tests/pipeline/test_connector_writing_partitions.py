@@ -183,7 +183,7 @@ def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield from rows(range(10))
-        while task._seconds_left() > 0:
+        while task.seconds_left() > 0:
             pass
         yield from rows(range(10, 20))
 

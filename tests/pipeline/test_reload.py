@@ -1,6 +1,7 @@
 """An archive back into topics: everything as it was, a part of it, and never twice."""
 
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
@@ -45,7 +46,12 @@ def test_an_archive_is_loaded_as_it_was_and_a_second_run_adds_nothing(
     expected = sorted(original[:100] + original[105:205], key=lambda record: record[0])
     assert records_of(spark, context.cluster, back) == expected
 
-    by_key = {"to": part, "partitioning": "key", "offset_from": 50, "time_to": "2026-01-31T23:00:00Z"}
+    by_key: dict[str, Any] = {
+        "to": part,
+        "partitioning": "key",
+        "offset_from": 50,
+        "time_to": "2026-01-31T23:00:00Z",
+    }
     run_all(spark, reload_of(context, "part", **by_key))
     loaded = records_of(spark, context.cluster, part)
     chosen = [record for record in original[50:105] + original[155:] if record[1].hour == 22]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +117,7 @@ def test_corrected_logic_is_replayed_and_the_differences_are_counted(
         "ottla.pipeline.transform.replay.compare", lambda old, new, names, ranges: (*names, ranges)
     )
     topics.produce(raw, [order(6, 1)])
-    again = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]
+    again: Any = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]
     assert again == (to, new, {raw: {0: (1, 6)}})
     assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
     connection = connect(context.cluster)
@@ -135,11 +136,11 @@ def test_records_without_origin_headers_are_compared_by_key(spark: SparkSession)
     )
     old = [(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (None, b"x"), (None, b"y")]
     new = [(b"a", b"1"), (b"a", b"3"), (b"c", b"1"), (None, b"y"), (None, b"y")]
-    frames = [
+    old_rows, new_rows = (
         spark.createDataFrame([(*pair, 0, at, None) for at, pair in enumerate(side)], columns)
         for side in (old, new)
-    ]
-    found = compare(*frames, ("old", "new"), {})
+    )
+    found = compare(old_rows, new_rows, ("old", "new"), {})
     assert (found.equal, found.changed, found.added, found.removed) == (2, 1, 2, 2)
     assert Difference("changed", None, b"a", b"2", b"3") in found.examples
 

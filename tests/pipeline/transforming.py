@@ -88,12 +88,14 @@ def read_topic(bootstrap: str, topic: str) -> list[Read]:
         while len(ended) < len(partitions):
             message = consumer.poll(READ_TIMEOUT_S)
             assert message is not None, f"{topic} does not come to an end"
-            if message.error() is not None:
-                assert message.error().name() == "_PARTITION_EOF", message.error()
-                ended.add(message.partition())
+            partition = message.partition()
+            assert partition is not None
+            if (error := message.error()) is not None:
+                assert error.name() == "_PARTITION_EOF", error
+                ended.add(partition)
                 continue
-            headers = dict(message.headers() or [])
-            found.append(Read(message.key(), message.value(), headers, message.partition()))
+            headers: Any = dict(message.headers() or [])
+            found.append(Read(message.key(), message.value(), headers, partition))
     finally:
         consumer.close()
     return sorted(found, key=lambda record: record.partition)

@@ -62,7 +62,7 @@ def is_in_order(bootstrap: str, topic: str, spark_partitions: int) -> bool:
 
     Spark's rate source deals its numbers out in turn: the remainder tells the Spark partition.
     """
-    last: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int | None, int], int] = {}
     for message in records(bootstrap, topic):
         number = int(message.value() or b"")
         place = (message.partition(), number % spark_partitions)

@@ -167,7 +167,8 @@ class LogModel:
                 if header.base_offset in last or self.random.random() < 0.5:
                     data = segment.file.read_at(position, header.size)
                     fields = (header.size, header.last_offset, header.max_timestamp)
-                    cleaned.append(*(np.array([field]) for field in fields), [data])
+                    sizes, last_offsets, max_timestamps = (np.array([field]) for field in fields)
+                    cleaned.append(sizes, last_offsets, max_timestamps, [data])
                 else:
                     self.compacted.update(range(header.base_offset, header.next_offset))
         cleaned.finish()

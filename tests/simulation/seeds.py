@@ -1,4 +1,4 @@
-"""The seeds of a run: few in `make check`, more in `make test` (OTTLA_SIM_SEEDS)."""
+"""The seeds of a run: one in `make check`, more in `make test` (OTTLA_SIM_SEEDS)."""
 
 import os
 

@@ -31,6 +31,7 @@ def test_a_topic_is_not_affected_by_a_deleted_topic_with_its_name(seed: int) -> 
     run_workload("topics", seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_gives_the_same_run_of_the_whole_broker_under_two_hash_seeds(workload: str) -> None:
     outputs = [

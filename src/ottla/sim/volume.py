@@ -148,6 +148,7 @@ class Directory:
     def __init__(self, now_ms: int) -> None:
         self.entries: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
+        self.pending: set[int] = set()  # the numbers of its changes that are not durable
         self.modified_ms = now_ms
 
 
@@ -162,11 +163,12 @@ class Volume:
     def __init__(self, now_ms: int, mounts: tuple[str, ...]) -> None:
         self.root = Directory(now_ms)
         self.locks: dict[str, object] = {}
-        self._pending: list[NameChange] = []
+        self._pending: dict[int, NameChange] = {}  # by number, in the order of the changes
+        self._changes = 0
         for mount in mounts:
             self.make_dirs(mount, now_ms)
-        self._commit(self._pending)
-        self._pending = []
+        for number in list(self._pending):
+            self._commit(number)
 
     def find(self, path: str) -> Node | None:
         node: Node = self.root
@@ -251,17 +253,17 @@ class Volume:
 
     def sync_dir(self, path: str) -> None:
         """Makes the names in `path` durable, and the other folder of a rename between two folders."""
-        touched = [self.directory(path)]
-        durable: list[NameChange] = []
-        waiting: list[NameChange] = []
-        for change in reversed(self._pending):
-            if any(directory in touched for directory, _, _ in change):
-                touched.extend(directory for directory, _, _ in change)
-                durable.append(change)
-            else:
-                waiting.append(change)
-        self._commit(durable[::-1])
-        self._pending = waiting[::-1]
+        durable: set[int] = set()
+        unvisited = [(self.directory(path), self._changes)]
+        while unvisited:
+            directory, before = unvisited.pop()
+            for number in directory.pending:
+                if number < before and number not in durable:
+                    durable.add(number)
+                    change = self._pending[number]
+                    unvisited += [(other, number) for other, _, _ in change if other is not directory]
+        for number in sorted(durable):
+            self._commit(number)
 
     def used_bytes(self) -> int:
         return sum(len(inode.data) for _, inode in self._files("", self.root))
@@ -272,14 +274,14 @@ class Volume:
 
     def lose_power(self, random: Random) -> list[str]:
         """In each folder a random prefix of the name changes survives. Then each file loses its unsynced bytes."""
-        stopped: list[Directory] = []
-        for change in self._pending:
+        stopped: set[Directory] = set()
+        for number, change in list(self._pending.items()):
             directories = [directory for directory, _, _ in change]
-            if any(directory in stopped for directory in directories) or random.random() < 0.5:
-                stopped.extend(directories)
+            if not stopped.isdisjoint(directories) or random.random() < 0.5:
+                stopped.update(directories)
+                self._forget(number)
             else:
-                self._commit([change])
-        self._pending = []
+                self._commit(number)
         _drop_lost_names(self.root)
         return [f"{path} {inode.lose_power(random)}" for path, inode in self._files("", self.root)]
 
@@ -290,12 +292,19 @@ class Volume:
     def _change(self, change: NameChange) -> None:
         for directory, name, node in change:
             _apply(directory.entries, name, node)
-        self._pending.append(change)
+            directory.pending.add(self._changes)
+        self._pending[self._changes] = change
+        self._changes += 1
 
-    def _commit(self, changes: list[NameChange]) -> None:
-        for change in changes:
-            for directory, name, node in change:
-                _apply(directory.durable, name, node)
+    def _commit(self, number: int) -> None:
+        for directory, name, node in self._forget(number):
+            _apply(directory.durable, name, node)
+
+    def _forget(self, number: int) -> NameChange:
+        change = self._pending.pop(number)
+        for directory, _, _ in change:
+            directory.pending.discard(number)
+        return change
 
     def _files(self, path: str, directory: Directory) -> list[tuple[str, Inode]]:
         found: list[tuple[str, Inode]] = []

@@ -108,7 +108,8 @@ def committed_records(context: Context, topic: str) -> list[Record]:
             }
         )
     )
-    records, ended = [], set()
+    records: list[Record] = []
+    ended: set[int | None] = set()
     consumer.subscribe([topic])
     partitions = len(consumer.list_topics(topic).topics[topic].partitions)
     until = time.monotonic() + WAIT_S

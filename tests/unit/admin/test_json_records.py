@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.admin.json_records import OutgoingRecord, record_from_json, record_to_json
 
@@ -87,7 +88,7 @@ def test_any_other_line_is_rejected_with_what_was_expected(line: str, error: str
 BYTES = st.none() | st.binary() | st.text().map(str.encode)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.builds(
         OutgoingRecord,

@@ -1,8 +1,9 @@
 """Offsets as CSV, in and out."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.admin.offsets_csv import read_offsets, write_offsets
 from ottla.admin.reset_plan import PlannedReset
@@ -14,7 +15,7 @@ PLANS = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(PLANS)
 def test_written_offsets_are_read_back(offsets: dict[TopicPartition, int]) -> None:
     plan = [PlannedReset(topic, number, None, offset, None) for (topic, number), offset in offsets.items()]

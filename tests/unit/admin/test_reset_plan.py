@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.admin.reset_plan import (
     PartitionOffsets,
@@ -113,7 +114,7 @@ TARGETS: st.SearchStrategy[Target] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(TARGETS, KNOWN_OFFSETS, st.data())
 def test_new_offsets_are_always_inside_of_the_log(
     target: Target, known: dict[TopicPartition, PartitionOffsets], data: st.DataObject
@@ -128,7 +129,7 @@ def test_new_offsets_are_always_inside_of_the_log(
         assert line.committed == offsets.committed
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TARGETS, KNOWN_OFFSETS, st.data())
 def test_an_exported_plan_gives_the_same_plan_again(
     target: Target, known: dict[TopicPartition, PartitionOffsets], data: st.DataObject
@@ -140,7 +141,7 @@ def test_an_exported_plan_gives_the_same_plan_again(
     assert again == [line._replace(note=None) for line in plan]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(partition_offsets(), st.integers(0, 2**62), st.integers(0, 2**62))
 def test_a_longer_shift_never_goes_less_far_than_a_shorter_one(
     known: PartitionOffsets, one: int, other: int

@@ -1,8 +1,9 @@
 """Times and durations are parsed as Kafka's tools parse them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.admin.timestamps import format_time, parse_datetime_ms, parse_duration_ms
 
@@ -37,7 +38,7 @@ def test_anything_else_is_not_a_duration(text: str) -> None:
         parse_duration_ms(text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 400), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 999))
 def test_a_duration_is_the_sum_of_its_parts(d: int, h: int, m: int, s: int, ms: int) -> None:
     total = (((d * 24 + h) * 60 + m) * 60 + s) * 1000 + ms
@@ -64,7 +65,7 @@ def test_anything_else_is_not_a_time(text: str) -> None:
         parse_datetime_ms(text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_a_formatted_time_is_parsed_to_the_same_time(time_ms: int) -> None:
     assert parse_datetime_ms(format_time(time_ms)) == time_ms

@@ -51,7 +51,7 @@ def with_groups(bench: Bench, answer: Any) -> FakeGroups:
     """Replaces the coordinator. `answer` is the response to all commands, or a function that computes it."""
     fake: Any = FakeGroups(answer)
     bench.services.groups._service = fake
-    return fake  # type: ignore[no-any-return]
+    return fake
 
 
 def rejected(code: ErrorCode) -> KafkaError:

@@ -24,7 +24,9 @@ async def fill(bench: Bench) -> Any:
 
 
 async def first_value(bench: Bench, topic_id: Any, offset: int) -> int:
-    return int.from_bytes((await bench.read(topic_id, offset))[0][:4])
+    value = (await bench.read(topic_id, offset))[0]
+    assert value is not None
+    return int.from_bytes(value[:4])
 
 
 async def count_thread_work(bench: Bench, topic_id: Any) -> list[Callable[[], object]]:

@@ -50,7 +50,7 @@ async def test_an_exception_while_a_response_is_built_closes_the_connection(benc
         patch.setattr(k12_heartbeat, "_response", broken)
         assert await is_closed_by(bench, heartbeat)
         later: Promise[Any] = Promise()
-        bench.services.groups.get().submit = lambda *_: later  # type: ignore[method-assign, assignment, return-value]
+        bench.services.groups.get().submit = lambda *_: later  # type: ignore[method-assign]
 
         async def decide() -> None:
             later.complete(None)
@@ -131,7 +131,7 @@ async def test_an_exception_while_a_coordinator_appends_is_an_error_and_it_conti
 
 def test_the_exception_and_the_client_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ottla"):
-        test_an_exception_in_a_background_task_of_a_request_closes_the_connection()  # type: ignore[call-arg]
+        test_an_exception_in_a_background_task_of_a_request_closes_the_connection()
     failed = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage().rpartition(":")[0] for record in failed] == ["a request of victim"] * 2
     assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in failed)

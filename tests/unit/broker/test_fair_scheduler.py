@@ -85,7 +85,12 @@ def test_a_short_job_does_not_wait_for_a_long_one_but_long_jobs_run_one_at_a_tim
 
         def start(name: str, number: int) -> Promise[list[None]]:
             results = scheduler.run(range(number), lambda item: order.append(name))
-            return results.then(lambda values: order.append(f"{name} is done") or values)
+
+            def note_the_end(values: list[None]) -> list[None]:
+                order.append(f"{name} is done")
+                return values
+
+            return results.then(note_the_end)
 
         first, second = start("first", LONG_JOB_ITEMS + 1), start("second", LONG_JOB_ITEMS + 1)
         short = start("short", ITEMS_PER_SLICE + 1)

@@ -338,6 +338,7 @@ def test_a_repeated_commit_gets_the_same_response_and_stores_the_new_offsets(ver
         fetched = (
             bench.services.groups.get().submit("g", commands.OffsetFetch(group_id="g", partitions=None)).value
         )
+        assert isinstance(fetched, tuple)
         assert [(each.partition, each.offset, each.metadata) for each in fetched] == [
             (0, 4, "note"),
             (1, 40, "note"),
@@ -363,8 +364,8 @@ def test_a_repeated_commit_keeps_its_retention(version: int) -> None:
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
             runtime = bench.services.groups.get().runtimes.for_key("g")
             assert runtime is not None
-            committed, _ = runtime.shard.offsets._offsets.durable_state()  # type: ignore[misc]
-            value = committed["g"]["orders"][0]
+            durable: Any = runtime.shard.offsets._offsets.durable_state()
+            value = durable[0]["g"]["orders"][0]
             assert (value.offset, value.expire_timestamp) == (offset, value.commit_timestamp + 60_000)
             await asyncio.sleep(1)
 
@@ -382,7 +383,7 @@ def test_a_repeated_commit_is_rejected_if_its_topic_is_deleted_or_its_group_has_
             assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.none)]
         runtime = bench.services.groups.get().runtimes.for_key("g")
         assert runtime is not None
-        runtime.shard.state.groups["g"].check_offset_commit = refuse  # type: ignore[method-assign]
+        runtime.shard.state.groups["g"].check_offset_commit = refuse  # type: ignore[assignment, method-assign]
         assert answers(await bench.ask(request)) == [("orders", 0, ErrorCode.unknown_member_id)]
         gone = DeleteTopicState(name=TopicName("orders"), topic_id=None)
         await bench.ask(DeleteTopicsRequest(topics=(gone,), timeout=timedelta(seconds=1)))

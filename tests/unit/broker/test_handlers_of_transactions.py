@@ -67,7 +67,7 @@ async def test_the_transaction_topic_has_kafkas_partitions_and_configs(bench: Be
 # -- InitProducerId
 
 
-UNSTABLE = {"unstable_api_versions_enable": "true"}  # for version 6
+UNSTABLE: dict[str, Any] = {"unstable_api_versions_enable": "true"}  # for version 6
 
 
 def init_request(version: int, **values: Any) -> Any:

@@ -352,6 +352,7 @@ def test_a_broker_is_killed_while_it_cleans(seconds: float) -> None:
     run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["open", "map", "sync_dir", "read", "sync"])
 @pytest.mark.parametrize("times", [1, 2, 5, 9])
 def test_a_cleaning_that_runs_out_of_descriptors_leaves_no_half_swapped_segment_and_is_retried(

@@ -109,6 +109,7 @@ def number_hosted(bench: Bench, topic: str) -> int:
     return sum(hosted.topic_partition.topic == topic for hosted in bench.services.partitions)
 
 
+@pytest.mark.slow
 @on_broker()
 async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwhile(
     bench: Bench,
@@ -130,6 +131,7 @@ async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwh
     assert bench.services.partitions.find("wide", None, 1999).log.topic_id == topic_id
 
 
+@pytest.mark.slow
 @on_broker()
 async def test_very_many_partitions_are_deleted_in_steps_and_their_name_can_be_used_again(
     bench: Bench,
@@ -167,6 +169,7 @@ async def test_very_many_partitions_whose_disk_fails_meanwhile_are_deleted_witho
     await bench.stop()
 
 
+@pytest.mark.slow
 @on_broker(started=False)
 async def test_a_kill_while_very_many_partitions_are_opened_raises_no_error(bench: Bench) -> None:
     await bench.start()

@@ -6,7 +6,7 @@ from ottla.broker.promise import Promise, completed
 def test_then_abandons_the_promise_that_its_function_returned() -> None:
     abandoned: list[str] = []
     inner: Promise[int] = Promise(lambda: abandoned.append("inner"))
-    outer = completed(1).then(lambda value: inner)
+    outer: Promise[int] = completed(1).then(lambda value: inner)
     outer.abandon()
     assert abandoned == ["inner"]
 
@@ -23,10 +23,12 @@ def test_then_does_not_call_its_function_after_it_was_abandoned() -> None:
 def test_a_promise_that_waits_for_another_completes_and_fails_with_it() -> None:
     seen: list[object] = []
     inner: Promise[int] = Promise()
-    completed(1).then(lambda value: inner).subscribe(seen.append, seen.append)
+    outer: Promise[int] = completed(1).then(lambda value: inner)
+    outer.subscribe(seen.append, seen.append)
     inner.complete(2)
     failing: Promise[int] = Promise()
-    completed(1).then(lambda value: failing).subscribe(seen.append, seen.append)
+    outer = completed(1).then(lambda value: failing)
+    outer.subscribe(seen.append, seen.append)
     error = ValueError("no response")
     failing.fail(error)
     assert seen == [2, error]

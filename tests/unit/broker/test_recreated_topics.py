@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from kio.schema.delete_records.v2.request import (
@@ -19,7 +20,7 @@ from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import CHECKPOINTS, LOG_START_OFFSETS
 
 JOURNAL = TopicPartition("journal", 0)
-SOON = {"log_flush_start_offset_checkpoint_interval_ms": "1000"}
+SOON: dict[str, Any] = {"log_flush_start_offset_checkpoint_interval_ms": "1000"}
 
 
 async def delete_records(bench: Bench, offset: int) -> None:

@@ -377,6 +377,7 @@ def move_with_power_loss(seed: int, operation: int) -> bool:
     return simulate(main, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_power_loss_at_any_operation_of_a_move_leaves_one_complete_log(
     seed: int, caplog: pytest.LogCaptureFixture

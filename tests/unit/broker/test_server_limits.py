@@ -48,7 +48,7 @@ class Clients:
         assert isinstance(stream, SimStream)
         peer: Any = stream._receiver
         await asyncio.sleep(wait_s)
-        return peer  # type: ignore[no-any-return]
+        return peer
 
 
 def echo(connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":

@@ -13,6 +13,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from tests.examples import scaled
 from tests.unit.broker.bench import Bench
 from tests.unit.broker.transaction_bench import (
     CommittedReader,
@@ -196,7 +197,7 @@ async def check_offsets(bench: Bench, producer: RandomProducer, seen: set[tuple[
     assert await committed_offset(bench, producer.name, "journal", require_stable=True) == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(scaled(8)))
 def test_transactions_are_all_or_nothing_through_crashes(seed: int) -> None:
     @on_small_broker(started=False)
     async def run(bench: Bench) -> None:

@@ -58,7 +58,7 @@ def with_transactions(bench: Bench, answer: Any) -> FakeTransactions:
     """Replaces the coordinator. `answer` is the response to all commands, or a function that computes it."""
     fake: Any = FakeTransactions(answer)
     bench.services.transactions._service = fake
-    return fake  # type: ignore[no-any-return]
+    return fake
 
 
 class TransactionalProducer:

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.consumer.fake_consumer import (
@@ -20,6 +21,8 @@ from ottla.consumer import ParallelConsumer, ProcessDiedError, ProcessStartError
 from ottla.consumer.errors import RemoteError
 from ottla.consumer.handler_process import HandlerProcess
 from ottla.model.ids import TopicPartition
+
+pytestmark = pytest.mark.slow  # every test starts processes
 
 P0 = TopicPartition("t", 0)
 
@@ -58,7 +61,7 @@ class Notes:
 class UnpicklableHandler:
     """Can be pickled, but not unpickled."""
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (os._exit, (5,))
 
     def __call__(self, record: Record) -> None: ...

@@ -1,8 +1,8 @@
 """The records in flight: which may be handled next, which offsets may be committed, when to stop reading."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from ottla.consumer.in_flight import WINDOW_FACTOR, InFlightRecords, Order, PartitionState, Task
 from ottla.consumer.record import Record
@@ -168,7 +168,7 @@ class InFlightMachine(RuleBasedStateMachine):
         self.owned: set[TopicPartition] = set()
         self.running: list[Task] = []
         self.handled: dict[TopicPartition, set[int]] = {P0: set(), P1: set()}
-        self.last_taken: dict[tuple[PartitionState, bytes], int] = {}
+        self.last_taken: dict[tuple[PartitionState, bytes | None], int] = {}
         self.now = 0.0
 
     @initialize(order=st.sampled_from(["key", "partition", "none"]), in_flight_max=st.integers(1, 6))
@@ -257,8 +257,8 @@ class InFlightMachine(RuleBasedStateMachine):
         """Whatever happened, the rest can be handled, and then everything that was read is committable."""
         if not hasattr(self, "records"):
             return
-        for task in self.running:
-            self.records.finish(task)
+        for running in self.running:
+            self.records.finish(running)
         while (task := self.records.take(self.now + 1000)) is not None:
             self.records.finish(task)
         assert self.records.is_drained(self.owned)
@@ -267,5 +267,5 @@ class InFlightMachine(RuleBasedStateMachine):
         assert self.records.committable(self.owned) == {p: offset for p, offset in read.items() if offset}
 
 
-InFlightMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+InFlightMachine.TestCase.settings = examples(60, stateful_step_count=50)
 TestInFlightRecordsAgainstALog = InFlightMachine.TestCase

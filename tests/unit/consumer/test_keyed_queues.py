@@ -1,9 +1,9 @@
 """Keyed queues against a model: which items are taken, in which order, and when."""
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 
 from ottla.consumer.keyed_queues import KeyedQueues
 
@@ -136,5 +136,5 @@ class KeyedQueuesMachine(RuleBasedStateMachine):
         assert due is None or due in self.due.values()
 
 
-KeyedQueuesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+KeyedQueuesMachine.TestCase.settings = examples(60, stateful_step_count=40)
 TestKeyedQueuesAgainstAModel = KeyedQueuesMachine.TestCase

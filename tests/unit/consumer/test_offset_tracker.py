@@ -1,8 +1,9 @@
 """The offset that may be committed when records are finished in any order."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.consumer.offsets import OffsetTracker
 
@@ -54,7 +55,7 @@ def test_a_record_is_finished_once_and_only_if_it_was_started() -> None:
             tracker.finished(offset)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.data())
 def test_no_unfinished_record_is_ever_before_the_committable_offset(
     gaps: list[int], data: st.DataObject

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 
 from ottla.core.purgatory import Operation, Purgatory
 
@@ -283,5 +283,5 @@ class PurgatoryModel(RuleBasedStateMachine):
         assert is_empty(self.purgatory)
 
 
-PurgatoryModel.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+PurgatoryModel.TestCase.settings = examples(50, stateful_step_count=40)
 TestPurgatoryModel = PurgatoryModel.TestCase

@@ -1,7 +1,8 @@
 """Timers are added, cancelled and expired, with overflow wheels for long deadlines."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.core.timing_wheel import Timer, TimingWheel
 
@@ -106,7 +107,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(start=st.integers(0, 10_000), script=steps)
 def test_the_wheel_behaves_like_a_sorted_list(start: int, script: list[tuple[str, int]]) -> None:
     wheel: TimingWheel[int] = TimingWheel(start)

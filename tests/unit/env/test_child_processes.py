@@ -13,6 +13,8 @@ import pytest
 from ottla.env.processes import ChildProcesses
 from ottla.model.errors import ErrorCode, KafkaError
 
+pytestmark = pytest.mark.slow  # every test starts processes
+
 
 def numbers(count: int) -> Iterator[int]:
     print("this goes to standard error, not between the results")

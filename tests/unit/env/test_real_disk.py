@@ -35,7 +35,7 @@ def test_a_short_write_is_continued(disk, tmp_path, monkeypatch):
     def short_pwritev(descriptor, buffers, position):
         return os.pwrite(descriptor, b"".join(buffers)[:2], position)
 
-    monkeypatch.setattr(real_disk.os, "pwritev", short_pwritev)
+    monkeypatch.setattr(os, "pwritev", short_pwritev)
     file.write_at(5, [b"abc", b"", b"d", memoryview(b"efgh")])
     assert file.read_at(5, 100) == b"abcdefgh"
 
@@ -44,9 +44,7 @@ def test_a_short_read_is_continued(disk, tmp_path, monkeypatch):
     file = disk.open(str(tmp_path / "f"), create=True)
     file.write_at(0, [b"abcdefgh"])
     pread = os.pread
-    monkeypatch.setattr(
-        real_disk.os, "pread", lambda fd, length, position: pread(fd, min(length, 3), position)
-    )
+    monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 3), position))
     assert file.read_at(0, 8) == b"abcdefgh"
     assert file.read_at(2, 100) == b"cdefgh"
 
@@ -58,6 +56,7 @@ def test_opening_a_missing_file_without_create_raises_an_error(disk, tmp_path):
 
 def test_the_descriptor_closes_with_the_last_reference(disk, tmp_path):
     file: RealFile | None = disk.open(str(tmp_path / "f"), create=True)
+    assert file is not None
     descriptor = file.fileno()
     os.fstat(descriptor)
     file = None
@@ -100,7 +99,7 @@ def test_reserving_space_on_a_full_disk_raises_instead_of_killing_the_process(di
     def full(descriptor, position, length):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(real_disk.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space left"):
         mapped.reserve(8)
     mapped.close()
@@ -170,7 +169,7 @@ def test_a_link_is_a_second_name_of_the_same_file(tmp_path):
 def test_a_file_of_the_wanted_size_is_not_truncated_again(disk, tmp_path, monkeypatch):
     sizes = []
     ftruncate = os.ftruncate
-    monkeypatch.setattr(real_disk.os, "ftruncate", lambda fd, size: (sizes.append(size), ftruncate(fd, size)))
+    monkeypatch.setattr(os, "ftruncate", lambda fd, size: (sizes.append(size), ftruncate(fd, size)))
     file = disk.open(str(tmp_path / "f"), create=True)
     file.truncate(0)
     file.write_at(0, [b"abc"])

@@ -82,6 +82,7 @@ def work(throttle: SharedThrottle, steps: int) -> Iterator[float]:
     yield time.monotonic()
 
 
+@pytest.mark.slow
 def test_processes_share_one_limit() -> None:
     processes = ChildProcesses()
 

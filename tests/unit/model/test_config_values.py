@@ -3,8 +3,9 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.model.config import ConfigType, ResourceType, definition_of, is_list, validate
 from ottla.model.config.definition import format_value, parse_value
@@ -99,7 +100,7 @@ def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> Non
     assert format_value(value) == text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.floats(allow_nan=False))
 def test_every_double_survives_a_round_trip(value: float) -> None:
     assert parse_value("x", format_value(value), ConfigType.DOUBLE) == value

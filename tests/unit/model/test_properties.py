@@ -1,8 +1,9 @@
 """Java's .properties syntax."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.model.config import parse_properties
 
@@ -41,7 +42,7 @@ def _escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "\\=:#! \t\f" else char for char in text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1),

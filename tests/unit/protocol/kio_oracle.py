@@ -4,15 +4,16 @@ from datetime import timedelta
 from io import BytesIO
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 from kio.static.primitive import Records
+from tests.examples import examples
 
 st.register_type_strategy(Records, st.binary(max_size=40).map(Records))
 
-MESSAGES = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-MUTATIONS = settings(max_examples=40, deadline=None)
+MESSAGES = examples(6, suppress_health_check=list(HealthCheck))
+MUTATIONS = examples(40)
 
 
 def kio_bytes(message: Any) -> bytes:

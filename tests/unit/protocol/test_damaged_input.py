@@ -185,7 +185,7 @@ def test_a_damaged_request_header(version: int) -> None:
 def test_a_damaged_record_of_a_group(key_type: Any) -> None:
     key = group_codec.encode_key(filled(key_type))
     check(lambda data: group_codec.decode_record(data, None), key, KafkaError)
-    value_type = group_codec.VALUE_TYPES[key_type.__api_key__]
+    value_type: Any = group_codec.VALUE_TYPES[key_type.__api_key__]
     values = [group_codec.encode_value(filled(value_type))]
     if value_type is OffsetCommitValue:
         values.append(group_codec.encode_value(filled(ExpiringOffsetCommitValue)))

@@ -3,11 +3,12 @@
 from io import BytesIO
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, reject
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader as kio_reader
 from kio.serial import entity_writer
+from tests.examples import examples
 
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.decoder import entity_reader
@@ -18,7 +19,7 @@ from ottla.protocol.varint import encode_uvarint
 
 
 @pytest.mark.parametrize("key", [key for key in APIS if key is not ApiKey.PRODUCE], ids=lambda key: key.name)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_version_reads_as_kio_reads_it(key: ApiKey, data: st.DataObject) -> None:
     version = data.draw(st.integers(APIS[key].min_version, APIS[key].max_version))

@@ -46,6 +46,9 @@ class MemoryFile:
     def read_at(self, position: int, length: int) -> bytes:
         return bytes(at % 256 for at in range(position, position + length))
 
+    def is_cached(self, position: int, length: int) -> bool:
+        return True
+
 
 def topic_key(topic: Any, version: int) -> tuple[str | None, UUID | None]:
     return (None, topic.topic_id or ZERO_UUID) if version >= 13 else (topic.topic, None)
@@ -131,7 +134,7 @@ def our_response(message: Any, version: int) -> FetchResponse:
 
 
 def session_request(version: int) -> FetchRequest:
-    topic = (None, TOPIC_ID) if version >= 13 else ("orders", None)
+    name, topic_id = (None, TOPIC_ID) if version >= 13 else ("orders", None)
     return FetchRequest(
         replica_id=2,
         replica_epoch=9 if version >= 15 else -1,
@@ -143,7 +146,8 @@ def session_request(version: int) -> FetchRequest:
         session_epoch=3 if version >= 7 else -1,
         topics=[
             FetchTopic(
-                *topic,
+                name,
+                topic_id,
                 [
                     FetchPartition(
                         index=index,
@@ -159,15 +163,15 @@ def session_request(version: int) -> FetchRequest:
                 ],
             )
         ],
-        forgotten=[ForgottenTopic(*topic, [4, 5])] if version >= 7 else [],
+        forgotten=[ForgottenTopic(name, topic_id, [4, 5])] if version >= 7 else [],
         rack_id="west" if version >= 11 else "",
         cluster_id="a cluster" if version >= 12 else None,
     )
 
 
 def response_with(version: int, *partitions: FetchPartitionResponse) -> FetchResponse:
-    topic = (None, TOPIC_ID) if version >= 13 else ("orders", None)
-    return FetchResponse(0, 0, 0, [FetchTopicResponse(*topic, list(partitions))], [])
+    name, topic_id = (None, TOPIC_ID) if version >= 13 else ("orders", None)
+    return FetchResponse(0, 0, 0, [FetchTopicResponse(name, topic_id, list(partitions))], [])
 
 
 def joined(parts: list[Any]) -> bytes:

@@ -3,8 +3,9 @@
 from struct import pack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import FrameAssembler, FrameTooLarge, read_request_header, response_prefix
@@ -25,7 +26,7 @@ def feed(assembler: FrameAssembler, data: bytes, sizes: list[int]) -> list[bytes
     return frames
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.binary(max_size=300), max_size=12),
     st.lists(st.integers(1, 97), min_size=1, max_size=8),

@@ -6,8 +6,9 @@ from types import NoneType
 from typing import Any, get_args
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.protocol.kio_oracle import kio_bytes
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -81,7 +82,7 @@ def key_of(value_type: Any) -> Any:
 
 @pytest.mark.parametrize("value_type", get_args(GroupValue), ids=lambda each: each.__name__)
 def test_every_record_is_read_as_it_was_written(value_type: Any) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(built(key_of(value_type)), built(value_type))
     def check(key: GroupKey, value: GroupValue) -> None:
         assume(not isinstance(value, ExpiringOffsetCommitValue) or value.expire_timestamp != -1)
@@ -91,7 +92,7 @@ def test_every_record_is_read_as_it_was_written(value_type: Any) -> None:
     check()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(built(OffsetCommitKey), built(OffsetCommitValue))
 def test_offsets_have_the_bytes_that_kio_writes(key: OffsetCommitKey, value: OffsetCommitValue) -> None:
     assert encode_key(key) == b"\x00\x01" + kio_bytes(key)
@@ -100,7 +101,7 @@ def test_offsets_have_the_bytes_that_kio_writes(key: OffsetCommitKey, value: Off
 
 @pytest.mark.parametrize("version", [0, 2, 3, 4])
 def test_offsets_of_every_version_are_read(version: int) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(built(schema_of(OffsetCommitValue, version)))
     def check(written: Any) -> None:
         data = version.to_bytes(2, "big") + kio_bytes(written)
@@ -120,7 +121,7 @@ def test_an_offset_of_version_1_without_an_expiry_is_a_normal_offset() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_groups_of_every_version_are_read(version: int) -> None:
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     @given(built(schema_of(GroupMetadataValue, version)))
     def check(written: Any) -> None:
         data = version.to_bytes(2, "big") + kio_bytes(written)

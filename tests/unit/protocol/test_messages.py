@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 from io import BytesIO
+from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.consumer_group_heartbeat.v1.response import (
@@ -19,6 +20,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 from kio.serial import entity_reader, entity_writer
+from tests.examples import examples
 
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey
@@ -31,13 +33,13 @@ VERSIONS = [
 ]
 
 
-def blank(schema: type) -> object:
+def blank(schema: type) -> Any:
     from dataclasses import fields
 
     return schema(**{field.name: default_of(field) for field in fields(schema)})
 
 
-def written(message: object) -> bytes:
+def written(message: Any) -> bytes:
     buffer = BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
@@ -57,7 +59,9 @@ def test_a_response_of_the_newest_version_is_converted_to_any_version(key: ApiKe
     body = encode_response(key, version, newest)
     message, size = entity_reader(load_response_schema(key, version))(body, 0)
     assert size == len(body)
-    assert message == converter(type(newest), type(message))(newest)
+    old_type: Any = type(message)
+    new_type: Any = type(newest)
+    assert message == converter(new_type, old_type)(newest)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda value: str(value))
@@ -66,7 +70,7 @@ def test_flexible_versions_are_those_of_the_schema(key: ApiKey, version: int) ->
 
 
 @pytest.mark.parametrize("key", list(APIS), ids=lambda key: key.name)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.binary(max_size=200))
 def test_any_body_is_a_request_or_malformed(key: ApiKey, data: bytes) -> None:
     for version in (APIS[key].min_version, APIS[key].max_version):

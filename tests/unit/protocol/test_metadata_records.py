@@ -6,9 +6,10 @@ from io import BytesIO
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
+from tests.examples import examples
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.codec import (
@@ -64,7 +65,7 @@ def values(each: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES, ids=lambda each: each.__name__)
 def test_every_record_is_read_as_it_was_written(record_type: type[Any]) -> None:
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     @given(nested(record_type))
     def check(record: MetadataRecord) -> None:
         assert decode_record(encode_record(record)) == record
@@ -74,7 +75,7 @@ def test_every_record_is_read_as_it_was_written(record_type: type[Any]) -> None:
 
 @pytest.mark.parametrize("record_type", PACKERS, ids=lambda each: each.__name__)
 def test_hand_written_encoders_have_the_bytes_that_kio_writes(record_type: type[Any]) -> None:
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(nested(record_type))
     def check(record: MetadataRecord) -> None:
         expected = BytesIO()

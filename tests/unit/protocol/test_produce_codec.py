@@ -88,9 +88,9 @@ def our_response(message: Any, version: int) -> ProduceResponse:
 
 
 def one_record_request(version: int) -> ProduceRequest:
-    topic = (None, TOPIC_ID) if version >= 13 else ("orders", None)
+    name, topic_id = (None, TOPIC_ID) if version >= 13 else ("orders", None)
     partition = ProducePartition(3, memoryview(b"a batch"))
-    return ProduceRequest(None, -1, 30_000, [ProduceTopic(*topic, [partition])])
+    return ProduceRequest(None, -1, 30_000, [ProduceTopic(name, topic_id, [partition])])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -121,7 +121,7 @@ def test_records_are_slices_of_the_request_not_copies(version: int) -> None:
     records = decode_produce_request(memoryview(body), version).topics[0].partitions[0].records
     assert records is not None
     body[body.index(b"a batch")] = ord("A")
-    assert records == b"A batch"
+    assert bytes(records) == b"A batch"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

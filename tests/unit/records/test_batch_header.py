@@ -1,8 +1,9 @@
 """The header of a batch: which headers are rejected, and how an append changes it without copying records."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.records.batch_strategies import batches
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -74,7 +75,7 @@ def test_an_unknown_magic_is_a_corrupt_message(magic: int) -> None:
     assert caught.value.code is ErrorCode.corrupt_message
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(raw=st.binary(max_size=200))
 def test_any_bytes_are_batches_or_a_kafka_error(raw: bytes) -> None:
     try:
@@ -126,7 +127,7 @@ def test_a_packed_header_reads_back() -> None:
     assert HEADER_LAYOUT.pack(*HEADER) == BATCH[:HEADER_SIZE]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     batch=batches(),
     before=st.binary(max_size=5),
@@ -142,7 +143,7 @@ def test_new_offsets_and_epoch_keep_the_producers_checksum_valid(
     assert written[16:] == batch[16:]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(batch=batches(), before=st.binary(max_size=5), now=st.integers(0, 2**42))
 def test_log_append_time_recomputes_the_checksum_over_the_same_records(
     batch: bytes, before: bytes, now: int

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
 from kio.schema.leader_change_message.v0 import data as leader_change_v0
@@ -12,6 +12,7 @@ from kio.schema.leader_change_message.v1.data import LeaderChangeMessage, Voter
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.schema.voters_record.v0 import data as voters
+from tests.examples import examples
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.control import ControlMessage, build_control_batch, read_control_record
@@ -143,7 +144,7 @@ def test_a_malformed_control_record_is_a_corrupt_message(key: str | None, value:
     assert "offset 4" in caught.value.message
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(kind=st.integers(0, 7), value=st.binary(max_size=60))
 def test_any_value_is_a_message_or_a_kafka_error(kind: int, value: bytes) -> None:
     try:
@@ -152,7 +153,7 @@ def test_any_value_is_a_message_or_a_kafka_error(kind: int, value: bytes) -> Non
         pass
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     message=st.builds(EndTransactionMarker, st.booleans(), st.integers(-1, 2**31 - 1)),
     timestamp=st.integers(0, 2**62),

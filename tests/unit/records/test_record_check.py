@@ -4,8 +4,9 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.fuzz.mutations import mutate
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -74,7 +75,7 @@ def read(data: bytes, header: BatchHeader) -> list[Record] | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     seed=st.integers(0, 2**48),
     count=st.integers(1, 8) | st.integers(60, 200),

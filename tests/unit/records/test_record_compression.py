@@ -5,8 +5,9 @@ import tracemalloc
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.compression import (
@@ -31,7 +32,7 @@ def named(codec: int) -> str:
 
 
 @pytest.mark.parametrize("codec", [NONE, *PACKING], ids=named)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.binary(max_size=2000))
 def test_compressed_data_survives_a_round_trip(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), LIMIT) == data
@@ -98,7 +99,7 @@ def test_a_snappy_block_that_claims_gigabytes_is_rejected_before_memory_is_alloc
 
 
 @pytest.mark.parametrize("codec", PACKING, ids=named)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_damaged_bytes_are_a_corrupt_message_or_read_never_anything_else(
     codec: int, data: st.DataObject

@@ -1,14 +1,15 @@
 """Lookups by timestamp find the exact record in a batch of any codec."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.records.batch_strategies import CODECS, record_lists
 
 from ottla.records.records import Record, build_batch
 from ottla.records.timestamps import find_by_timestamp, offset_of_max_timestamp
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(records=record_lists(gaps=True), codec=CODECS, data=st.data())
 def test_the_first_record_at_or_after_a_time_is_found(
     records: list[Record], codec: int, data: st.DataObject
@@ -27,7 +28,7 @@ def test_the_first_record_at_or_after_a_time_is_found(
     assert find_by_timestamp(build_batch(records, codec=codec), target, start_offset) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(records=record_lists(gaps=True), codec=CODECS)
 def test_the_first_record_with_the_largest_time_is_found(records: list[Record], codec: int) -> None:
     latest = max(record.timestamp for record in records)

@@ -1,8 +1,9 @@
 """Records survive a round trip through a batch; malformed records raise only KafkaError."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.records.batch_strategies import CODECS, INT64, batches, record_lists
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -44,7 +45,7 @@ def test_a_varint_of_eleven_bytes_is_rejected() -> None:
         read_varint(b"\x80" * 10 + b"\x01", 0)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(records=record_lists(), codec=CODECS)
 def test_records_survive_a_round_trip_in_any_codec(records: list[Record], codec: int) -> None:
     [(header, found)] = read_batches(build_batch(records, codec=codec))
@@ -54,7 +55,7 @@ def test_records_survive_a_round_trip_in_any_codec(records: list[Record], codec:
     check_client_batch(header)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(records=record_lists(gaps=True), lead=st.integers(0, 50))
 def test_offset_gaps_of_compaction_are_kept(records: list[Record], lead: int) -> None:
     base_offset = max(0, records[0].offset - lead)
@@ -127,7 +128,7 @@ def test_malformed_records_are_a_corrupt_message(payload: str, count: int, words
     assert caught.value.code is ErrorCode.corrupt_message
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(payload=st.binary(max_size=60), count=st.integers(-2, 2**31 - 1))
 def test_any_payload_is_records_or_a_kafka_error(payload: bytes, count: int) -> None:
     batch = with_records(payload)
@@ -138,7 +139,7 @@ def test_any_payload_is_records_or_a_kafka_error(payload: bytes, count: int) -> 
         pass
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(batch=batches(), data=st.data())
 def test_a_mutated_batch_is_read_or_a_kafka_error_even_without_a_crc_check(
     batch: bytes, data: st.DataObject

@@ -1,7 +1,8 @@
 """Rules of single topics for each record: keys, timestamps, another codec."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.examples import examples
 from tests.unit.records.batch_strategies import CODECS, record_lists
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -115,7 +116,7 @@ def test_a_batch_above_the_limit_has_its_own_error_only_if_a_limit_is_given() ->
     assert caught.value.code is ErrorCode.invalid_record
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(records=record_lists(), source=CODECS, target=CODECS)
 def test_recompression_changes_only_the_codec(records: list[Record], source: int, target: int) -> None:
     batch = build_batch(records, codec=source, producer_id=4, producer_epoch=1, base_sequence=7)

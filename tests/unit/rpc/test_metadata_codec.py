@@ -11,7 +11,7 @@ from kio.schema.metadata.v4.response import (
     MetadataResponseTopic,
 )
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32
 from tests.unit.protocol.kio_oracle import kio_bytes
 
 from ottla.model.errors import ErrorCode
@@ -41,7 +41,7 @@ def response(*topics: MetadataResponseTopic) -> bytes:
         MetadataResponseBroker(node_id=BrokerId(8), host="eight", port=i32(9093), rack=None),
     )
     message = MetadataResponse(
-        throttle_time=i32Timedelta.parse(timedelta()),
+        throttle_time=timedelta(),
         brokers=brokers,
         cluster_id="c",
         controller_id=BrokerId(7),

@@ -2,8 +2,9 @@ import errno
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.env.disk import Disk
 from ottla.sim.disk import WRITES, SimDisk
@@ -208,7 +209,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(steps=steps, seed=st.integers(0, 1000))
 def test_a_file_behaves_like_a_bytearray_and_a_sync_makes_it_durable(
     steps: list[tuple[object, ...]], seed: int

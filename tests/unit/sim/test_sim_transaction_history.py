@@ -2,8 +2,9 @@
 
 import pytest
 
+from ottla.model.ids import TopicPartition
 from ottla.sim.history import Value, Violation
-from ottla.sim.transaction_history import Outcome, TopicPartition, Transaction, TransactionHistory
+from ottla.sim.transaction_history import Outcome, Transaction, TransactionHistory
 
 P0, P1 = TopicPartition("ledger", 0), TopicPartition("ledger", 1)
 

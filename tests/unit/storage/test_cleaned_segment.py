@@ -1,9 +1,10 @@
 """A cleaned segment has the same files as a segment to which the same batches were appended one by one."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import NOW_MS, batch, sim_disk
+from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, batch, sim_disk
 
 from ottla.sim.disk import SimDisk
 from ottla.storage.cleaner.cleaned_segment import CleanedSegment
@@ -29,7 +30,7 @@ def files(disk: SimDisk) -> dict[str, bytes]:
     return {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list_dir(DIRECTORY)}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     chunks=chunks,
     interval=st.sampled_from([0, 70, 90, 200, 500]),
@@ -79,14 +80,16 @@ def test_files_that_a_failed_cleaning_left_are_overwritten() -> None:
     disk.make_dirs(DIRECTORY)
     config = LogConfig(index_interval_bytes=0)
     header, parts = batch(BASE_OFFSET, 2)
-    columns = [np.array([number]) for number in (header.size, header.last_offset, header.max_timestamp)]
+    sizes, last_offsets, max_timestamps = (
+        np.array([number]) for number in (header.size, header.last_offset, header.max_timestamp)
+    )
     failed = CleanedSegment(disk, DIRECTORY, BASE_OFFSET, config)
     for _ in range(3):
-        failed.append(*columns, parts)
+        failed.append(sizes, last_offsets, max_timestamps, parts)
     failed.append_aborted(ABORTED)
     failed.finish()
     again = CleanedSegment(disk, DIRECTORY, BASE_OFFSET, config)
-    again.append(*columns, parts)
+    again.append(sizes, last_offsets, max_timestamps, parts)
     again.finish()
     found = files(disk)
     assert sorted(name.split(".", 1)[1] for name in found) == [

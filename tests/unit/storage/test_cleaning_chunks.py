@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import batch, sim_disk
+from tests.examples import examples
+from tests.unit.storage.log_builder import batch, sim_disk
 
 from ottla.env.disk import File
 from ottla.model.errors import ErrorCode, KafkaError
@@ -37,7 +38,7 @@ def scanned(reader: ChunkReader, file: File) -> ScannedBatches:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(sizes=SIZES, chunk_bytes=st.sampled_from([80, 200, 500, 5000]), data=st.data())
 def test_read_again_returns_exactly_the_wanted_batches(
     sizes: list[int], chunk_bytes: int, data: st.DataObject

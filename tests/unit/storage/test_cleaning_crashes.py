@@ -18,6 +18,8 @@ from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.file_names import parse_segment_file
 from ottla.storage.log import Log
 
+pytestmark = pytest.mark.slow  # each test cleans the log once for each step
+
 DIRECTORY = "/data/orders-0"
 KEYS = 6
 RECORDS = 40

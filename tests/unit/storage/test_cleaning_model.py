@@ -1,10 +1,12 @@
 """Random histories of keys, tombstones, transactions, rolls, cleanings and crashes, against a model of the log."""
 
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.storage.cleaner_bench import COMPACTED, clean
 from tests.unit.storage.log_builder import PARTITION, read_all
 
@@ -43,7 +45,8 @@ class CompactedLog:
         )  # fmt: skip
 
     def append(self, kind: int, producer: int, records: list[tuple[int, bytes | None]], codec: int) -> None:
-        base, fields = self.log.log_end_offset, {}
+        base = self.log.log_end_offset
+        fields: dict[str, Any] = {}
         producer_id = kind * 10 + producer
         if kind != PLAIN:
             sequence = self.sequences.get(producer_id, 0)
@@ -209,7 +212,7 @@ limits = st.sampled_from([(300, 0), (300, 6), (300, 400_000), (8 << 20, 6), (8 <
 
 
 @given(st.integers(0, 2**16), limits, st.lists(steps, max_size=40))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_a_consumer_sees_the_newest_record_of_every_key(
     seed: int, limit: tuple[int, int], history: list[tuple]
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
@@ -368,7 +368,7 @@ def test_the_last_copy_of_a_move_is_repeated_after_a_change_that_it_does_not_hav
     started = dirs.start_move(ORDERS, "/data/two", next(unique))
     last, checkpoints = dirs.plan_last_copy(started, OLD_ID, NOW_MS)
     log = dirs.logs[ORDERS]
-    other = TopicPartition("other", 0)
+    other, late = TopicPartition("other", 0), []
     if change == "checkpoint":
         dirs.open(other, CONFIG, NOW_MS, topic_id=OTHER_ID, is_new=True, in_directory="/data/two")
         fill(dirs.logs[other], 1)

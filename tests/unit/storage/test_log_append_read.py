@@ -1,7 +1,17 @@
 import errno
 
 import pytest
-from log_builder import NOW_MS, PARTITION, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    batch,
+    fill,
+    offsets_of,
+    open_log,
+    read_all,
+    sim_disk,
+)
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.records import read_batches
@@ -40,7 +50,7 @@ def test_sequential_reads_do_not_need_the_index(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=300))
     fill(log, 100)
     offset = log.read(0, 1000, end_offset=200, at_least_one=True).end_offset
-    log.segments.active._offset_index = None  # a use of the index would fail
+    log.segments.active._offset_index = None  # type: ignore[assignment]  # a use of the index would fail
     found = log.read(offset, 1 << 20, end_offset=200, at_least_one=True)
     assert offsets_of(found.region.read())[0] == offset
 
@@ -166,7 +176,7 @@ def test_a_clean_close_removes_the_torn_bytes_of_a_failed_write():
         disk.fail("/data", errno.EIO, operations=frozenset({"truncate"}), times=1)
         raise OSError(errno.EIO, "torn")
 
-    file.write_at = torn_write
+    file.write_at = torn_write  # type: ignore[method-assign]
     with pytest.raises(OSError, match="torn"):
         fill(log, 1)
     assert disk.file_size(log.segments.active.path) == size + 50

@@ -4,7 +4,7 @@ import uuid
 from itertools import count
 
 import pytest
-from log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 
 from ottla.env.real_disk import RealDisk
 from ottla.model.errors import ErrorCode, KafkaError

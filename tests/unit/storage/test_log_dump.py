@@ -1,7 +1,7 @@
 import uuid
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, marker, open_log
 
 from ottla.env.real_disk import RealDisk
 from ottla.model.ids import TopicPartition, uuid_to_string

@@ -1,7 +1,7 @@
 import errno
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
 
 
 def test_a_completed_flush_moves_the_recovery_point(tmp_path):
@@ -9,6 +9,7 @@ def test_a_completed_flush_moves_the_recovery_point(tmp_path):
     fill(log, 10)
     assert (log.recovery_point, log.unflushed_messages) == (0, 20)
     work = log.prepare_flush()
+    assert work is not None
     fill(log, 5)
     work.sync()
     assert log.recovery_point == 0
@@ -32,6 +33,7 @@ def test_a_flush_up_to_the_active_segment_does_not_sync_it():
     fill(log, 40)
     active = log.segments.active
     work = log.prepare_flush(up_to=active.base_offset)
+    assert work is not None
     assert work.files == ()
     assert active.path not in work.paths
     work.sync()
@@ -43,6 +45,7 @@ def test_a_truncation_invalidates_a_flush_in_progress(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 10)
     work = log.prepare_flush()
+    assert work is not None
     log.truncate_to(8, NOW_MS)
     log.append([batch(8, 20)], NOW_MS)
     work.sync()
@@ -68,6 +71,7 @@ def test_segments_may_be_deleted_during_a_flush(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 60)
     work = log.prepare_flush()
+    assert work is not None
     log.delete_records_before(100)
     log.delete_old_segments(NOW_MS, 120)
     for deletion in log.due_deletions(NOW_MS + SMALL.file_delete_delay_ms):

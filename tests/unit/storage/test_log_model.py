@@ -3,10 +3,10 @@
 from dataclasses import replace
 from random import Random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from log_builder import NOW_MS, PARTITION, batch
+from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, PARTITION, batch
 
 from ottla.records.header import BatchHeader, read_header
 from ottla.sim.disk import SimDisk
@@ -238,4 +238,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogModel = LogMachine.TestCase
-TestLogModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestLogModel.settings = examples(80, stateful_step_count=40)

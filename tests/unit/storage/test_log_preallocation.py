@@ -4,7 +4,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, read_all, sim_disk
 
 from ottla.storage.dump import dump_file
 

@@ -1,7 +1,8 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
+from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
 from ottla.storage.producer_snapshots import CorruptSnapshotError, decode_snapshot, encode_snapshot
@@ -80,7 +81,7 @@ def test_a_snapshot_survives_encoding_and_decoding():
     assert len(encode_snapshot([])) == 10
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(position=st.integers(0, 101), bit=st.integers(0, 7), cut=st.integers(0, 101))
 def test_a_damaged_snapshot_is_detected(position, bit, cut):
     data = bytearray(encode_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, 8)] * 2))
@@ -227,7 +228,7 @@ def test_truncation_removes_aborted_transactions_from_the_index(tmp_path):
     assert log.producers.first_unstable_offset() == 4
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from(["write", "write", "commit", "abort", "roll", "flush"])),

@@ -2,7 +2,16 @@ import logging
 import shutil
 
 import pytest
-from log_builder import NOW_MS, SMALL, batch, fill, offsets_of, open_log, read_all, sim_disk
+from tests.unit.storage.log_builder import (
+    NOW_MS,
+    SMALL,
+    batch,
+    fill,
+    offsets_of,
+    open_log,
+    read_all,
+    sim_disk,
+)
 
 from ottla.model.errors import KafkaError
 from ottla.records.header import read_header
@@ -201,6 +210,7 @@ def test_a_segment_is_marked_until_the_previous_one_is_flushed(tmp_path):
     bases = log.segments.base_offsets
     assert marks(folder) == bases[1:]
     work = log.prepare_flush(bases[2])
+    assert work is not None
     work.sync()
     log.complete_flush(work)
     assert marks(folder) == bases[3:]

@@ -2,7 +2,16 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from log_builder import NOW_MS, PARTITION, SMALL, batch, fill, offsets_of, open_log, read_all
+from tests.unit.storage.log_builder import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    batch,
+    fill,
+    offsets_of,
+    open_log,
+    read_all,
+)
 
 from ottla.storage.log_config import LogConfig
 

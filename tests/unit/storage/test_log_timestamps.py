@@ -1,9 +1,11 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
+from tests.examples import examples
+from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, open_log, sim_disk
 
-from ottla.records.records import Record, build_batch, read_header
+from ottla.records.header import read_header
+from ottla.records.records import Record, build_batch
 from ottla.storage.log_config import LogConfig
 from ottla.storage.timestamp_search import TimestampOffset
 
@@ -24,7 +26,9 @@ def test_the_offset_for_a_timestamp_is_exact_with_any_codec(tmp_path, codec):
     append_records(log, [100, 200, 300], codec=codec)
     append_records(log, [400, 350, 500], codec=codec)
     for timestamp, expected in ((0, 0), (100, 0), (101, 1), (300, 2), (301, 3), (350, 3), (401, 5), (500, 5)):
-        assert log.offset_for_timestamp(timestamp).offset == expected
+        found = log.offset_for_timestamp(timestamp)
+        assert found is not None
+        assert found.offset == expected
     assert log.offset_for_timestamp(400) == TimestampOffset(400, 3, 4)
     assert log.offset_for_timestamp(501) is None
 
@@ -48,10 +52,12 @@ def test_the_search_for_the_greatest_timestamp_finds_the_first_record_with_it(tm
     log = open_log(tmp_path / "orders-0", SMALL, clean_shutdown=True, recovery_point=84)
     assert log.offset_of_max_timestamp() == TimestampOffset(9000, 41, 4)
     log.truncate_to(40, NOW_MS)
-    assert log.offset_of_max_timestamp().timestamp == 1001
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert found.timestamp == 1001
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     batches=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=40),
     reopen=st.sampled_from(["no", "clean", "kill"]),
@@ -77,7 +83,9 @@ def test_every_timestamp_search_finds_the_same_as_a_scan(batches, reopen):
         found = log.offset_for_timestamp(target)
         assert (found and (found.timestamp, found.offset)) == expected
     latest = max(timestamp for _, timestamp in records)
-    assert log.offset_of_max_timestamp().timestamp == latest
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert newest.timestamp == latest
 
 
 def test_batches_without_timestamps_are_not_found(tmp_path):

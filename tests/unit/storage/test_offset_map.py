@@ -1,8 +1,9 @@
 """The offset map of compaction behaves like a dict."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 
@@ -14,9 +15,10 @@ def words(numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(st.lists(st.lists(st.integers(0, 300), max_size=80), max_size=8))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_the_map_holds_the_last_offset_of_every_key(columns: list[list[int]]) -> None:
-    offset_map, expected, offset = OffsetMap(1 << 20, 0.9, 1000), {}, 0
+    offset_map, offset = OffsetMap(1 << 20, 0.9, 1000), 0
+    expected: dict[int, int] = {}
     for column in columns:
         offsets = np.arange(offset, offset + len(column))
         assert offset_map.put(*words(column), offsets) == len(column)
@@ -29,7 +31,7 @@ def test_the_map_holds_the_last_offset_of_every_key(columns: list[list[int]]) ->
 
 
 @given(st.integers(1, 400), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_full_map_returns_how_many_keys_it_added(keys: int, slots: int) -> None:
     offset_map = OffsetMap(slots * ENTRY_BYTES, 0.9, 1000)
     numbers = list(range(keys))

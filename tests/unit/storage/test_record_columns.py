@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.model.errors import KafkaError
 from ottla.records.columns import PADDING, BatchSpan, RecordBuffer
-from ottla.records.header import HEADER_SIZE
-from ottla.records.records import Record, build_batch, iter_records, read_header
+from ottla.records.header import HEADER_SIZE, read_header
+from ottla.records.records import Record, build_batch, iter_records
 from ottla.storage.cleaner.key_hash import hash_keys
 
 keys = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)
@@ -41,7 +42,7 @@ def placed(data: bytes, position: int) -> BatchSpan:
 
 
 @given(batches())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_columns_hold_the_fields_of_the_records(contents: list[list[Record]]) -> None:
     data, places = b"", []
     for records in contents:
@@ -66,7 +67,7 @@ def test_columns_hold_the_fields_of_the_records(contents: list[list[Record]]) ->
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(0, 2**128 - 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_hashes_are_equal_if_and_only_if_the_keys_are(contents: list[bytes], seed: int) -> None:
     data = b"".join(contents) + PADDING
     lengths = np.array([len(key) for key in contents], np.int64)
@@ -85,7 +86,7 @@ def test_keys_of_zero_bytes_with_different_lengths_have_different_hashes() -> No
 
 
 @given(st.integers(0, 30), st.integers(0, 255), st.sampled_from([1, 40]))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_damaged_records_raise_no_other_error_than_kafka_error(position: int, byte: int, count: int) -> None:
     batch = bytearray(build_batch([Record(n, 5, b"key", b"value") for n in range(3)]))
     batch[HEADER_SIZE + position] = byte

@@ -54,6 +54,8 @@ def test_transactions_of_several_sources_come_in_the_order_of_the_binlog(
         again = Batches(batches.capture).read(start, batches.offset)
         assert [change["after"]["id"] for change in envelopes(again)] == parts[-1]
     assert parts == [[1, 2, 3], [4, 5], [6, 7], []]
+    assert begin is not None
+    assert batches.offset is not None
     assert f"{OTHER}:3:7-8:blue:1-2" in batches.offset["gtid"]
     whole = Batches(batches.capture).read(begin, batches.offset)
     assert [change["transaction"]["id"] for change in envelopes(whole)][1:4] == [

@@ -64,7 +64,7 @@ EXAMPLES: list[tuple[str, str, Any]] = [
     ("INT INVISIBLE", "7", 7),
     ("INT", "NULL", None),
 ]
-EXAMPLES_OF = {
+EXAMPLES_OF: dict[str, list[tuple[str, str, Any]]] = {
     "mariadb": [
         ("VARCHAR(20) CHARACTER SET latin1", "'é\u0081€'", "é\u0081€"),
         ("JSON", "'{\"a\": [1, null]}'", '{"a": [1, null]}'),

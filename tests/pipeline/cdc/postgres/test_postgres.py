@@ -240,7 +240,7 @@ def test_errors_are_reported_before_the_start(
         ({"topic": "{db}"}, f"The topic {schema} does not exist"),
         ({}, r"keyless has no primary key"),
     ):
-        capture = capture_of(server, schema, tmp_path, **changed)  # type: ignore[arg-type]
+        capture = capture_of(server, schema, tmp_path, **changed)
         found = "\n".join(f"{p.what} {p.remedy}" for p in check_capture(capture, "here", known))
         assert re.search(message, found), found
 

@@ -358,9 +358,9 @@ def test_markers_are_written_even_if_the_outcome_takes_long_to_be_committed(
         assert await bench.configure(ResourceType.TOPIC, name, flush_messages="1") is ErrorCode.none
         released = asyncio.Event()
 
-        async def hold_the_flush(*args: Any) -> bool:
+        async def hold_the_flush(*args: Any) -> None:
             await released.wait()
-            return await flush_partition(*args)
+            await flush_partition(*args)
 
         monkeypatch.setattr(runtime_module, "flush_partition", hold_the_flush)
         assert await producer.end(commit=True) is ErrorCode.coordinator_not_available

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
+from tests.examples import scaled
 
 from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES
 from ottla.broker.quorum.flushed_offset import RECOVERY_POINT, FlushedOffset
@@ -263,7 +264,7 @@ def test_a_subscriber_that_fails_does_not_affect_the_others(
     assert "the publisher broke" in caplog.text
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_acknowledged_commands_survive_a_power_loss_at_any_moment(seed: int) -> None:
     async def check(node: Node) -> None:
         answered: set[str] = set()
@@ -438,7 +439,11 @@ def test_a_directory_formatted_for_dynamic_voters_starts_with_an_empty_snapshot(
         disk = world.new_disk(LOG_DIR)
         disk.make_dirs(METADATA_DIR)
         header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
-        messages = (header, KRaftVersionRecord(version=0, k_raft_version=1), SnapshotFooterRecord(version=0))
+        messages: tuple[Any, ...] = (
+            header,
+            KRaftVersionRecord(version=0, k_raft_version=1),
+            SnapshotFooterRecord(version=0),
+        )
         data = b"".join(
             build_control_batch([message], base_offset=offset, timestamp=0, leader_epoch=0)
             for offset, message in enumerate(messages)

@@ -132,13 +132,13 @@ class Cluster:
 
     async def agree(self) -> None:
         """Waits until all nodes have applied the same records."""
-        for _ in range(300):
+        for attempt in range(300):
             images = [quorum.image for quorum in self.quorums.values()]
             if len(images) == len(VOTERS) and len({image.offset for image in images}) == 1:
                 assert images[0] == images[1] == images[2]
                 return
+            assert attempt < 299, f"offsets {[image.offset for image in images]}"
             await asyncio.sleep(0.1)
-        raise AssertionError(f"offsets {[image.offset for image in images]}")
 
 
 def in_cluster(test: Any, seed: int, settings: QuorumSettings | None = None) -> None:

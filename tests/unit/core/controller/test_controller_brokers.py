@@ -1,9 +1,10 @@
 """Leadership follows the brokers that are available, and each change of a leader has a new leader epoch."""
 
 import uuid
+from typing import Any
 
 import pytest
-from controller_cluster import Cluster
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import (
     AllocateProducerIds,
@@ -147,7 +148,8 @@ def test_a_request_of_an_earlier_broker_process_is_rejected_by_its_epoch() -> No
     cluster = Cluster()
     old = cluster.image.brokers[1].epoch
     cluster.start_broker(1)
-    for command in (UnfenceBroker(1, old), FenceBroker(1, old), AllocateProducerIds(1, old)):
+    commands: list[Any] = [UnfenceBroker(1, old), FenceBroker(1, old), AllocateProducerIds(1, old)]
+    for command in commands:
         with pytest.raises(KafkaError) as rejected:
             cluster.submit(command)
         assert rejected.value.code is ErrorCode.stale_broker_epoch

@@ -1,7 +1,7 @@
 """Dynamic configs are set and deleted, and lists are appended to and subtracted from (KIP-339)."""
 
 import pytest
-from controller_cluster import Cluster
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import (
     NO_ERROR,
@@ -130,7 +130,8 @@ def test_if_one_change_of_a_resource_is_rejected_none_is_made(cluster: Cluster) 
 def test_a_rejected_resource_does_not_affect_the_others(cluster: Cluster) -> None:
     missing = ConfigResource(ResourceType.TOPIC, "zzz")
     change = (ConfigChange("retention.ms", ConfigOp.SET, "5"),)
-    results = dict(cluster.submit(IncrementalAlterConfigs(((missing, change), (TOPIC, change)))))
+    response = cluster.submit(IncrementalAlterConfigs(((missing, change), (TOPIC, change))))
+    results = dict(response)
     assert results[missing].code is ErrorCode.unknown_topic_or_partition
     assert cluster.image.configs[TOPIC] == {"retention.ms": "5"}
 

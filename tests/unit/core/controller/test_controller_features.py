@@ -1,7 +1,7 @@
 """Feature levels can be raised up to the levels that this release supports (KIP-584)."""
 
 import pytest
-from controller_cluster import SETTINGS, Cluster
+from tests.unit.core.controller.controller_cluster import SETTINGS, Cluster
 
 from ottla.core.controller.commands import (
     NO_ERROR,
@@ -72,7 +72,8 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
 def test_if_one_update_is_rejected_none_is_made(cluster: Cluster, update: FeatureUpdate, reason: str) -> None:
     before = cluster.image
     other = FeatureUpdate(METADATA_VERSION if update.name != METADATA_VERSION else "group.version", 30)
-    results = dict(cluster.submit(UpdateFeatures((update, other))))
+    response = cluster.submit(UpdateFeatures((update, other)))
+    results = dict(response)
     error = results[update.name]
     assert error.code is not ErrorCode.none
     assert error.message == f"Invalid update version {update.level} for feature {update.name}. {reason}"

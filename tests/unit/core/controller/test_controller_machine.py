@@ -3,10 +3,10 @@ from any snapshot, and is consistent."""
 
 from typing import Any
 
-from controller_cluster import Cluster
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.examples import examples
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import (
     AllocateProducerIds,
@@ -153,4 +153,4 @@ class ControllerRules(RuleBasedStateMachine):
 
 
 TestControllerRules = ControllerRules.TestCase
-TestControllerRules.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestControllerRules.settings = examples(40, stateful_step_count=25)

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from controller_cluster import Cluster
+from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.changes import changes_since
 from ottla.core.controller.commands import (

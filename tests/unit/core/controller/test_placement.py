@@ -4,8 +4,9 @@ import uuid
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.core.controller.image import BrokerImage
 from ottla.core.controller.placement import place_replicas
@@ -60,7 +61,7 @@ def test_placement_fails_if_all_brokers_are_fenced() -> None:
         place_replicas([broker(1, fenced=True)], 1, 1, start=0)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     racks=st.lists(st.tuples(st.sampled_from("ABC"), st.booleans()), min_size=1, max_size=9),
     partitions=st.integers(1, 30),
@@ -85,7 +86,7 @@ def test_every_placement_has_distinct_brokers_an_active_leader_and_as_many_racks
         )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     per_rack=st.integers(1, 3), racks=st.integers(1, 4), rounds=st.integers(1, 3), start=st.integers(0, 99)
 )

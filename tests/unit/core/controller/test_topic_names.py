@@ -1,15 +1,16 @@
 """Topic names follow Kafka's rules, and invalid names get its messages."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.core.controller.topic_names import LENGTH_MAX, colliding_name, topic_name_error
 
 LEGAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.text(LEGAL, min_size=1, max_size=LENGTH_MAX).filter(lambda name: name not in (".", "..")))
 def test_a_name_of_legal_characters_is_accepted(name: str) -> None:
     assert topic_name_error(name) is None

@@ -23,7 +23,7 @@ class FakeShell:
         self.machine = machine
         self.now_ms = now_ms
         self.records: list[tuple[Any, Any]] = []
-        self.replies: dict[int, Any] = {}
+        self.replies: dict[Hashable, Any] = {}
         self.timers: dict[Hashable, tuple[int, int, Command[Any]]] = {}
         self._waiters = itertools.count(1)
         self._started = itertools.count()

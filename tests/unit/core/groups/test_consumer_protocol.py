@@ -1,8 +1,9 @@
 """Subscriptions and assignments of the embedded protocol, compared with kio."""
 
 import io
+from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.consumer_protocol_assignment.v3 import data as assignment_schema
 from kio.schema.consumer_protocol_subscription.v0 import data as v0
@@ -10,6 +11,7 @@ from kio.schema.consumer_protocol_subscription.v1 import data as v1
 from kio.schema.consumer_protocol_subscription.v2 import data as v2
 from kio.schema.consumer_protocol_subscription.v3 import data as v3
 from kio.serial import entity_writer
+from tests.examples import examples
 
 from ottla.core.groups.consumer_protocol import (
     read_assignment,
@@ -24,13 +26,13 @@ owned = st.dictionaries(names, st.lists(st.integers(0, 1000), max_size=4).map(tu
 user_data = st.none() | st.binary(max_size=8)
 
 
-def written(version: int, message: object) -> bytes:
+def written(version: int, message: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return version.to_bytes(2, "big") + buffer.getvalue()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(topics, user_data, owned, st.integers(-1, 2**31 - 1), st.none() | names)
 def test_subscriptions_of_every_version_are_read(
     topics: tuple[str, ...],
@@ -64,7 +66,7 @@ def test_subscriptions_of_every_version_are_read(
         assert subscription.rack_id == (rack_id if version >= 3 else None)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(owned, st.integers(0, 3))
 def test_an_assignment_is_written_as_kio_writes_it_and_read_back(
     partitions: dict[str, tuple[int, ...]], version: int
@@ -89,7 +91,7 @@ def test_a_newer_version_is_read_as_the_highest_known_one() -> None:
     assert (subscription.version, subscription.topics) == (3, ("t",))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=40))
 def test_any_bytes_of_a_client_are_read_or_malformed(raw: bytes) -> None:
     read_subscription(raw)

@@ -6,9 +6,9 @@ After every step the shard equals the one rebuilt from the bytes of its log.
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.consumer.consumer_groups import Topics
 from tests.unit.core.groups.migration.mixed_groups import ClassicConsumer
 from tests.unit.core.groups.transactional_shell import Marker, Written, replay_entry
@@ -47,6 +47,11 @@ COMMIT_REJECTIONS = {
 }
 
 AnyConsumer = ClassicConsumer | ModernConsumer
+
+
+def epoch_of(consumer: AnyConsumer) -> int:
+    return consumer.generation_id if isinstance(consumer, ClassicConsumer) else consumer.epoch
+
 
 picks = st.integers(0, 1000)
 group_ids = st.sampled_from(GROUPS)
@@ -145,7 +150,7 @@ class ShardModel(RuleBasedStateMachine):
                 group_id=group_id,
                 member_id=consumer.member_id,
                 group_instance_id=consumer.instance_id if is_classic else None,
-                generation_or_member_epoch=consumer.generation_id if is_classic else consumer.epoch,
+                generation_or_member_epoch=epoch_of(consumer),
                 offsets=(OffsetToCommit(*partition, position, metadata=consumer.member_id),),
             ),
         )
@@ -299,8 +304,7 @@ class ShardModel(RuleBasedStateMachine):
 
     def membership(self, consumer: AnyConsumer) -> tuple[str, int]:
         assert consumer.member_id in consumer.groups.members  # type: ignore[attr-defined]
-        is_classic = isinstance(consumer, ClassicConsumer)
-        return consumer.member_id, consumer.generation_id if is_classic else consumer.epoch
+        return consumer.member_id, epoch_of(consumer)
 
 
 def durable(shard: Any) -> dict[str, Any]:
@@ -310,4 +314,4 @@ def durable(shard: Any) -> dict[str, Any]:
 
 
 TestShardModel = ShardModel.TestCase
-TestShardModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShardModel.settings = examples(60, stateful_step_count=40)

@@ -1,8 +1,9 @@
 """KIP-101, KIP-279, KIP-320: which leader epoch wrote which offsets."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.core.partition.epochs import LeaderEpochCache
 
@@ -101,7 +102,7 @@ def test_the_epoch_of_an_offset_is_the_last_that_started_up_to_it() -> None:
     assert [epochs.epoch_at(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     writes=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 6)), max_size=12),
     asked=st.integers(-1, 30),

@@ -1,8 +1,9 @@
 """In-sync replicas, the high watermark, and when a replica joins or leaves the ISR."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.core.partition.batches import batch
 
 from ottla.core.partition.epochs import LeaderEpochCache
@@ -248,7 +249,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(script=events)
 def test_records_below_the_high_watermark_are_on_every_replica_of_the_committed_isr(
     script: list[tuple[str, int, int]],

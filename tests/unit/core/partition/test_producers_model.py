@@ -1,8 +1,8 @@
 """The producer table agrees with a simple oracle that keeps the whole log and reads it for every check."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 from tests.unit.core.partition.batches import batch, marker
 
 from ottla.core.partition.producers import NO_VERIFICATION, Duplicate, ProducerStateTable
@@ -173,5 +173,5 @@ class ProducersAgainstOracle(RuleBasedStateMachine):
         assert self.table.first_unstable_offset() == self.oracle.first_unstable()
 
 
-ProducersAgainstOracle.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ProducersAgainstOracle.TestCase.settings = examples(60, stateful_step_count=40)
 TestProducersAgainstOracle = ProducersAgainstOracle.TestCase

@@ -7,6 +7,7 @@ from itertools import count
 from random import Random
 
 import pytest
+from tests.examples import scaled
 from tests.unit.core.raft import quorum
 from tests.unit.core.raft.quorum import Member
 
@@ -16,7 +17,7 @@ from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import HardState
 from ottla.core.raft.roles import Leader
 
-SEEDS = 30
+SEEDS = scaled(30)
 FAULTY_MS = 40_000
 HEALTHY_MS = 10_000
 TIMEOUT_MS = 2_000
@@ -281,6 +282,7 @@ def first_broken_promise(seeds: int = 200) -> str:
     return "none"
 
 
+@pytest.mark.slow
 def test_a_forgotten_vote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Member.start
 
@@ -292,6 +294,7 @@ def test_a_forgotten_vote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first_broken_promise() != "none"
 
 
+@pytest.mark.slow
 def test_a_commit_of_an_older_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def advance(node: RaftNode, leader: Leader) -> None:
         ends = [node._durable_end, *(progress.end_offset for progress in leader.voters.values())]

@@ -6,9 +6,9 @@ After every step the shard equals the one rebuilt from the bytes of its log.
 
 from dataclasses import dataclass, replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.transactions.transaction_shell import (
     CLICKS,
     LAST_USABLE_EPOCH,
@@ -365,4 +365,4 @@ def claimed(command: Request) -> ProducerIdAndEpoch | None:
 
 
 TestTransactionModel = TransactionModel.TestCase
-TestTransactionModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTransactionModel.settings = examples(100, stateful_step_count=40)

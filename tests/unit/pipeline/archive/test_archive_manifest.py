@@ -15,6 +15,7 @@ from ottla.pipeline.archive.layout import (
 )
 from ottla.pipeline.archive.manifest import (
     Claim,
+    Manifest,
     Merge,
     combine,
     fold_from_json,
@@ -33,12 +34,12 @@ FIRST = a_batch(0, [("raw", 0, 0, 5)], SMALL)
 SECOND = a_batch(1, [("raw", 0, 5, 12), ("raw", 3, 2, 3)], OTHER)
 MERGE = Merge(99, (LARGE,), (SMALL.path, OTHER.path))
 CLAIM = Claim("5eed", "process 7 on here", 98, ("raw",))
-HISTORY = {1: CLAIM, 2: FIRST, 3: SECOND, 4: MERGE}
+HISTORY: dict[int, Manifest] = {1: CLAIM, 2: FIRST, 3: SECOND, 4: MERGE}
 
 
 @pytest.mark.parametrize("manifest", list(HISTORY.values()))
-def test_a_manifest_is_read_as_it_was_written(manifest: object) -> None:
-    assert from_json(to_json(manifest), "there") == manifest  # type: ignore[arg-type]
+def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
+    assert from_json(to_json(manifest), "there") == manifest
 
 
 def test_a_file_counts_from_its_batch_until_a_merge_replaces_it() -> None:

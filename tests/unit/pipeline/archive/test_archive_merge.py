@@ -1,7 +1,7 @@
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
 from ottla.pipeline.archive.layout import Hour, merge_name
-from ottla.pipeline.archive.manifest import DataFile, Merge, Slice, combine
+from ottla.pipeline.archive.manifest import DataFile, Manifest, Merge, Slice, combine
 from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
     HOUR_MS,
@@ -59,7 +59,7 @@ def test_superseded_files_and_those_of_dead_merges_are_deleted_after_a_day() -> 
         for begun_at_ms, run in ((day_ago_ms, "1"), (now_ms, "2"), (day_ago_ms, "3"), (day_ago_ms + 1, "4"))
     )
     lying = [file.path for file in (early, late, first, second, killed, running)]
-    history = {
+    history: dict[int, Manifest] = {
         1: a_batch(0, [], early, late),
         2: Merge(day_ago_ms, (first,), (early.path,)),
         3: Merge(now_ms, (second,), (first.path, late.path)),

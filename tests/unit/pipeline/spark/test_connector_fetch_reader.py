@@ -1,5 +1,7 @@
 """How long a reader waits for its broker: the time that Spark spends on rows does not count."""
 
+import time
+
 import pytest
 
 from ottla.pipeline.errors import RetriableError
@@ -35,7 +37,7 @@ class FakeConnection:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which the test moves."""
     now = [0.0]
-    monkeypatch.setattr(fetch_reader.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
@@ -70,7 +71,7 @@ def expected(record: Record, leader_epoch: int) -> dict[str, Any]:
 
 
 @given(logs(), st.integers(0, 20), st.integers(0, 60))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_rows_equal_the_records_of_the_range(
     log: list[tuple[list[Record], int, int]], start: int, size: int
 ) -> None:
@@ -95,7 +96,7 @@ def test_log_append_time_is_read_from_the_header() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from([0, 1, 60, 100, 9_000]), st.integers(1, 90)), min_size=1, max_size=6)
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_large_batch_is_walked_whether_its_records_are_of_one_size_or_not(
     runs: list[tuple[int, int]],
 ) -> None:

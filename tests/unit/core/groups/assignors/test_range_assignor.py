@@ -2,7 +2,9 @@
 
 from uuid import UUID
 
-from assignor_groups import (
+from hypothesis import given
+from tests.examples import examples
+from tests.unit.core.groups.assignors.assignor_groups import (
     cases,
     check_complete,
     group_of,
@@ -12,7 +14,6 @@ from assignor_groups import (
     readable,
     topics_of,
 )
-from hypothesis import given, settings
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupSpec
 from ottla.core.groups.state import TopicInfo
@@ -75,13 +76,13 @@ def test_members_get_partitions_in_their_rack_and_the_same_ones_of_co_partitione
 
 
 @given(cases(racks=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_partition_is_in_one_range_of_a_subscriber(case: Case) -> None:
     check_complete(*case, RANGE.assign(*case))
 
 
 @given(cases(racks=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_racks_do_not_change_the_number_of_partitions_or_co_partitioning(case: Case) -> None:
     group, topics = case
     without = {topic_id: topic._replace(racks=()) for topic_id, topic in topics.items()}
@@ -99,7 +100,7 @@ def test_racks_do_not_change_the_number_of_partitions_or_co_partitioning(case: C
 
 
 @given(cases(racks=True, is_homogeneous=True))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_racks_improve_the_locality_of_a_single_topic(case: Case) -> None:
     group, topics = case
     only = dict(list(topics.items())[:1])
@@ -109,7 +110,7 @@ def test_racks_improve_the_locality_of_a_single_topic(case: Case) -> None:
 
 
 @given(cases(racks=True))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_if_every_rack_has_every_partition_racks_do_not_change_the_ranges(case: Case) -> None:
     group, topics = case
     everywhere = {

@@ -6,7 +6,10 @@ import sys
 import time
 from uuid import UUID
 
-from assignor_groups import (
+import pytest
+from hypothesis import given
+from tests.examples import examples
+from tests.unit.core.groups.assignors.assignor_groups import (
     after,
     cases,
     check_complete,
@@ -19,7 +22,6 @@ from assignor_groups import (
     readable,
     topics_of,
 )
-from hypothesis import given, settings
 
 from ottla.core.groups.assignors import ASSIGNORS, GroupSpec
 from ottla.core.groups.state import TopicInfo
@@ -129,20 +131,20 @@ def test_a_member_first_gives_up_partitions_without_a_replica_in_its_rack() -> N
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_partition_has_one_owner_that_is_subscribed(case: Case) -> None:
     check_complete(*case, UNIFORM.assign(*case))
 
 
 @given(cases(is_homogeneous=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_loads_differ_by_at_most_one_with_identical_subscriptions(case: Case) -> None:
     assignment = UNIFORM.assign(*case)
     assert max(loads(assignment)) - min(loads(assignment)) <= 1
 
 
 @given(cases(is_homogeneous=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_only_moves_that_balance_requires_are_made(case: Case) -> None:
     """With P partitions and n members each member can keep P // n, and P % n of them one more."""
     group, topics = case
@@ -157,7 +159,7 @@ def test_only_moves_that_balance_requires_are_made(case: Case) -> None:
 
 
 @given(cases(is_homogeneous=False))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_path_of_moves_would_improve_the_balance(case: Case) -> None:
     """The certificate of the best balance that the subscriptions allow."""
     group, topics = case
@@ -174,7 +176,7 @@ def test_no_path_of_moves_would_improve_the_balance(case: Case) -> None:
 
 
 @given(cases(racks=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_assigning_again_changes_nothing(case: Case) -> None:
     group, topics = case
     once = UNIFORM.assign(group, topics)
@@ -182,15 +184,15 @@ def test_assigning_again_changes_nothing(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_order_of_members_does_not_matter(case: Case) -> None:
     group, topics = case
-    backwards = GroupSpec(dict(reversed(group.members.items())), group.is_homogeneous)
+    backwards = GroupSpec(dict(reversed(list(group.members.items()))), group.is_homogeneous)
     assert UNIFORM.assign(backwards, dict(reversed(topics.items()))) == UNIFORM.assign(group, topics)
 
 
 @given(cases(racks=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_racks_improve_locality_without_more_moves_or_less_balance(case: Case) -> None:
     group, topics = case
     without = {topic_id: topic._replace(racks=()) for topic_id, topic in topics.items()}
@@ -204,7 +206,7 @@ def test_racks_improve_locality_without_more_moves_or_less_balance(case: Case) -
 
 
 @given(cases(racks=True))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_if_every_rack_has_every_partition_racks_do_not_change_the_assignment(case: Case) -> None:
     group, topics = case
     everywhere = {
@@ -218,6 +220,7 @@ def test_if_every_rack_has_every_partition_racks_do_not_change_the_assignment(ca
     )
 
 
+@pytest.mark.slow
 def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None:
     """Racks are sets of strings, whose order changes from process to process."""
     script = (
@@ -241,6 +244,7 @@ def test_the_result_does_not_depend_on_how_this_process_hashes_strings() -> None
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_partitions() -> None:
     """It takes tenths of a second. The limit is wide for slow machines, and far below quadratic time."""
     topics = topics_of(*[100] * 100)
@@ -248,7 +252,7 @@ def test_the_uniform_assignor_is_fast_for_a_thousand_members_and_ten_thousand_pa
         members = [member(f"m{n:04}", subscriptions[n % len(subscriptions)]) for n in range(1500)]
         new = group_of(*members[:1000])
         began = time.process_time()
-        grown = after(new, UNIFORM.assign(new, topics)).members | group_of(*members[1000:]).members
+        grown = {**after(new, UNIFORM.assign(new, topics)).members, **group_of(*members[1000:]).members}
         assignment = UNIFORM.assign(GroupSpec(grown, new.is_homogeneous), topics)
         assert time.process_time() - began < 5
         assert sum(loads(assignment)) == 10_000

@@ -1,5 +1,7 @@
 """The life of a classic group: how it is created, and how members join, rejoin and leave."""
 
+from typing import Any
+
 import pytest
 from tests.unit.core.groups.classic.classic_groups import (
     DELAY_MS,
@@ -244,7 +246,7 @@ def test_the_protocol_is_chosen_by_the_votes_of_the_members_among_those_that_all
         {"protocol_type": ""},
     ],
 )
-def test_a_member_without_a_common_protocol_is_rejected(shell: Shell, fields: dict[str, object]) -> None:
+def test_a_member_without_a_common_protocol_is_rejected(shell: Shell, fields: dict[str, Any]) -> None:
     shell.stable_group("a")
     before = shell.machine.durable_state()
     assert shell.error(shell.join(**fields)) is ErrorCode.inconsistent_group_protocol
@@ -254,7 +256,7 @@ def test_a_member_without_a_common_protocol_is_rejected(shell: Shell, fields: di
 
 
 @pytest.mark.parametrize("fields", [{"protocols": ()}, {"protocol_type": ""}])
-def test_a_member_without_protocol_does_not_create_a_group(shell: Shell, fields: dict[str, object]) -> None:
+def test_a_member_without_protocol_does_not_create_a_group(shell: Shell, fields: dict[str, Any]) -> None:
     assert shell.error(shell.join(**fields)) is ErrorCode.inconsistent_group_protocol
     assert shell.machine.durable_state() == {}
     assert shell.records == []
@@ -267,7 +269,7 @@ def test_of_a_duplicate_protocol_the_first_counts(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
-def test_a_member_that_syncs_with_another_protocol_is_rejected(shell: Shell, wrong: dict[str, str]) -> None:
+def test_a_member_that_syncs_with_another_protocol_is_rejected(shell: Shell, wrong: dict[str, Any]) -> None:
     shell.join(new_id="a")
     shell.advance(DELAY_MS)
     assert shell.error(shell.sync("a", **wrong)) is ErrorCode.inconsistent_group_protocol

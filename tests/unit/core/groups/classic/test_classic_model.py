@@ -7,9 +7,9 @@ hold, and a restart would read the machine's state from the log.
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.classic.classic_groups import GROUP, Shell, machine
 
 from ottla.core.groups.commands import JoinGroupResponse, SyncGroupResponse
@@ -275,4 +275,4 @@ class ClassicGroupModel(RuleBasedStateMachine):
 
 
 TestClassicGroupModel = ClassicGroupModel.TestCase
-TestClassicGroupModel.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestClassicGroupModel.settings = examples(60, stateful_step_count=50)

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Partition, Topics
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -270,5 +270,5 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         assert self.groups.group().group_epoch == epoch
 
 
-ConsumerGroupModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ConsumerGroupModel.TestCase.settings = examples(60, stateful_step_count=40)
 TestConsumerGroupModel = ConsumerGroupModel.TestCase

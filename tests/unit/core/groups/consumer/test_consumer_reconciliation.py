@@ -1,8 +1,9 @@
 """How partitions move between members, and when a target is computed (KIP-848, KIP-1263)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.core.groups.consumer.consumer_groups import Groups, Member, Topics, rejected, settle
 
 from ottla.core.groups.consumer.member import MemberState
@@ -200,7 +201,7 @@ def test_a_member_that_waits_for_partitions_gets_a_short_heartbeat_interval(grou
 
 
 @given(partitions=st.integers(1, 12), count=st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_only_partitions_of_joining_and_leaving_members_move(partitions: int, count: int) -> None:
     groups = Groups(Topics(orders=partitions), consumer_assignment_interval_ms=0)
     members = [Member(groups, f"m{number}", "orders").join() for number in range(count)]

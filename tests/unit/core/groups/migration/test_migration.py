@@ -98,7 +98,8 @@ def test_the_first_member_of_the_consumer_protocol_upgrades_a_classic_group(coop
     assert member.owned == set(), "a partition is not assigned before its owner revokes it"
     assert classic[0].heartbeat() is ErrorCode.rebalance_in_progress
     run(groups, member, *classic)
-    assert sorted(len(m.partitions("t")) for m in (member, *classic)) == [1, 1, 2]
+    everyone: list[Any] = [member, *classic]
+    assert sorted(len(m.partitions("t")) for m in everyone) == [1, 1, 2]
     assert group.state == "Stable"
     assert all(consumer.heartbeat() is ErrorCode.none for consumer in classic)
     rebuilt_equals_live(groups)
@@ -150,7 +151,8 @@ def test_waiting_members_of_an_upgraded_group_must_rejoin() -> None:
 def test_a_group_that_has_never_been_stable_can_be_upgraded() -> None:
     groups = groups_with(initial_rebalance_delay_ms=3000)
     classic = ClassicConsumer(groups, "a", "t")
-    classic.act(), classic.act()
+    classic.act()
+    classic.act()
     assert groups.classic_group().protocol_name is None
     member = Member(groups, "c", "t").join()
     run(groups, member, classic)
@@ -160,7 +162,8 @@ def test_a_group_that_has_never_been_stable_can_be_upgraded() -> None:
 def test_a_classic_group_that_all_members_left_before_its_first_generation_counts_as_empty() -> None:
     groups = groups_with(initial_rebalance_delay_ms=3000)
     classic = ClassicConsumer(groups, "a", "t")
-    classic.act(), classic.act()
+    classic.act()
+    classic.act()
     classic.leave()
     assert groups.classic_group().is_rebalancing
     assert len(Member(groups, "c", "t").join().owned) == 4
@@ -170,11 +173,13 @@ def test_a_classic_group_that_all_members_left_before_its_first_generation_count
 def test_owned_partitions_of_a_cooperative_member_are_known_even_if_its_assignment_was_dropped() -> None:
     groups = groups_with()
     first, second = classic_group(groups, "a", "b")
-    first.join(), second.join()
+    first.join()
+    second.join()
     first.listen()
     assert groups.classic_group().state.value == "CompletingRebalance"
     newcomer = ClassicConsumer(groups, "n", "t")
-    newcomer.act(), newcomer.act()
+    newcomer.act()
+    newcomer.act()
     assert {m.assignment for m in groups.classic_group().members.values()} == {b""}
     member = Member(groups, "c", "t").join()
     assert member.owned == set(), "the others still consume everything"
@@ -188,10 +193,12 @@ def test_a_member_keeps_its_partitions_until_it_knows_that_the_leader_reassigned
     run(groups, *members, rounds=12)
     members.append(ClassicConsumer(groups, "n", "t"))
     for member in reversed(members):
-        member.act(), member.act()
+        member.act()
+        member.act()
     (leader,) = (m for m in members if m.member_id == groups.classic_group().leader_id)
     (late,) = (m for m in members if m.owned and m is not leader)
-    leader.listen(), leader.act()
+    leader.listen()
+    leader.act()
     assert groups.classic_group().state.value == "Stable"
     assert late.partitions("t") == {0, 2, 4, 6}, (
         "the leader has reassigned some, and this member does not know it yet"
@@ -337,7 +344,8 @@ def test_a_classic_member_of_a_consumer_group_never_leads() -> None:
     groups = groups_with()
     Member(groups, "c", "t").join()
     classic = ClassicConsumer(groups, "a", "t")
-    classic.join(), classic.join()
+    classic.join()
+    classic.join()
     assert classic.joined is not None
     assert (classic.joined.leader, classic.joined.members) == ("", ())
     assert classic.joined.generation_id == groups.group().members[classic.member_id].member_epoch
@@ -414,10 +422,14 @@ def test_a_member_of_the_consumer_protocol_is_unknown_to_the_classic_requests() 
 def test_a_classic_member_that_syncs_with_another_protocol_is_rejected() -> None:
     groups = groups_with()
     _, classic = mixed(groups)
-    right = {"group_id": GROUP, "generation_id": classic.generation_id, "member_id": classic.member_id}
+    right: dict[str, Any] = {
+        "group_id": GROUP,
+        "generation_id": classic.generation_id,
+        "member_id": classic.member_id,
+    }
     for wrong in ({"protocol_type": "connect"}, {"protocol_name": "range"}):
         with rejected(ErrorCode.inconsistent_group_protocol):
-            groups.ask(SyncGroup(**right, **wrong))
+            groups.ask(SyncGroup(**(right | wrong)))
     assert groups.ask(SyncGroup(**right)).assignment
 
 
@@ -545,7 +557,12 @@ def test_leave_group_returns_a_result_for_each_member_of_a_consumer_group() -> N
 def test_a_classic_member_commits_with_its_generation() -> None:
     groups = groups_with()
     _, classic = mixed(groups)
-    fields = {"group_id": GROUP, "member_id": classic.member_id, "group_instance_id": None, "offsets": ()}
+    fields: dict[str, Any] = {
+        "group_id": GROUP,
+        "member_id": classic.member_id,
+        "group_instance_id": None,
+        "offsets": (),
+    }
     groups.ask(OffsetCommit(generation_or_member_epoch=classic.generation_id, **fields))
     with rejected(ErrorCode.illegal_generation):
         groups.ask(OffsetCommit(generation_or_member_epoch=classic.generation_id + 1, **fields))

@@ -6,9 +6,9 @@ every partition has an owner, and the group has the type of its members.
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.consumer.consumer_groups import Member, Partition, Topics
 from tests.unit.core.groups.migration.mixed_groups import ClassicConsumer, MixedGroups, all_partitions
 
@@ -217,4 +217,4 @@ class MigrationModel(RuleBasedStateMachine):
 
 
 TestMigrationModel = MigrationModel.TestCase
-TestMigrationModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMigrationModel.settings = examples(60, stateful_step_count=30)

@@ -8,9 +8,9 @@ import uuid
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShard, OffsetsShell
 from tests.unit.core.groups.transactional_shell import compacted, replayed
 
@@ -230,4 +230,4 @@ class OffsetsModel(RuleBasedStateMachine):
 
 
 TestOffsetsModel = OffsetsModel.TestCase
-TestOffsetsModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOffsetsModel.settings = examples(100, stateful_step_count=40)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.groups.offsets.offsets_shell import OffsetsShell
+from tests.unit.core.groups.transactional_shell import Written
 
 from ottla.core.groups.commands import OffsetToCommit
 from ottla.core.groups.offsets import repeated_commits
@@ -37,7 +38,7 @@ def test_a_repeated_commit_writes_the_same_records_as_a_full_commit(offsets: lis
     plain.commit(*offsets)
     repeated.commit_repeated(*offsets)
     written = [
-        [(encode_key(each.key), encode_value(each.value)) for each in shell.log]
+        [(encode_key(each.key), encode_value(each.value)) for each in shell.log if isinstance(each, Written)]
         for shell in (plain, repeated)
     ]
     assert written[0] == written[1]

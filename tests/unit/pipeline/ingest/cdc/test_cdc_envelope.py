@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.ingest.cdc.envelope import Change, Order
 from ottla.pipeline.ingest.cdc.mysql.source_info import BinlogSourceInfo
@@ -64,7 +65,7 @@ def test_an_insert_has_the_fields_of_debezium_in_their_order() -> None:
     assert record.key == b'{"id":1}'
 
 
-@settings(deadline=None)
+@examples()
 @given(ROWS)
 def test_any_row_is_encoded_without_loss(row: dict[str, Any]) -> None:
     record = change(tuple(row)).read(row)

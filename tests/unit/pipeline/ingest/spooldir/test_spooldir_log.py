@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir import log as log_module
@@ -72,7 +73,7 @@ def test_an_incomplete_last_line_is_dropped(tmp_path: Path) -> None:
         again.close()
 
 
-@settings(deadline=None)
+@examples()
 @given(steps=st.lists(st.sampled_from(["take", "part", "finish", "keep", "begin"]), max_size=25))
 def test_a_rewritten_log_has_the_same_state(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]

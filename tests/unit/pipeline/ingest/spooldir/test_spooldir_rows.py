@@ -4,9 +4,10 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
+from tests.examples import examples
 
 from ottla.pipeline.ingest.spooldir import rows
 from ottla.pipeline.ingest.spooldir.files import Piece, TakenFile, identity_of
@@ -24,7 +25,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("rows") / "file"
 
 
-@settings(deadline=None)
+@examples()
 @given(
     data=st.text("a\n\r", max_size=80).map(str.encode) | st.binary(max_size=80),
     delimiter=st.sampled_from([b"\n", b"\r\n", b"aa", b""]),

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir.files import Piece, TakenFile, identity_of
@@ -35,7 +37,8 @@ def taken(path: Path, record_format: RecordFormat) -> TakenFile:
 
 
 def pieces_of(file: TakenFile, limits: Limits) -> list[Piece]:
-    position, pieces = FilePosition(), []
+    position = FilePosition()
+    pieces: list[Any] = []
     with open(file.path, "rb") as opened:
         while not pieces or position.byte < file.identity.size:
             pieces.append(next_piece(file, opened.fileno(), position, limits))
@@ -48,7 +51,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spool") / "file"
 
 
-@settings(deadline=None)
+@examples()
 @given(data=texts, delimiter=delimiters, split_bytes=st.integers(1, 20))
 @example(data=b"aaa", delimiter=b"aa", split_bytes=1)
 @example(data=b"ababa\n", delimiter=b"aba", split_bytes=4)
@@ -65,7 +68,7 @@ def test_pieces_of_any_size_have_the_records_of_the_whole_file(
     assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
 
 
-@settings(deadline=None)
+@examples()
 @given(data=texts, delimiter=delimiters, split_bytes=st.integers(1, 20), record_bytes_max=st.integers(1, 20))
 def test_a_record_is_rejected_exactly_when_it_is_too_long(
     path: Path, data: bytes, delimiter: bytes, split_bytes: int, record_bytes_max: int
@@ -86,7 +89,7 @@ def test_a_record_is_rejected_exactly_when_it_is_too_long(
         pieces_of(file, Limits(split_bytes, record_bytes_max))
 
 
-@settings(deadline=None)
+@examples()
 @given(data=texts, delimiter=delimiters)
 def test_the_last_end_is_that_of_a_search_from_the_left(data: bytes, delimiter: bytes) -> None:
     *records, rest = data.split(delimiter)

@@ -12,6 +12,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.spooldir import log as log_module
 from ottla.pipeline.ingest.spooldir import spool as spool_module
 from ottla.pipeline.ingest.spooldir.files import Piece, TakenFile
+from ottla.pipeline.ingest.spooldir.pieces import next_piece
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.ingest.spooldir.spool import Spool
 
@@ -320,18 +321,20 @@ def test_a_file_that_grows_or_disappears_before_it_is_in_the_log_is_skipped(
 ) -> None:
     path = put(spool_folder, "a", b"1\n")
     put(spool_folder, "b", b"2\n", mtime=2)
-    take, changes = spool_module.next_piece, [change]
+    changes = [change]
 
-    def next_piece(file: TakenFile, *more: Any) -> Piece:
+    def next_changed_piece(file: TakenFile, *more: Any) -> Piece:
         if changes.pop() == "grows":
             put(spool_folder, "a", b"1\n1\n", mtime=3)
         else:
             path.unlink()
             raise FileNotFoundError
-        return take(file, *more)
+        return next_piece(file, *more)
 
     monkeypatch.setattr(
-        spool_module, "next_piece", lambda *arguments: (next_piece if changes else take)(*arguments)
+        spool_module,
+        "next_piece",
+        lambda *arguments: (next_changed_piece if changes else next_piece)(*arguments),
     )
     query = Query(settings())
     query.run()

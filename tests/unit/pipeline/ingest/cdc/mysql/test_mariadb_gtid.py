@@ -1,7 +1,8 @@
 """Positions of MariaDB's GTIDs."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.ingest.cdc.mysql.mariadb_gtid import MariaDbGtid, MariaDbPosition
 
@@ -9,7 +10,7 @@ GTIDS = st.builds(MariaDbGtid, st.integers(0, 5), st.integers(1, 3), st.integers
 POSITIONS = st.lists(GTIDS).map(lambda gtids: MariaDbPosition({gtid.domain: gtid for gtid in gtids}))
 
 
-@settings(deadline=None)
+@examples()
 @given(POSITIONS)
 def test_a_position_is_read_as_it_was_written(position: MariaDbPosition) -> None:
     assert MariaDbPosition.parse(str(position)) == position
@@ -21,7 +22,7 @@ def test_servers_write_spaces_between_domains() -> None:
     )
 
 
-@settings(deadline=None)
+@examples()
 @given(POSITIONS, GTIDS)
 def test_a_position_after_a_transaction_includes_it_and_all_before_it(
     position: MariaDbPosition, gtid: MariaDbGtid
@@ -32,7 +33,7 @@ def test_a_position_after_a_transaction_includes_it_and_all_before_it(
     assert not moved.includes(gtid._replace(sequence=gtid.sequence + 1))
 
 
-@settings(deadline=None)
+@examples()
 @given(POSITIONS, POSITIONS)
 def test_a_position_reaches_another_when_no_transaction_lies_between(
     one: MariaDbPosition, other: MariaDbPosition
@@ -40,7 +41,7 @@ def test_a_position_reaches_another_when_no_transaction_lies_between(
     assert one.reaches(other) == (one.transactions_to(other) == 0)
 
 
-@settings(deadline=None)
+@examples()
 @given(POSITIONS)
 def test_every_position_reaches_the_beginning(position: MariaDbPosition) -> None:
     assert position.reaches(MariaDbPosition({}))

@@ -1,8 +1,9 @@
 """Sets of MySQL's GTIDs, compared with sets of Python."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc.mysql.binlog.gtid_events import decode_tagged_gtid
@@ -22,14 +23,14 @@ def gtid_set(gtids: frozenset[MySqlGtid]) -> GtidSet:
     return position
 
 
-@settings(deadline=None)
+@examples()
 @given(PLAIN)
 def test_a_set_is_read_as_it_was_written(gtids: frozenset[MySqlGtid]) -> None:
     assert GtidSet.parse(str(gtid_set(gtids))) == gtid_set(gtids)
     assert gtid_set(gtids).progress == len(gtids)
 
 
-@settings(deadline=None)
+@examples()
 @given(PLAIN, PLAIN, GTIDS)
 def test_sets_behave_like_those_of_python(
     one: frozenset[MySqlGtid], other: frozenset[MySqlGtid], gtid: MySqlGtid

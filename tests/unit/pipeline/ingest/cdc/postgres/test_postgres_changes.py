@@ -6,8 +6,9 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from ottla.pipeline.ingest.cdc.postgres import pgoutput, values
 from ottla.pipeline.ingest.cdc.postgres.changes import PgoutputDecoder
@@ -77,7 +78,7 @@ def test_tables_that_are_not_captured_give_nothing() -> None:
     assert records(begin(1), relation(1, "t", schema="private"), insert(1, "1", "a")) == []
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.tuples(st.integers(), st.none() | st.text(st.characters(codec="utf-8"))), min_size=1))
 def test_rows_are_decoded_without_loss(rows: list[tuple[int, str | None]]) -> None:
     inserts = [insert(1, str(number), text) for number, text in rows]
@@ -126,13 +127,13 @@ def test_other_messages_are_ignored() -> None:
     assert pgoutput.parse(b"O" + bytes(8) + b"origin\0") is None
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(0, 2**64 - 1))
 def test_an_lsn_is_parsed_as_it_was_formatted(lsn: int) -> None:
     assert parse_lsn(format_lsn(lsn)) == lsn
 
 
-@settings(deadline=None)
+@examples()
 @given(st.datetimes())
 def test_timestamps_are_microseconds(time: datetime.datetime) -> None:
     text = f"{time.isoformat(sep=' ')}"

@@ -5,9 +5,10 @@ import struct
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pymysqlreplication.constants import FIELD_TYPE
+from tests.examples import examples
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.cdc import values
@@ -49,7 +50,7 @@ def decimals(draw: st.DrawFn) -> tuple[str, int, int]:
     return ("-" if number < 0 else "") + text, precision, after
 
 
-@settings(deadline=None)
+@examples()
 @given(decimals())
 def test_decimals_keep_every_digit(example: tuple[str, int, int]) -> None:
     text, precision, after = example
@@ -60,7 +61,7 @@ def test_decimals_keep_every_digit(example: tuple[str, int, int]) -> None:
     assert end == len(packed)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(-838 * 3600 * 10**6, 838 * 3600 * 10**6), st.sampled_from([0, 2, 4, 6]))
 def test_times_keep_sign_and_fraction(microseconds: int, precision: int) -> None:
     step = 10 ** (6 - precision)
@@ -73,7 +74,7 @@ def test_times_keep_sign_and_fraction(microseconds: int, precision: int) -> None
     assert rows.time_decoder(precision)(stored.to_bytes(3 + width, "big"), 0)[0] == microseconds
 
 
-@settings(deadline=None)
+@examples()
 @given(st.datetimes())
 def test_date_times_are_the_same_from_the_binlog_and_as_text(time: datetime.datetime) -> None:
     packed = (time.year * 13 + time.month) << 22 | time.day << 17
@@ -84,7 +85,7 @@ def test_date_times_are_the_same_from_the_binlog_and_as_text(time: datetime.date
     assert decoded == (time - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.dates())
 def test_dates_are_days_since_1970(day: datetime.date) -> None:
     data = (day.year << 9 | day.month << 5 | day.day).to_bytes(3, "little")
@@ -95,7 +96,7 @@ def test_dates_are_days_since_1970(day: datetime.date) -> None:
     )
 
 
-@settings(deadline=None)
+@examples()
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_a_float_is_the_shortest_number_of_its_four_bytes(number: float) -> None:
     short = mysql_values.shortest_float(number)
@@ -103,13 +104,13 @@ def test_a_float_is_the_shortest_number_of_its_four_bytes(number: float) -> None
     assert mysql_values.shortest_float(struct.unpack("<f", struct.pack("<f", 0.1))[0]) == 0.1
 
 
-@settings(deadline=None)
+@examples()
 @given(st.binary())
 def test_latin1_decodes_all_bytes(data: bytes) -> None:
     assert len(charset_decoder("latin1")(data)) == len(data)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))
 def test_nulls_take_no_bytes(row: list[int | None]) -> None:
     columns = [BinlogColumn(f"c{index}", FIELD_TYPE.LONG) for index in range(len(row))]
