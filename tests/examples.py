@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import settings
 
 PERCENT = int(os.environ.get("OTTLA_EXAMPLES_PERCENT", "100"))
-EXAMPLES_MIN = 5
+EXAMPLES_MIN = 3
 HYPOTHESIS_DEFAULT = 100
 
 

@@ -4,6 +4,8 @@ import asyncio
 import errno
 from uuid import UUID
 
+import pytest
+
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
@@ -76,6 +78,7 @@ def test_a_full_disk_takes_only_its_own_partitions_offline_until_a_restart() -> 
     check_failing_disk(errno.ENOSPC, WRITES)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_keeps_only_one_response_in_memory() -> None:
     async def main(world: World) -> None:
         node = BrokerNode(world)

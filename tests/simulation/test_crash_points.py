@@ -3,6 +3,8 @@
 import asyncio
 from itertools import count
 
+import pytest
+
 from ottla.model.errors import ErrorCode
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
@@ -80,6 +82,7 @@ def crash_at(operation: int) -> bool:
     return simulate(bounded, operation)
 
 
+@pytest.mark.slow
 def test_a_broker_starts_after_a_power_loss_at_any_disk_operation() -> None:
     crashes = 0
     for operation in count():

@@ -335,6 +335,7 @@ def test_a_cleaner_process_is_read_to_its_end_so_that_it_can_be_reused(
     assert ends == ["done"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [15.001, 15.004, 15.007, 15.01, 15.02])
 def test_a_broker_is_killed_while_it_cleans(seconds: float) -> None:
     @on_broker()

@@ -153,6 +153,7 @@ async def test_very_many_partitions_are_deleted_in_steps_and_their_name_can_be_u
     assert len(bench.services.log_dirs.logs) == 30
 
 
+@pytest.mark.slow
 @on_broker(started=False)
 async def test_very_many_partitions_whose_disk_fails_meanwhile_are_deleted_without_an_error(
     bench: Bench,

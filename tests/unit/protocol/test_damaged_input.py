@@ -44,6 +44,8 @@ from ottla.records.records import Record, build_batch, read_batches
 from ottla.rpc import ResponseError
 from ottla.rpc.fetch import decode_fetch_response
 
+pytestmark = pytest.mark.slow  # each test cuts a message at every byte, and changes every byte
+
 FIRST_FLEXIBLE = {key.value: spec.first_flexible for key, spec in APIS.items()}
 # Wrong lengths and counts: null, 0, 1, and the limits of a byte, an int16, an int32 and a varint.
 LIES = (
