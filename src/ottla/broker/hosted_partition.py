@@ -103,9 +103,8 @@ class HostedPartition:
         self.failure: KafkaError | None = None  # set when the disk has failed: every request is rejected then
         self.is_closed = False
         self.last_flush_ms = now_ms  # of the flushes by flush.ms
-        self.last_copy: asyncio.Event | None = (
-            None  # flushes wait for it at the end of a move between directories
-        )
+        # At the end of a move between directories. Flushes wait for it.
+        self.last_copy: asyncio.Event | None = None
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
         self._notify = notify

@@ -68,9 +68,8 @@ class Segment:
         self._is_torn = False  # bytes of a failed write may follow `size`
         self._is_preallocated = False  # zeros follow `size`
         self._indexes_checked = False
-        self._preparing = (
-            threading.RLock()
-        )  # held by a thread that rebuilds the indexes, which uses them itself
+        # Held by a thread that rebuilds the indexes; reentrant, because it uses them itself.
+        self._preparing = threading.RLock()
         self._offset_index = OffsetIndex(
             disk,
             segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX),
