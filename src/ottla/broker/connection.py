@@ -106,15 +106,25 @@ class ClientConnection:
 
     def closed(self, error: OSError | None) -> None:
         self.is_closed = True
-        self._frames.clear()
-        self._out.clear()
+        self._is_blocked = False
         self._assembler.discard()
-        if self._awaited is not None:
-            self._awaited.abandon()
-            self._awaited = None
+        self._serve_the_rest()
         if self._memory is not None:
             self._memory.forget(self)
         self._on_closed(self)
+
+    def _serve_the_rest(self) -> None:
+        """Serves requests that were received before the client disconnected: it may have closed right after them.
+
+        As in Kafka: a client does not wait for the response to a produce request with acks=0, or to LeaveGroup.
+        """
+        awaited = self._awaited
+        if awaited is not None and not self._frames:
+            self._awaited = None
+            awaited.abandon()
+        elif awaited is not None and not awaited.cancel():
+            self._awaited, self._is_waiting = None, False
+        self._process()
 
     def close(self) -> None:
         self._frames.clear()
@@ -137,6 +147,8 @@ class ClientConnection:
                 if response is None:
                     continue
                 if isinstance(response, Promise):
+                    if self.is_closed and not response.cancel():
+                        continue
                     self._is_waiting = True
                     self._served_bytes = len(frame)
                     self._awaited = response
@@ -199,5 +211,5 @@ class ClientConnection:
 
     def _flush(self) -> None:
         parts, self._out = self._out, []
-        if not self.stream.send(parts):
+        if not self.is_closed and not self.stream.send(parts):
             self._is_blocked = True

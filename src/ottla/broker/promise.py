@@ -13,16 +13,18 @@ class Promise(Generic[T]):
     An unexpected exception fails the promise, and with it all promises that wait for it. A request whose response
     fails closes its connection, so that no client waits forever. An error that the protocol has a code for is a value.
 
-    A client that has disconnected abandons the promise; `on_abandon` then releases what waits for it.
+    A client that has disconnected abandons the promise; `on_abandon` then cancels a delayed operation. Without it the
+    value still comes, and the steps of `then` still run: a request that was received takes effect.
 
     Unlike asyncio's Future it does not need the event loop: a delayed fetch costs no task, and the subscriber runs
     when the promise is completed, not in the next turn of the loop.
     """
 
-    __slots__ = ("_callback", "_on_failure", "_value", "done", "failure", "on_abandon")
+    __slots__ = ("_callback", "_is_cancelled", "_on_failure", "_value", "done", "failure", "on_abandon")
 
-    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_abandon: Callable[[], object] | None = None) -> None:
         self.done = False
+        self._is_cancelled = False
         self.failure: Exception | None = None
         self.on_abandon = on_abandon
         self._value: T | None = None
@@ -54,8 +56,10 @@ class Promise(Generic[T]):
     def resolve(self, result: "T | Promise[T]") -> None:
         """Completes with a value, or with that of another promise when it is there."""
         if isinstance(result, Promise):
-            self.on_abandon = result.abandon
+            self.on_abandon = result.cancel
             result.subscribe(self.complete, self.fail)
+            if self._is_cancelled:
+                self.cancel()
         else:
             self.complete(result)
 
@@ -75,14 +79,19 @@ class Promise(Generic[T]):
             self._on_failure = on_failure
 
     def abandon(self) -> None:
-        on_abandon = self.on_abandon
-        self._drop_references()
-        if on_abandon is not None:
-            on_abandon()
+        """The subscriber no longer waits for the value."""
+        self._callback = self._on_failure = None
+        self.cancel()
+
+    def cancel(self) -> bool:
+        """Cancels a delayed operation. Returns whether the value may still come."""
+        self._is_cancelled = True
+        on_abandon, self.on_abandon = self.on_abandon, None
+        return True if on_abandon is None else bool(on_abandon())
 
     def then(self, function: "Callable[[T], R | Promise[R]]") -> "Promise[R]":
         """A promise of `function(value)`. It fails if `function` raises."""
-        after: Promise[R] = Promise(self.abandon)
+        after: Promise[R] = Promise(self.cancel)
 
         def run(value: T) -> None:
             try:

@@ -15,15 +15,16 @@ from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.serial import entity_reader
-from tests.unit.broker.bench import Bench, Raw, on_broker, until
+from tests.unit.broker.bench import Bench, Raw, on_broker, produce_request, until
 
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, Dispatcher
-from ottla.broker.handlers import k15_describe_groups, k60_describe_cluster
+from ottla.broker.handlers import k60_describe_cluster
 from ottla.model.errors import ErrorCode
 from ottla.protocol import messages
 from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.messages import converter, decode_request
 from ottla.protocol.varint import encode_uvarint
+from ottla.rpc.messages import encode_message
 from ottla.sim.threads import SimThreads
 
 
@@ -197,17 +198,38 @@ def test_a_malformed_long_request_closes_the_connection_and_the_reason_is_logged
     assert line.exc_info is None
 
 
+def test_the_first_produce_request_takes_effect_though_its_client_disconnects_at_once() -> None:
+    """Its handler is loaded in a thread, and with acks=0 the client does not wait for a response."""
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("a")
+        request = produce_request("a", bench.batch(b"kept"), acks=0)
+        raw = await Raw.connect(bench)
+        raw.send(0, request.__version__, b"\0" + encode_message(request))  # no tagged fields in the header
+        raw.stream.close()
+        hosted = bench.services.partitions.find("a", None, 0)
+        await until(lambda: hosted.log.log_end_offset == 1)
+        assert await bench.read(topic_id) == [b"kept"]
+
+    run()
+
+
 def test_no_response_is_built_for_a_long_request_whose_client_has_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[int] = []
-    asked: list[int] = []
+    encoded: list[ApiKey] = []
 
-    real_run = SimThreads.run
+    real_run, real_encode = SimThreads.run, messages.encode_response
 
     def decode(*arguments: Any) -> Any:
         read.append(1)
         return decode_request(*arguments)
+
+    def encode(key: ApiKey, *arguments: Any) -> bytes:
+        encoded.append(key)
+        return real_encode(key, *arguments)
 
     async def run_slowly(threads: SimThreads, work: Callable[[], Any]) -> Any:
         result = await real_run(threads, work)
@@ -219,7 +241,7 @@ def test_no_response_is_built_for_a_long_request_whose_client_has_disconnected(
         raw, other = await Raw.connect(bench), await Raw.connect(bench, "other")
         monkeypatch.setattr(messages, "decode_request", decode)
         monkeypatch.setattr(SimThreads, "run", run_slowly)
-        monkeypatch.setattr(k15_describe_groups, "handle", lambda *arguments: asked.append(1))
+        monkeypatch.setattr(messages, "encode_response", encode)
         raw.send(15, 5, many_names(10_000))
         await until(lambda: bool(read))
         raw.stream.close()
@@ -228,7 +250,7 @@ def test_no_response_is_built_for_a_long_request_whose_client_has_disconnected(
         await asyncio.sleep(2)
 
     run()
-    assert asked == []
+    assert encoded == [ApiKey.API_VERSIONS]
 
 
 def test_a_stop_cancels_async_requests(monkeypatch: pytest.MonkeyPatch) -> None:
