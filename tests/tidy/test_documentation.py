@@ -1,9 +1,11 @@
 """The documentation names only what exists: functions, files, folders and pages."""
 
 import ast
+import re
 from functools import cache
 
 import pytest
+from bench.readme import table
 from tests.tidy.documentation import (
     METHOD,
     PATH,
@@ -15,7 +17,7 @@ from tests.tidy.documentation import (
     references,
     title,
 )
-from tests.tidy.repository import files, folders, is_defined, module_file, python_files, tree
+from tests.tidy.repository import ROOT, files, folders, is_defined, module_file, python_files, tree
 
 JOURNEY_FUNCTIONS_MIN = 5
 # Pages that speak of our code; the others are for users, and name folders and files of theirs.
@@ -85,3 +87,11 @@ def modules_with(name: str) -> list[str]:
         for path in python_files("src/ottla/")
         if any(isinstance(node, ast.ClassDef) and node.name == name for node in tree(path).body)
     ]
+
+
+def test_the_table_of_the_readme_is_that_of_the_results_it_names() -> None:
+    """All of its lines are from one whole run (`python -m bench.readme`)."""
+    readme = (ROOT / "README.md").read_text()
+    named = re.search(r"\((bench/results/[\d-]+)\.md\)", readme)
+    assert named is not None
+    assert table(ROOT / f"{named[1]}.json") in readme
