@@ -58,7 +58,7 @@ class FetchReader:
         return len(self._context.partitions) > LARGE_FETCH_PARTITIONS
 
     def read(self, *, may_block: bool = True) -> FetchRead:
-        """Looks up offsets on disk only if `may_block` is set."""
+        """Loads the indexes of old segments only if `may_block` is set."""
         self._begin(may_block)
         return self._finish([self._read_or_error(partition) for partition in self._context.partitions])
 

@@ -250,7 +250,7 @@ class HostedPartition:
     ) -> FetchResult:
         """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see.
 
-        Raises ColdLookup if the lookup would read from disk, unless `may_block` is set.
+        Raises ColdLookup if an index must be loaded first, unless `may_block` is set.
         """
         leader, offsets = self.leader, self.log.offsets
         limit = leader.fetch_limit(isolation_level, is_follower=is_follower)

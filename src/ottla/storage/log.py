@@ -241,7 +241,7 @@ class Log:
         """Returns whole batches from the one with `offset` on, below `end_offset`, of at most `max_bytes`.
 
         If the first batch is larger than `max_bytes`, it is returned only if `at_least_one` is set. Raises ColdLookup
-        if the lookup would read from disk, unless `may_block` is set.
+        if an index must be loaded first, unless `may_block` is set.
         """
         if not self.offsets.start <= offset <= self.offsets.end:
             raise KafkaError(

@@ -48,15 +48,6 @@ class OffsetIndex(MappedIndex):
         position: int = _unpack(buffer, (slot - 1) * size)[1] if slot else 0
         return position
 
-    def read_position_for(self, offset: int) -> int:
-        """As `position_for`, in any thread: reads the file, which brings all of it into the page cache."""
-        data, size, relative = self._disk.read_bytes(self.path), _ENTRY.size, offset - self.base_offset
-        slot = bisect_right(
-            range(len(data) // size), relative, key=lambda slot: _unpack(data, slot * size)[0]
-        )
-        position: int = _unpack(data, (slot - 1) * size)[1] if slot else 0
-        return position
-
     def entry_up_to(self, position: int) -> tuple[int, int] | None:
         """The (offset, position) of the last entry at or before `position`."""
         entries = self.entries

@@ -266,11 +266,6 @@ class Segment:
         """The batch with `offset`, or the next one if compaction has removed it."""
         return find_batch(self.file, self.offset_index.position_for(offset), self.size, offset)
 
-    def read_position_for(self, offset: int) -> int:
-        """As `offset_index.position_for`, for a thread and a sealed segment: it does not use the mapping."""
-        self.prepare()
-        return self._offset_index.read_position_for(offset)
-
     def read_next_offset(self) -> int:
         """The offset after the last batch, found by a scan from the last index entry."""
         next_offset = self.base_offset

@@ -11,7 +11,6 @@ from ottla.storage.segment import Segment
 # Enough for the consumers at the end of a partition, and for its high watermark and last stable offset.
 _CACHED_POSITIONS_MAX = 32
 _BASE_OFFSET_BYTES = 8
-_SCAN_BYTES = 8 * 1024
 
 
 class _EmptyFile:
@@ -39,24 +38,17 @@ class LogSlice(NamedTuple):
 
 
 class ColdLookup(Exception):
-    """A lookup would read index pages or batch headers that may not be in the page cache.
+    """A lookup would load the indexes of a segment, and rebuild them from its records if they are damaged.
 
     Call `warm` in a thread, and read again with `may_block`.
     """
 
-    def __init__(self, segment: Segment, offset: int | None, position: int, length: int) -> None:
-        super().__init__(f"a lookup in {segment.path} would read from disk")
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"the indexes of {segment.path} are not loaded")
         self._segment = segment
-        self._offset = offset  # to be looked up; None if the position is known
-        self._position = position
-        self._length = length
 
     def warm(self) -> None:
-        """Rebuilds a damaged index, too. Uses reads, not the mapping: a page fault would block all threads."""
-        position = self._position
-        if self._offset is not None:
-            position = self._segment.read_position_for(self._offset)
-        self._segment.file.read_at(position, self._length)
+        self._segment.prepare()
 
 
 class Segments:
@@ -123,27 +115,19 @@ class Segments:
     def locate(self, offset: int, *, may_block: bool = True) -> tuple[Segment, int] | None:
         """The position of the first batch whose last offset is not below `offset`; None if there is no such batch.
 
-        Raises ColdLookup instead of reading from disk, unless `may_block` is set.
+        Raises ColdLookup instead of loading an index, unless `may_block` is set.
         """
         cached = self._cached.get(offset)
         if cached is not None:
             return cached
         for segment in self.from_offset(offset):
-            if not may_block:
-                self._check_warm(segment, offset)
+            if not may_block and not segment.is_prepared:
+                raise ColdLookup(segment)
             # Compaction may have removed all batches from `offset` to the end of a segment.
             if segment.size and (found := segment.find(offset)) is not None:
                 self.cache_position(offset, segment, found.position)
                 return segment, found.position
         return None
-
-    def _check_warm(self, segment: Segment, offset: int) -> None:
-        """The index of the active segment is written all the time; that of another one may not be in the page cache."""
-        if segment is not self._segments[-1]:
-            raise ColdLookup(segment, offset, 0, _SCAN_BYTES)
-        position = segment.offset_index.position_for(offset)
-        if segment.size and not segment.file.is_cached(position, min(_SCAN_BYTES, segment.size - position)):
-            raise ColdLookup(segment, None, position, _SCAN_BYTES)
 
     def read(
         self,

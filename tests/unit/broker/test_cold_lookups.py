@@ -87,9 +87,14 @@ async def test_retention_rebuilds_missing_indexes_in_a_thread(bench: Bench) -> N
 @on_broker()
 async def test_a_lookup_in_an_old_segment_uses_a_thread(bench: Bench) -> None:
     topic_id = await fill(bench)
+    await bench.stop()
+    await bench.start()
     works = await count_thread_work(bench, topic_id)
     assert await first_value(bench, topic_id, 100) == 100
     assert works
+    works.clear()
+    assert await first_value(bench, topic_id, 120) == 120
+    assert not works, "the indexes are loaded once"
 
 
 @on_broker()
